@@ -1,0 +1,16 @@
+"""retire_node: one durable execution retires one instance."""
+
+from typing import Any
+
+from aws_durable_execution_sdk_python import DurableContext, durable_execution
+from leeway import wiring
+from leeway.durable import DurableSteps
+from leeway.retirement import parse_order
+
+
+@durable_execution
+def handler(event: Any, context: DurableContext) -> dict[str, Any]:
+    """Retire an instance; replayed from its last finished step when the function dies."""
+    order = parse_order(event)
+    outcome = wiring.retire_node().retire(order, DurableSteps(context))
+    return outcome.to_dict() if outcome else {"result": "superseded"}

@@ -1,0 +1,1 @@
+"""AWS as Leeway sees it: the Protocols of `ports`, and their boto3 adapters."""

@@ -1,0 +1,89 @@
+"""EC2 Auto Scaling groups, by boto3."""
+
+from collections.abc import Callable
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from leeway.cloud.errors import aws_errors, code_of
+from leeway.cloud.ports import CloudRefused, LifecycleActionOver
+from leeway.notices import LifecycleHook
+from leeway.replacement import GroupFacts
+
+TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
+_REFRESHING = frozenset({"Pending", "InProgress", "Baking", "RollbackInProgress"})
+
+
+class AutoScalingGroups:
+    """The Groups Protocol; `client` makes boto3's Auto Scaling client when first asked."""
+
+    def __init__(self, client: Callable[[], Any]) -> None:
+        self._client = client
+
+    def facts(self, instance: str) -> GroupFacts | None:
+        """Read the instance's group as it is now; None where the instance is in no group."""
+        with aws_errors():
+            described = self._client().describe_auto_scaling_instances(InstanceIds=[instance])
+            found = described["AutoScalingInstances"]
+            if not found:
+                return None
+            member = found[0]
+            name = member["AutoScalingGroupName"]
+            groups = self._client().describe_auto_scaling_groups(AutoScalingGroupNames=[name])
+            hooks = self._client().describe_lifecycle_hooks(AutoScalingGroupName=name)
+            refreshes = self._client().describe_instance_refreshes(
+                AutoScalingGroupName=name, MaxRecords=1
+            )
+        if not groups["AutoScalingGroups"]:
+            raise CloudRefused(f"group {name} is gone, though {instance} is still listed in it")
+        group = groups["AutoScalingGroups"][0]
+        return GroupFacts(
+            name=name,
+            lifecycle_state=member["LifecycleState"],
+            protected_from_scale_in=member.get("ProtectedFromScaleIn", False),
+            capacity_rebalance=group.get("CapacityRebalance", False),
+            refreshing=any(r["Status"] in _REFRESHING for r in refreshes["InstanceRefreshes"]),
+            suspended=frozenset(p["ProcessName"] for p in group.get("SuspendedProcesses", [])),
+            terminate_hooks=tuple(
+                hook["LifecycleHookName"]
+                for hook in hooks["LifecycleHooks"]
+                if hook["LifecycleTransition"] == TERMINATING
+            ),
+            desired=group["DesiredCapacity"],
+            maximum=group["MaxSize"],
+        )
+
+    def terminate_in_group(self, instance: str) -> None:
+        """Terminate without decrementing, so that the group launches a successor at once."""
+        with aws_errors():
+            self._client().terminate_instance_in_auto_scaling_group(
+                InstanceId=instance, ShouldDecrementDesiredCapacity=False
+            )
+
+    def detach(self, instance: str, group: str) -> None:
+        """Take the instance out without decrementing, so that the group launches a successor."""
+        with aws_errors():
+            self._client().detach_instances(
+                AutoScalingGroupName=group,
+                InstanceIds=[instance],
+                ShouldDecrementDesiredCapacity=False,
+            )
+
+    def complete(self, instance: str, hook: LifecycleHook) -> None:
+        """Let a waiting terminate action go on.
+
+        Raises:
+            LifecycleActionOver: it waits no more; Auto Scaling says so with ValidationError.
+        """
+        with aws_errors():
+            try:
+                self._client().complete_lifecycle_action(
+                    AutoScalingGroupName=hook.group,
+                    LifecycleHookName=hook.name,
+                    InstanceId=instance,
+                    LifecycleActionResult="CONTINUE",
+                )
+            except ClientError as error:
+                if code_of(error) == "ValidationError":
+                    raise LifecycleActionOver(str(error)) from error
+                raise

@@ -1,0 +1,77 @@
+"""The table's retirement records, by boto3.
+
+Keys: `pk` = INSTANCE#<instance id>, `sk` = RETIREMENT; `cluster` feeds the index `by-cluster`;
+`expires` is the table's time to live.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from leeway.cloud.errors import aws_errors, code_of
+from leeway.cloud.ports import RecordChanged
+from leeway.records import Retirement
+
+KEPT_FOR = timedelta(days=14)
+"""How long after its last write a record is kept; an instance id is never used twice."""
+
+
+class DynamoRecords:
+    """The Records Protocol; `client` makes boto3's DynamoDB client when first asked."""
+
+    def __init__(self, client: Callable[[], Any], table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def retirement(self, instance: str) -> Retirement | None:
+        """Read the retirement record consistently."""
+        with aws_errors():
+            answer = self._client().get_item(
+                TableName=self._table, Key=_key(instance), ConsistentRead=True
+            )
+        item = answer.get("Item")
+        return Retirement.model_validate_json(item["record"]["S"]) if item else None
+
+    def write(self, record: Retirement) -> None:
+        """Write a record, under the lock of its version.
+
+        Raises:
+            RecordChanged: the stored version is not one below this one's.
+        """
+        expires = int((datetime.now(UTC) + KEPT_FOR).timestamp())
+        item = {
+            **_key(record.instance),
+            "cluster": {"S": record.facts.cluster},
+            "version": {"N": str(record.version)},
+            "generation": {"N": str(record.generation)},
+            "phase": {"S": record.phase},
+            "expires": {"N": str(expires)},
+            "record": {"S": record.model_dump_json()},
+        }
+        with aws_errors():
+            try:
+                self._client().put_item(
+                    TableName=self._table,
+                    Item=item,
+                    ConditionExpression="attribute_not_exists(pk)"
+                    if record.version == 1
+                    else "#version = :read",
+                    **({} if record.version == 1 else _expecting(record.version - 1)),
+                )
+            except ClientError as error:
+                if code_of(error) == "ConditionalCheckFailedException":
+                    raise RecordChanged(record.instance) from error
+                raise
+
+
+def _key(instance: str) -> dict[str, Any]:
+    return {"pk": {"S": f"INSTANCE#{instance}"}, "sk": {"S": "RETIREMENT"}}
+
+
+def _expecting(version: int) -> dict[str, Any]:
+    return {
+        "ExpressionAttributeNames": {"#version": "version"},
+        "ExpressionAttributeValues": {":read": {"N": str(version)}},
+    }

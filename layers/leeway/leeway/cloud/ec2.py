@@ -1,0 +1,70 @@
+"""EC2's instances, by boto3."""
+
+from collections.abc import Callable
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from leeway.cloud.errors import aws_errors, code_of
+from leeway.owners import DETACHED_FROM_TAG, cluster_of, owner_of
+from leeway.records import InstanceFacts
+
+_UNKNOWN = "InvalidInstanceID.NotFound"
+
+
+class Ec2Instances:
+    """The Instances Protocol; `client` makes boto3's EC2 client when first asked."""
+
+    def __init__(self, client: Callable[[], Any]) -> None:
+        self._client = client
+
+    def describe(self, instance: str) -> InstanceFacts | None:
+        """Read an instance; None where EC2 knows none, or its tags name no cluster."""
+        found = self._read(instance)
+        if found is None:
+            return None
+        tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags", [])}
+        cluster = cluster_of(tags)
+        if cluster is None:
+            return None
+        return InstanceFacts(
+            instance=instance,
+            cluster=cluster,
+            private_dns_name=found.get("PrivateDnsName", ""),
+            zone=found.get("Placement", {}).get("AvailabilityZone", ""),
+            instance_type=found.get("InstanceType", ""),
+            capacity_type=found.get("InstanceLifecycle", "on-demand"),
+            owner=owner_of(tags),
+        )
+
+    def state(self, instance: str) -> str | None:
+        """Read the state; None where EC2 knows the instance no more."""
+        found = self._read(instance)
+        return found["State"]["Name"] if found else None
+
+    def _read(self, instance: str) -> dict[str, Any] | None:
+        with aws_errors():
+            try:
+                answer = self._client().describe_instances(InstanceIds=[instance])
+            except ClientError as error:
+                if code_of(error) == _UNKNOWN:
+                    return None
+                raise
+        found = [i for r in answer["Reservations"] for i in r["Instances"]]
+        return found[0] if found else None
+
+    def tag_as_detached(self, instance: str, group: str) -> None:
+        """Note on the instance which group it is about to leave."""
+        with aws_errors():
+            self._client().create_tags(
+                Resources=[instance], Tags=[{"Key": DETACHED_FROM_TAG, "Value": group}]
+            )
+
+    def terminate(self, instance: str) -> None:
+        """Terminate; an instance that is gone already is no error."""
+        with aws_errors():
+            try:
+                self._client().terminate_instances(InstanceIds=[instance])
+            except ClientError as error:
+                if code_of(error) != _UNKNOWN:
+                    raise

@@ -1,0 +1,121 @@
+"""What Leeway needs of AWS, as Protocols; every method may raise the errors at the top."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from leeway.notices import LifecycleHook
+from leeway.records import InstanceFacts, Retirement
+from leeway.replacement import GroupFacts
+
+
+class CloudUnavailable(Exception):
+    """AWS could not be reached, throttled, or failed inside: worth another try."""
+
+
+class CloudRefused(Exception):
+    """AWS understood and said no: trying the same again will not help."""
+
+
+class LifecycleActionOver(CloudRefused):
+    """The hook no longer waits: it was answered, or its time ran out."""
+
+
+class RecordChanged(Exception):
+    """Somebody else wrote the record since it was read."""
+
+
+class Instances(Protocol):
+    """EC2's instances."""
+
+    def describe(self, instance: str) -> InstanceFacts | None:
+        """Read an instance; None where EC2 knows none, or its tags name no cluster."""
+        ...
+
+    def state(self, instance: str) -> str | None:
+        """Read the state, as `running` or `terminated`; None where EC2 knows it no more."""
+        ...
+
+    def tag_as_detached(self, instance: str, group: str) -> None:
+        """Note on the instance which group it is about to leave."""
+        ...
+
+    def terminate(self, instance: str) -> None:
+        """Terminate; an instance that is gone already is no error."""
+        ...
+
+
+class Groups(Protocol):
+    """EC2 Auto Scaling groups."""
+
+    def facts(self, instance: str) -> GroupFacts | None:
+        """Read the instance's group as it is now; None where the instance is in no group."""
+        ...
+
+    def terminate_in_group(self, instance: str) -> None:
+        """Terminate without decrementing, so that the group launches a successor at once."""
+        ...
+
+    def detach(self, instance: str, group: str) -> None:
+        """Take the instance out without decrementing, so that the group launches a successor."""
+        ...
+
+    def complete(self, instance: str, hook: LifecycleHook) -> None:
+        """Let a waiting terminate action go on.
+
+        Raises:
+            LifecycleActionOver: it waits no more.
+        """
+        ...
+
+
+class Records(Protocol):
+    """The table's retirement records."""
+
+    def retirement(self, instance: str) -> Retirement | None:
+        """Read the retirement record consistently."""
+        ...
+
+    def write(self, record: Retirement) -> None:
+        """Write a record whose `version` is one above what was read (1: there was none).
+
+        Raises:
+            RecordChanged: the stored version is another one.
+        """
+        ...
+
+
+class RetireNode(Protocol):
+    """The function `retire_node`."""
+
+    def start(self, instance: str, cluster: str, generation: int) -> None:
+        """Start this generation's execution; one that has been started already stays the one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEndpoint:
+    """Where a cluster's API server is: `certificate_authority` is base64 of a PEM."""
+
+    name: str
+    url: str
+    certificate_authority: str
+
+
+class Clusters(Protocol):
+    """EKS's clusters."""
+
+    def endpoint(self, name: str) -> ClusterEndpoint:
+        """Read where the cluster's API server is.
+
+        Raises:
+            CloudRefused: there is no such cluster, or it is not active yet.
+        """
+        ...
+
+
+class Announcements(Protocol):
+    """The event bus that Leeway's own events go to."""
+
+    def announce(self, detail_type: str, detail: str) -> None:
+        """Put one event of source `leeway` with this JSON detail."""
+        ...

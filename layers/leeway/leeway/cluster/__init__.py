@@ -1,0 +1,1 @@
+"""Kubernetes as Leeway sees it: the Protocol of `ports`, and its lightkube adapter."""

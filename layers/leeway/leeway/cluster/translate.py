@@ -1,0 +1,72 @@
+"""From lightkube's objects to Leeway's own values."""
+
+from datetime import UTC, datetime
+
+from lightkube.models.core_v1 import PodSpec, Toleration
+from lightkube.models.meta_v1 import ObjectMeta, OwnerReference
+from lightkube.resources.core_v1 import Node as NodeObject
+from lightkube.resources.core_v1 import Pod as PodObject
+
+from leeway.cluster.ports import Node
+from leeway.drain.pods import Controller, Pod
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+DEFAULT_GRACE = 30
+"""Seconds, where a pod's spec does not say; the API server's own default."""
+
+
+def to_node(node: NodeObject) -> Node:
+    """Translate a Node object."""
+    meta = node.metadata or ObjectMeta()
+    conditions = (node.status.conditions if node.status else None) or []
+    return Node(
+        name=meta.name or "",
+        uid=meta.uid or "",
+        provider_id=(node.spec.providerID if node.spec else None) or "",
+        unschedulable=bool(node.spec and node.spec.unschedulable),
+        ready=any(c.type == "Ready" and c.status == "True" for c in conditions),
+        labels=dict(meta.labels or {}),
+    )
+
+
+def to_pod(pod: PodObject) -> Pod:
+    """Translate a Pod object; whether its controller still exists is not looked up here."""
+    meta, spec, status = pod.metadata or ObjectMeta(), pod.spec or PodSpec([]), pod.status
+    owner = next((o for o in meta.ownerReferences or [] if o.controller), None)
+    volumes = spec.volumes or []
+    grace = spec.terminationGracePeriodSeconds
+    return Pod(
+        namespace=meta.namespace or "",
+        name=meta.name or "",
+        uid=meta.uid or "",
+        phase=(status.phase if status else None) or "",
+        grace=DEFAULT_GRACE if grace is None else grace,
+        controller=_controller(owner),
+        priority_class=spec.priorityClassName or "",
+        mirror=MIRROR_ANNOTATION in (meta.annotations or {}),
+        empty_dir=any(v.emptyDir is not None for v in volumes),
+        volumes=any(v.persistentVolumeClaim is not None or v.ephemeral for v in volumes),
+        deletion=_in_utc(meta.deletionTimestamp),
+        cordon_toleration=_cordon_toleration(spec.tolerations or []),
+    )
+
+
+def _controller(owner: OwnerReference | None) -> Controller | None:
+    return Controller(owner.kind, owner.name) if owner else None
+
+
+def _in_utc(time: datetime | None) -> datetime | None:
+    return time.astimezone(UTC) if time else None
+
+
+def _cordon_toleration(tolerations: list[Toleration]) -> str | None:
+    """Return the toleration, in words, by which a pod is put on a cordoned node; None if none."""
+    for toleration in tolerations:
+        if toleration.effect not in (None, "", "NoSchedule"):
+            continue
+        if toleration.operator == "Exists" and not toleration.key:
+            return "(operator Exists for every key)"
+        if toleration.key == UNSCHEDULABLE_TAINT:
+            return f"({UNSCHEDULABLE_TAINT})"
+    return None

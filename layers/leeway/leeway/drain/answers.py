@@ -1,0 +1,76 @@
+"""What the API server's answer to an eviction means for the drain."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Meaning(StrEnum):
+    """The kinds of answer that a drain tells apart."""
+
+    ACCEPTED = "accepted"
+    GONE = "gone"
+    BLOCKED = "blocked"
+    TERMINATING = "terminating"
+    THROTTLED = "throttled"
+    NOT_EVICTABLE = "not-evictable"
+    DENIED = "denied"
+    TRANSIENT = "transient"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer of the API server. `status` 0 says that none came: the connection was lost.
+
+    `causes` are (reason, message) of `details.causes`; `retry_after` is in seconds.
+    """
+
+    status: int
+    message: str = ""
+    reason: str = ""
+    causes: tuple[tuple[str, str], ...] = ()
+    retry_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a response means, in words for the report."""
+
+    meaning: Meaning
+    detail: str = ""
+    retry_after: int | None = None
+
+
+SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+
+
+def read_answer(response: Response) -> Answer:
+    """Classify the answer to `pods/eviction` or to a pod's DELETE.
+
+    Source: recorded answers of kube-apiserver; Kubernetes documentation, "API-initiated eviction".
+    """
+    causes = dict(response.causes)
+    match response.status:
+        case 200 | 201 | 202:
+            return Answer(Meaning.ACCEPTED)
+        case 404:
+            return Answer(Meaning.GONE, "it is gone")
+        case 409:
+            return Answer(Meaning.GONE, "another pod has its name now")
+        case 429 if "DisruptionBudget" in causes:
+            return Answer(Meaning.BLOCKED, causes["DisruptionBudget"])
+        case 429:
+            return Answer(
+                Meaning.THROTTLED, "the API server asks for patience", response.retry_after
+            )
+        case 403 if "NamespaceTerminating" in causes:
+            return Answer(Meaning.TERMINATING, causes["NamespaceTerminating"])
+        case 403:
+            return Answer(Meaning.DENIED, response.message)
+        case 400 | 405 | 422:
+            return Answer(Meaning.DENIED, response.message)
+        case 500 if SEVERAL_BUDGETS in response.message:
+            return Answer(Meaning.NOT_EVICTABLE, "it has more than one PodDisruptionBudget")
+        case 0:
+            return Answer(Meaning.TRANSIENT, response.message or "no answer")
+        case status:
+            return Answer(Meaning.TRANSIENT, f"{status}: {response.message}"[:200])

@@ -1,0 +1,94 @@
+"""Use case: work on a node's drain, as far as it goes in a given time."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+
+from leeway.clock import Clock
+from leeway.cluster.ports import Cluster, ClusterUnavailable
+from leeway.drain.answers import Response, read_answer
+from leeway.drain.deadline import Terms
+from leeway.drain.pods import Pod
+from leeway.drain.progress import (
+    POLL,
+    Ask,
+    Drain,
+    Way,
+    give_up,
+    next_moment,
+    observe,
+    plan,
+    record,
+)
+
+EVICTIONS_AT_ONCE = 16
+"""Requests under way at the same time for one node: enough for 110 pods in a second or two,
+and few enough that a hundred nodes at once do not fill the API server's priority level."""
+
+type Watcher = Callable[[Drain], None]
+
+
+class Draining:
+    """Drains nodes of one cluster."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, watcher: Watcher | None = None) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._watcher = watcher
+
+    def work(self, node: str, drain: Drain, terms: Terms, until: datetime) -> Drain:
+        """Work on a drain until it is over, or `until` has come, or its deadline.
+
+        An API server that fails is asked again; what it did not list is not taken for gone.
+        """
+        while True:
+            pods, drain = self._step(node, drain, terms)
+            if self._watcher:
+                self._watcher(drain)
+            now = self._clock.now()
+            expired = terms.deadline is not None and now >= terms.deadline
+            if drain.over or now >= until or expired:
+                return drain
+            wake_at = min(next_moment(drain, pods, terms, now), until)
+            self._clock.sleep((wake_at - now).total_seconds())
+
+    def _step(self, node: str, drain: Drain, terms: Terms) -> tuple[Sequence[Pod], Drain]:
+        try:
+            pods = self._cluster.pods_on(node)
+        except ClusterUnavailable:
+            return (), give_up(drain, (), terms, self._clock.now())
+        now = self._clock.now()
+        drain = give_up(observe(drain, pods, now), pods, terms, now)
+        asks = plan(drain, pods, terms, now)
+        for ask, response in zip(asks, self._make(asks), strict=True):
+            drain = record(drain, ask, read_answer(response), terms, self._clock.now())
+        return pods, drain
+
+    def _make(self, asks: Sequence[Ask]) -> list[Response]:
+        if not asks:
+            return []
+        with ThreadPoolExecutor(min(EVICTIONS_AT_ONCE, len(asks))) as pool:
+            return list(pool.map(self._ask, asks))
+
+    def _ask(self, ask: Ask) -> Response:
+        if ask.way is Way.DELETE:
+            return self._cluster.delete(ask.pod, ask.grace)
+        return self._cluster.evict(ask.pod, ask.grace)
+
+
+def pause_before_next(started_at: datetime, now: datetime, deadline: datetime | None) -> timedelta:
+    """Return how long a drain that is not over may rest: not at all while it is urgent.
+
+    Resting suspends the durable execution. It never rests into the last two minutes before the
+    deadline, when the latest moments of its pods come.
+    """
+    elapsed = now - started_at
+    if elapsed < timedelta(minutes=10):
+        rest = timedelta(0)
+    elif elapsed < timedelta(hours=1):
+        rest = timedelta(seconds=60)
+    else:
+        rest = timedelta(minutes=5)
+    if deadline is not None:
+        rest = min(rest, deadline - timedelta(minutes=2) - now)
+    return rest if rest >= POLL else timedelta(0)

@@ -1,0 +1,45 @@
+"""Notices from source `aws.autoscaling`: lifecycle actions that wait for an answer."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from leeway.notices.envelope import Detail, Envelope, InstanceIdText, Parsers, Text
+from leeway.notices.model import LifecycleHook, Notice, NoticeKind
+
+SOURCE = "aws.autoscaling"
+TEST_NOTIFICATION = "autoscaling:TEST_NOTIFICATION"
+
+
+class _LifecycleAction(Detail):
+    instance_id: Annotated[InstanceIdText, Field(alias="EC2InstanceId")]
+    group: Annotated[Text, Field(alias="AutoScalingGroupName")]
+    hook: Annotated[Text, Field(alias="LifecycleHookName")]
+
+
+def _is_test(envelope: Envelope) -> bool:
+    """Tell a group's greeting, sent when a hook is made, from an action on an instance."""
+    said = (envelope.detail.get("Event"), envelope.detail.get("LifecycleTransition"))
+    return TEST_NOTIFICATION in said
+
+
+def _lifecycle_action(envelope: Envelope, kind: NoticeKind) -> Notice:
+    if _is_test(envelope):
+        return envelope.notice(NoticeKind.TEST_NOTIFICATION, [])
+    detail = _LifecycleAction.model_validate(envelope.detail)
+    hook = LifecycleHook(group=detail.group, name=detail.hook)
+    return envelope.notice(kind, [detail.instance_id], hook=hook)
+
+
+def _terminate(envelope: Envelope) -> Notice:
+    return _lifecycle_action(envelope, NoticeKind.TERMINATE_HOOK)
+
+
+def _launch(envelope: Envelope) -> Notice:
+    return _lifecycle_action(envelope, NoticeKind.LAUNCH_HOOK)
+
+
+PARSERS: Parsers = {
+    "EC2 Instance-terminate Lifecycle Action": _terminate,
+    "EC2 Instance-launch Lifecycle Action": _launch,
+}

@@ -1,0 +1,56 @@
+"""Notices from source `aws.health`: scheduled changes of EC2 instances."""
+
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BeforeValidator, Field
+
+from leeway.notices.envelope import Detail, Envelope, Parsers
+from leeway.notices.model import MalformedNotice, Notice, NoticeKind
+
+SOURCE = "aws.health"
+
+
+def _parse_rfc1123(value: Any) -> datetime:
+    """Read `Thu, 03 Dec 2026 02:00:00 GMT`, the form in which Health writes its times."""
+    if not isinstance(value, str):
+        raise ValueError(f"expected an RFC 1123 time, got {value!r}")
+    parsed = parsedate_to_datetime(value)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+class _Entity(Detail):
+    value: Annotated[str, Field(alias="entityValue")]
+    status: str = ""
+
+
+class _ScheduledChange(Detail):
+    service: Literal["EC2"]
+    category: Annotated[Literal["scheduledChange"], Field(alias="eventTypeCategory")]
+    start: Annotated[AwareDatetime, BeforeValidator(_parse_rfc1123), Field(alias="startTime")]
+    status: Annotated[str, Field(alias="statusCode")] = "upcoming"
+    entities: Annotated[tuple[_Entity, ...], Field(alias="affectedEntities")] = ()
+
+
+def _instance_of(text: str) -> str:
+    """Return the id in `i-…` or in an ARN that ends in `instance/i-…`."""
+    return text.rsplit("/", 1)[-1]
+
+
+def _scheduled_change(envelope: Envelope) -> Notice:
+    detail = _ScheduledChange.model_validate(envelope.detail)
+    named = [_instance_of(entity.value) for entity in detail.entities]
+    listed = [_instance_of(resource) for resource in envelope.resources]
+    instances = [name for name in dict.fromkeys([*named, *listed]) if name.startswith("i-")]
+    if not instances:
+        raise MalformedNotice("detail.affectedEntities: no instance is named, nor in resources")
+    return envelope.notice(
+        NoticeKind.SCHEDULED_CHANGE,
+        instances,
+        effective_at=detail.start,
+        cancelled=detail.status.lower() in {"closed", "cancelled", "canceled"},
+    )
+
+
+PARSERS: Parsers = {"AWS Health Event": _scheduled_change}

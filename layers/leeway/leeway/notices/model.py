@@ -1,0 +1,67 @@
+"""The notice: what an EventBridge event says will happen to which instances, and when."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NewType
+
+InstanceId = NewType("InstanceId", str)
+"""An EC2 instance id: `i-` and 8 or 17 hexadecimal digits."""
+
+
+class NoticeKind(StrEnum):
+    """What is announced. The values are also the words of policies, taints and logs."""
+
+    SPOT_INTERRUPTION = "spot-interruption"
+    REBALANCE = "rebalance"
+    TERMINATE_HOOK = "terminate-hook"
+    LAUNCH_HOOK = "launch-hook"
+    STATE_CHANGE = "state-change"
+    SCHEDULED_CHANGE = "scheduled-change"
+    CAPACITY_RESERVATION = "capacity-reservation"
+    TEST_NOTIFICATION = "test-notification"
+
+
+class InterruptionAction(StrEnum):
+    """What EC2 does to an interrupted Spot instance when its warning has run out."""
+
+    TERMINATE = "terminate"
+    STOP = "stop"
+    HIBERNATE = "hibernate"
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleHook:
+    """An Auto Scaling lifecycle action that waits for an answer."""
+
+    group: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One EventBridge event about one or more instances.
+
+    `time` is when AWS says it happened, not when it arrived. `effective_at` is when the
+    announced thing happens, where the event itself says so. All times are aware and in UTC.
+    """
+
+    id: str
+    kind: NoticeKind
+    account: str
+    region: str
+    time: datetime
+    instances: tuple[InstanceId, ...]
+    effective_at: datetime | None = None
+    action: InterruptionAction | None = None
+    hook: LifecycleHook | None = None
+    state: str | None = None
+    cancelled: bool = False
+
+
+class MalformedNotice(ValueError):
+    """The event is of a known type but lacks something, or is no event at all."""
+
+
+class UnknownNotice(ValueError):
+    """The event is well formed, but of a source or type that Leeway has no rule for."""

@@ -1,0 +1,122 @@
+"""What came of a retirement, in the words of its log line, its event and its Kubernetes Event."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from leeway.cluster.ports import NodeEvent
+from leeway.drain.progress import Drain, PodProgress, Stage, Way
+from leeway.notices import NoticeKind
+
+
+class Result(StrEnum):
+    """How a retirement ended."""
+
+    DRAINED = "drained"
+    INCOMPLETE = "incomplete"
+    NO_NODE = "no-node"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A retirement that has ended. Times are UTC; `hooks` are the lifecycle hooks answered."""
+
+    result: Result
+    instance: str
+    cluster: str
+    node: str
+    kind: NoticeKind
+    generation: int
+    reason: str
+    noticed_at: datetime
+    cordoned_at: datetime | None
+    ended_at: datetime | None
+    deadline: datetime | None
+    replacement: str
+    replacement_reason: str
+    hooks: tuple[str, ...]
+    terminated: bool
+    pods: tuple[PodProgress, ...]
+
+    @property
+    def evicted(self) -> int:
+        """Pods that went through the Eviction API."""
+        return sum(p.way is Way.EVICT and p.asked_at is not None for p in self.pods)
+
+    @property
+    def deleted(self) -> int:
+        """Pods that were deleted past a budget, at their latest moment."""
+        return sum(p.way is Way.DELETE and p.asked_at is not None for p in self.pods)
+
+    @property
+    def failed(self) -> tuple[PodProgress, ...]:
+        """Pods that were still there at the end."""
+        return tuple(p for p in self.pods if p.stage is Stage.FAILED)
+
+    @property
+    def seconds_to_cordon(self) -> float | None:
+        """From the notice's own time to the cordon."""
+        return _seconds(self.noticed_at, self.cordoned_at)
+
+    @property
+    def seconds_to_end(self) -> float | None:
+        """From the notice's own time to the end of the retirement."""
+        return _seconds(self.noticed_at, self.ended_at)
+
+    @property
+    def title(self) -> str:
+        """The detail-type of the Leeway event: rules can match on it."""
+        drained = self.result is not Result.INCOMPLETE
+        return "Leeway Node Retired" if drained else "Leeway Node Retirement Incomplete"
+
+    @property
+    def sentence(self) -> str:
+        """What happened, in one sentence for people."""
+        if self.result is Result.NO_NODE:
+            return f"{self.kind}: {self.instance} has no node in {self.cluster}: nothing to drain"
+        done = f"{self.evicted} pods evicted"
+        if self.deleted:
+            done += f", {self.deleted} deleted past a budget at their latest moment"
+        if self.failed:
+            first = self.failed[0]
+            done += f", {len(self.failed)} left behind (first {first.pod}: {first.reason})"
+        return f"{self.kind}: {self.node} {self.result}; {done}; replacement: {self.replacement}"
+
+    def to_json(self) -> str:
+        """Render the detail of the Leeway event."""
+        return _ADAPTER.dump_json(self).decode()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Render the answer of the function."""
+        rendered: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")
+        return rendered
+
+    def as_node_event(self, node_uid: str) -> NodeEvent:
+        """Render the Kubernetes Event; its name makes a repeated report the same Event."""
+        return NodeEvent(
+            name=f"{self.node}.leeway-{self.instance}-{self.generation}",
+            node=self.node,
+            node_uid=node_uid,
+            reason="LeewayRetired"
+            if self.result is Result.DRAINED
+            else "LeewayRetirementIncomplete",
+            message=f"{self.sentence} ({self.replacement_reason})",
+            warning=self.result is Result.INCOMPLETE,
+        )
+
+
+_ADAPTER = TypeAdapter(Outcome)
+
+
+def result_of(node_settled: bool, node: str, drain: Drain) -> Result:
+    """Decide how a retirement ended."""
+    if node_settled and not node:
+        return Result.NO_NODE
+    return Result.DRAINED if node_settled and drain.drained else Result.INCOMPLETE
+
+
+def _seconds(start: datetime, end: datetime | None) -> float | None:
+    return (end - start).total_seconds() if end else None

@@ -1,0 +1,116 @@
+"""What Leeway does about each kind of notice: the table of defaults."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from leeway.notices import InterruptionAction, Notice, NoticeKind
+
+
+class Action(StrEnum):
+    """Whether a notice is acted on."""
+
+    IGNORE = "ignore"
+    RETIRE = "retire"
+
+
+class Replacement(StrEnum):
+    """When the node's replacement is asked for: never, as the drain begins, or before it."""
+
+    NONE = "none"
+    WITH = "with"
+    BEFORE = "before"
+
+
+class OnBlocked(StrEnum):
+    """What becomes of a pod that a budget still blocks at its latest moment."""
+
+    DELETE = "delete"
+    WAIT = "wait"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What to do about one kind of notice.
+
+    `within` is how long a retirement may take from the notice on. It holds where the notice
+    itself does not say when the instance goes.
+    """
+
+    action: Action
+    within: timedelta | None = None
+    replacement: Replacement = Replacement.NONE
+    on_blocked: OnBlocked = OnBlocked.WAIT
+
+
+# EC2 takes an interrupted Spot instance back two minutes after the warning's `time`.
+# Source: EC2 user guide, "Spot Instance interruption notices".
+SPOT_WARNING = timedelta(seconds=120)
+
+# What is kept back of the two minutes: clocks differ, and EC2 is sometimes early.
+SAFETY_MARGIN = timedelta(seconds=5)
+
+DEFAULTS: dict[NoticeKind, Policy] = {
+    NoticeKind.SPOT_INTERRUPTION: Policy(
+        Action.RETIRE, SPOT_WARNING - SAFETY_MARGIN, Replacement.WITH, OnBlocked.DELETE
+    ),
+    NoticeKind.CAPACITY_RESERVATION: Policy(
+        Action.RETIRE, None, Replacement.WITH, OnBlocked.DELETE
+    ),
+    NoticeKind.REBALANCE: Policy(
+        Action.RETIRE, timedelta(minutes=30), Replacement.WITH, OnBlocked.WAIT
+    ),
+    NoticeKind.TERMINATE_HOOK: Policy(
+        Action.RETIRE, timedelta(minutes=60), Replacement.NONE, OnBlocked.DELETE
+    ),
+    NoticeKind.STATE_CHANGE: Policy(
+        Action.RETIRE, timedelta(seconds=60), Replacement.NONE, OnBlocked.DELETE
+    ),
+    NoticeKind.SCHEDULED_CHANGE: Policy(Action.IGNORE),
+    NoticeKind.LAUNCH_HOOK: Policy(Action.IGNORE),
+    NoticeKind.TEST_NOTIFICATION: Policy(Action.IGNORE),
+}
+
+# The states of an instance that is on its way out; `pending` and `running` are not.
+LEAVING_STATES = frozenset({"stopping", "stopped", "shutting-down", "terminated"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What a policy comes to for one notice, and why in one sentence."""
+
+    action: Action
+    deadline: datetime | None
+    replacement: Replacement
+    on_blocked: OnBlocked
+    reason: str
+
+
+def rule(notice: Notice, policy: Policy) -> Ruling:
+    """Apply a policy to a notice. The deadline is aware and in UTC."""
+    action, reason = _action(notice, policy)
+    return Ruling(action, _deadline(notice, policy), policy.replacement, policy.on_blocked, reason)
+
+
+def _action(notice: Notice, policy: Policy) -> tuple[Action, str]:
+    match notice.kind:
+        case NoticeKind.TEST_NOTIFICATION:
+            return Action.IGNORE, "a lifecycle hook's test notification asks for nothing"
+        case NoticeKind.STATE_CHANGE if notice.state not in LEAVING_STATES:
+            return Action.IGNORE, f"an instance that is {notice.state} is not on its way out"
+        case NoticeKind.SCHEDULED_CHANGE | NoticeKind.LAUNCH_HOOK if policy.action is Action.IGNORE:
+            return Action.IGNORE, f"this version does not act on a {notice.kind} notice"
+        case _ if policy.action is Action.IGNORE:
+            return Action.IGNORE, f"the policy for {notice.kind} says ignore"
+        case _:
+            return policy.action, f"the policy for {notice.kind} says {policy.action}"
+
+
+def _deadline(notice: Notice, policy: Policy) -> datetime | None:
+    if notice.action is InterruptionAction.HIBERNATE:
+        # Hibernation begins with the warning: there are no two minutes.
+        return notice.time
+    if notice.effective_at is not None:
+        return notice.effective_at - SAFETY_MARGIN
+    return notice.time + policy.within if policy.within is not None else None

@@ -1,0 +1,81 @@
+"""Log lines and EMF metrics, with powertools."""
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from leeway.outcome import Outcome, Result
+from leeway.reception import Receipt
+
+
+class PowertoolsTelemetry:
+    """Writes structured lines and EMF metrics to stdout, from where Lambda takes them."""
+
+    def __init__(self, logger: Logger, metrics: Metrics) -> None:
+        self._logger = logger
+        self._metrics = metrics
+
+    def received(self, receipt: Receipt) -> None:
+        """Log what became of a notice, a line for each of its instances, and count it."""
+        notice = receipt.notice
+        for one in receipt.instances:
+            self._logger.info(
+                one.reason,
+                extra={
+                    "notice": notice.id,
+                    "kind": notice.kind,
+                    "result": one.result,
+                    "instance": one.instance,
+                    "cluster": one.cluster,
+                    "generation": one.generation,
+                },
+            )
+            self._metrics.add_dimension("Kind", notice.kind)
+            self._metrics.add_dimension("Result", one.result)
+            self._metrics.add_metric("NoticesReceived", MetricUnit.Count, 1)
+            self._metrics.flush_metrics()
+
+    def rejected(self, error: Exception) -> None:
+        """Log an event that is not a notice."""
+        self._logger.error(str(error), extra={"result": type(error).__name__})
+
+    def retired(self, outcome: Outcome) -> None:
+        """Log and measure a retirement that has ended."""
+        level = self._logger.warning if outcome.result is Result.INCOMPLETE else self._logger.info
+        level(
+            outcome.sentence,
+            extra={
+                "result": outcome.result,
+                "kind": outcome.kind,
+                "instance": outcome.instance,
+                "cluster": outcome.cluster,
+                "node": outcome.node,
+                "generation": outcome.generation,
+                "replacement": outcome.replacement,
+                "replacement_reason": outcome.replacement_reason,
+                "hooks": list(outcome.hooks),
+                "terminated": outcome.terminated,
+                "left_behind": [f"{p.pod}: {p.reason}" for p in outcome.failed],
+            },
+        )
+        self._metrics.add_dimension("Cluster", outcome.cluster)
+        self._metrics.add_dimension("Kind", outcome.kind)
+        self._metrics.add_metric("NodesRetired", MetricUnit.Count, 1)
+        self._metrics.add_metric("PodsEvicted", MetricUnit.Count, outcome.evicted)
+        self._metrics.add_metric("PodsDeletedPastBudget", MetricUnit.Count, outcome.deleted)
+        self._metrics.add_metric("PodsLeftBehind", MetricUnit.Count, len(outcome.failed))
+        if outcome.seconds_to_cordon is not None:
+            self._metrics.add_metric(
+                "TimeToCordon", MetricUnit.Seconds, max(0.0, outcome.seconds_to_cordon)
+            )
+        if outcome.seconds_to_end is not None:
+            self._metrics.add_metric(
+                "TimeToRetire", MetricUnit.Seconds, max(0.0, outcome.seconds_to_end)
+            )
+        self._metrics.flush_metrics()
+
+    def not_noted(self, outcome: Outcome, problem: str) -> None:
+        """Log that a cluster did not take the Kubernetes Event."""
+        self._logger.warning(
+            f"no Kubernetes Event about {outcome.node}: {problem}",
+            extra={"cluster": outcome.cluster, "instance": outcome.instance},
+        )

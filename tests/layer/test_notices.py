@@ -1,0 +1,168 @@
+"""Notices: every event of events/ is read, and what is wrong with a bad one is said in one line."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leeway.notices import (
+    InterruptionAction,
+    LifecycleHook,
+    MalformedNotice,
+    NoticeKind,
+    UnknownNotice,
+    parse_notice,
+)
+
+EVENTS = Path(__file__).parents[2] / "events"
+ORDER = "retire-node.json"
+NOTICE_FILES = sorted(p.name for p in EVENTS.glob("*.json") if p.name != ORDER)
+
+
+def event(**changes: Any) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "version": "0",
+        "id": "1e5527d7-bb36-4607-3370-4164db56a40e",
+        "detail-type": "EC2 Spot Instance Interruption Warning",
+        "source": "aws.ec2",
+        "account": "123456789012",
+        "time": "2026-11-20T09:45:00Z",
+        "region": "eu-west-1",
+        "resources": ["arn:aws:ec2:eu-west-1b:instance/i-0b662ef9931388ba0"],
+        "detail": {"instance-id": "i-0b662ef9931388ba0", "instance-action": "terminate"},
+    }
+    return body | changes
+
+
+@pytest.mark.parametrize("name", NOTICE_FILES)
+def test_every_event_file_is_a_notice(name: str) -> None:
+    notice = parse_notice(json.loads((EVENTS / name).read_text()))
+    assert notice.time.utcoffset() is not None
+    if notice.kind is not NoticeKind.TEST_NOTIFICATION:
+        assert notice.instances
+
+
+def test_the_event_files_cover_every_kind_of_notice() -> None:
+    kinds = {parse_notice(json.loads((EVENTS / name).read_text())).kind for name in NOTICE_FILES}
+    assert kinds >= set(NoticeKind) - {NoticeKind.TEST_NOTIFICATION}
+
+
+def test_a_spot_interruption_names_its_instance_and_what_ec2_will_do() -> None:
+    notice = parse_notice(event())
+    assert notice.kind is NoticeKind.SPOT_INTERRUPTION
+    assert notice.instances == ("i-0b662ef9931388ba0",)
+    assert notice.action is InterruptionAction.TERMINATE
+    assert notice.time == datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+
+
+def test_a_lifecycle_action_names_its_hook() -> None:
+    detail = {
+        "EC2InstanceId": "i-0b662ef9931388ba0",
+        "AutoScalingGroupName": "ng-spot",
+        "LifecycleHookName": "leeway-drain",
+        "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
+    }
+    changes = {"source": "aws.autoscaling", "detail": detail}
+    notice = parse_notice(
+        event(**changes, **{"detail-type": "EC2 Instance-terminate Lifecycle Action"})
+    )
+    assert notice.hook == LifecycleHook("ng-spot", "leeway-drain")
+
+
+@pytest.mark.parametrize("field", ["Event", "LifecycleTransition"])
+def test_a_hooks_test_notification_is_recognised_wherever_it_says_so(field: str) -> None:
+    changes = {"source": "aws.autoscaling", "detail": {field: "autoscaling:TEST_NOTIFICATION"}}
+    notice = parse_notice(
+        event(**changes, **{"detail-type": "EC2 Instance-launch Lifecycle Action"})
+    )
+    assert notice.kind is NoticeKind.TEST_NOTIFICATION
+
+
+def health(**changes: Any) -> dict[str, Any]:
+    detail = {
+        "service": "EC2",
+        "eventTypeCategory": "scheduledChange",
+        "startTime": "Fri, 04 Dec 2026 02:00:00 GMT",
+        "affectedEntities": [{"entityValue": "i-0b662ef9931388ba0"}, {"entityValue": "i-0abc1234"}],
+    }
+    kind = {"source": "aws.health", "detail-type": "AWS Health Event", "resources": []}
+    return event(**kind, detail=detail | changes)
+
+
+def test_a_health_event_names_every_one_of_its_instances_not_just_the_first() -> None:
+    notice = parse_notice(health())
+    assert notice.instances == ("i-0b662ef9931388ba0", "i-0abc1234")
+    assert notice.effective_at == datetime(2026, 12, 4, 2, tzinfo=UTC)
+
+
+def test_a_closed_health_event_is_a_cancelled_one() -> None:
+    assert parse_notice(health(statusCode="closed")).cancelled
+
+
+def test_a_capacity_reservation_warning_may_have_a_bare_string_for_its_resources() -> None:
+    body = event(
+        resources="arn:aws:ec2:eu-west-1:123456789012:instance/i-0b662ef9931388ba0",
+        detail={"instance-termination-time": "2026-11-20 10:00:00 UTC"},
+    )
+    body["detail-type"] = "EC2 Capacity Reservation Instance Interruption Warning"
+    notice = parse_notice(body)
+    assert notice.instances == ("i-0b662ef9931388ba0",)
+    assert notice.effective_at == datetime(2026, 11, 20, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ([], "expected a JSON object, got list"),
+        ("{", "expected a JSON object, got str"),
+        (None, "expected a JSON object, got NoneType"),
+        (event(id=""), "id: "),
+        (event(time="yesterday"), "time: "),
+        (event(time="2026-11-20T09:45:00"), "time: "),
+        (event(account="me"), "account: "),
+        (event(detail={}), "detail.instance-id: field required"),
+        (event(detail="none"), "detail: "),
+        (event(detail={"instance-id": "i-1", "instance-action": "terminate"}), "'i-1'"),
+        (
+            event(detail={"instance-id": "i-0b662ef9931388ba0", "instance-action": "explode"}),
+            "detail.instance-action: input should be 'terminate', 'stop' or 'hibernate'",
+        ),
+        (health(startTime="soon"), "detail.startTime: "),
+        (health(startTime=4), "detail.startTime: "),
+        (health(affectedEntities=[]), "detail.affectedEntities: no instance is named"),
+    ],
+)
+def test_what_is_wrong_with_an_event_is_said_in_one_line(bad: Any, said: str) -> None:
+    with pytest.raises(MalformedNotice) as raised:
+        parse_notice(bad)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("changes", [{"source": "aws.s3"}, {"detail-type": "Object Created"}])
+def test_an_event_of_another_source_or_type_is_unknown_not_malformed(
+    changes: dict[str, str],
+) -> None:
+    with pytest.raises(UnknownNotice, match="no notice has source"):
+        parse_notice(event(**changes))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(field=st.sampled_from(sorted(event())), value=json_values)
+def test_whatever_stands_in_a_field_is_a_notice_or_one_clear_error(field: str, value: Any) -> None:
+    try:
+        instances = parse_notice(event(**{field: value})).instances
+    except (MalformedNotice, UnknownNotice):
+        instances = ()
+    assert instances in ((), ("i-0b662ef9931388ba0",))

@@ -1,0 +1,119 @@
+"""The retirement record: duplicates change nothing, urgency raises a generation."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from leeway.notices import InstanceId, LifecycleHook, Notice, NoticeKind
+from leeway.owners import Owner, OwnerKind
+from leeway.policies import DEFAULTS, rule
+from leeway.records import NOTICES_REMEMBERED, InstanceFacts, Phase, Reception, Retirement, receive
+
+NOTICED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+FACTS = InstanceFacts(
+    instance="i-0b662ef9931388ba0",
+    cluster="prod",
+    private_dns_name="ip-10-0-0-1.ec2.internal",
+    zone="us-east-1a",
+    instance_type="m5.large",
+    capacity_type="spot",
+    owner=Owner(OwnerKind.AUTO_SCALING_GROUP, "ng"),
+)
+HOOK = LifecycleHook("ng", "leeway-drain")
+
+
+def take(stored: Retirement | None, kind: NoticeKind, id: str, **more: Any) -> Reception:  # noqa: A002
+    at = NOTICED + timedelta(seconds=more.pop("after", 0))
+    notice = Notice(
+        id, kind, "123456789012", "us-east-1", at, (InstanceId(FACTS.instance),), **more
+    )
+    return receive(stored, notice, rule(notice, DEFAULTS[kind]), FACTS)
+
+
+def interrupted(phase: Phase = Phase.RUNNING) -> Retirement:
+    record = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record
+    return record.model_copy(update={"phase": phase})
+
+
+def test_the_first_notice_starts_the_first_generation() -> None:
+    reception = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1")
+    assert (reception.write, reception.start) == (True, True)
+    assert (reception.record.generation, reception.record.version) == (1, 1)
+
+
+def test_the_same_notice_again_changes_nothing() -> None:
+    reception = take(interrupted(), NoticeKind.SPOT_INTERRUPTION, "n-1")
+    assert (reception.write, reception.start) == (False, False)
+
+
+def test_a_start_that_may_have_been_lost_is_made_again() -> None:
+    reception = take(interrupted(Phase.NOTICED), NoticeKind.SPOT_INTERRUPTION, "n-1")
+    assert (reception.write, reception.start) == (False, True)
+    assert reception.record.generation == 1
+
+
+def test_a_less_urgent_notice_is_remembered_and_starts_nothing() -> None:
+    reception = take(interrupted(), NoticeKind.REBALANCE, "n-2")
+    assert (reception.write, reception.start) == (True, False)
+    assert reception.record.notices == ("n-1", "n-2")
+    assert reception.record.kind is NoticeKind.SPOT_INTERRUPTION
+
+
+def test_an_interruption_takes_over_from_a_rebalance_recommendation() -> None:
+    rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
+    running = rebalance.model_copy(update={"phase": Phase.RUNNING})
+    reception = take(running, NoticeKind.SPOT_INTERRUPTION, "n-2", after=60)
+    assert (reception.record.generation, reception.start) == (2, True)
+    assert reception.record.deadline == NOTICED + timedelta(seconds=60 + 115)
+    assert reception.record.phase is Phase.NOTICED
+
+
+def test_a_hook_that_is_announced_during_a_retirement_is_remembered_for_its_end() -> None:
+    reception = take(interrupted(), NoticeKind.TERMINATE_HOOK, "n-2", hook=HOOK)
+    assert (reception.record.hooks, reception.start) == ((HOOK,), False)
+
+
+def test_a_hook_that_is_announced_after_the_end_gets_a_generation_that_answers_it() -> None:
+    reception = take(interrupted(Phase.FINISHED), NoticeKind.TERMINATE_HOOK, "n-2", hook=HOOK)
+    assert (reception.record.generation, reception.start) == (2, True)
+    assert reception.record.hooks == (HOOK,)
+
+
+def test_the_terminated_state_after_the_end_starts_nothing() -> None:
+    ended = interrupted(Phase.FINISHED)
+    reception = take(ended, NoticeKind.STATE_CHANGE, "n-2", after=120, state="terminated")
+    assert reception.start is False
+
+
+def test_an_instance_that_is_interrupted_again_later_is_retired_again() -> None:
+    reception = take(interrupted(Phase.FINISHED), NoticeKind.SPOT_INTERRUPTION, "n-9", after=9000)
+    assert (reception.record.generation, reception.start) == (2, True)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([NoticeKind.SPOT_INTERRUPTION, NoticeKind.REBALANCE]),
+            st.integers(0, 80),
+            st.integers(-300, 300),
+        ),
+        max_size=120,
+    )
+)
+def test_in_any_order_deadlines_only_come_nearer_and_every_write_is_one_version_up(
+    notices: list[tuple[NoticeKind, int, int]],
+) -> None:
+    stored: Retirement | None = None
+    for kind, number, after in notices:
+        reception = take(stored, kind, f"n-{number}", after=after)
+        record = reception.record
+        if stored is not None:
+            assert record.version == stored.version + reception.write
+            assert stored.deadline is not None
+            assert record.deadline is not None
+            assert record.deadline <= stored.deadline
+            assert record.generation - stored.generation in (0, 1)
+        assert len(record.notices) <= NOTICES_REMEMBERED
+        assert Retirement.model_validate_json(record.model_dump_json()) == record
+        stored = record
