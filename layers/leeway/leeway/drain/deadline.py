@@ -12,6 +12,9 @@ GRACE_CAP = timedelta(seconds=45)
 VOLUME_CAP = timedelta(seconds=20)
 """How much more of it for a pod with volumes, which are detached only after its end."""
 
+REQUEST_TIME = timedelta(seconds=2)
+"""What even a pod without grace leaves before the deadline: the request itself takes time."""
+
 SHORTEST_GRACE = 1
 """Seconds. Zero would mean a forced deletion, which skips the kubelet's SIGTERM."""
 
@@ -33,7 +36,8 @@ def latest_moment(pod: Pod, terms: Terms) -> datetime | None:
     if terms.deadline is None:
         return None
     cap = GRACE_CAP + VOLUME_CAP if pod.volumes else GRACE_CAP
-    return terms.deadline - min(timedelta(seconds=_grace(pod, terms)), cap)
+    kept_free = min(timedelta(seconds=_grace(pod, terms)), cap)
+    return terms.deadline - max(kept_free, REQUEST_TIME)
 
 
 def grace_that_fits(pod: Pod, terms: Terms, now: datetime) -> int | None:

@@ -1,0 +1,56 @@
+"""The deadline: when a pod must go at the latest, and the grace that still fits."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from leeway.drain.deadline import Terms, grace_that_fits, latest_moment
+from leeway.drain.pods import Pod
+
+NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+IN_100_S = Terms(NOW + timedelta(seconds=100))
+
+
+def pod(grace: int, volumes: bool = False) -> Pod:
+    return Pod("shop", "web-1", "u-1", "Running", grace, None, volumes=volumes)
+
+
+@pytest.mark.parametrize(
+    ("grace", "volumes", "seconds_before"),
+    [(30, False, 30), (0, False, 2), (45, False, 45), (600, False, 45), (600, True, 65)],
+)
+def test_the_latest_moment_leaves_room_for_the_grace_up_to_the_cap_and_for_the_request(
+    grace: int, volumes: bool, seconds_before: int
+) -> None:
+    assert IN_100_S.deadline is not None
+    expected = IN_100_S.deadline - timedelta(seconds=seconds_before)
+    assert latest_moment(pod(grace, volumes), IN_100_S) == expected
+
+
+def test_without_a_deadline_there_is_no_latest_moment_and_no_cut() -> None:
+    assert latest_moment(pod(600), Terms()) is None
+    assert grace_that_fits(pod(600), Terms(), NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("grace", "after", "asked"),
+    [
+        (30, 0, None),
+        (100, 0, None),
+        (300, 0, 100),
+        (300, 60, 40),
+        (30, 90, 10),
+        (30, 100, 1),
+        (30, 500, 1),
+        (0, 500, 0),
+    ],
+)
+def test_a_pod_whose_grace_outlasts_the_deadline_is_evicted_with_what_is_left(
+    grace: int, after: int, asked: int | None
+) -> None:
+    assert grace_that_fits(pod(grace), IN_100_S, NOW + timedelta(seconds=after)) == asked
+
+
+def test_a_grace_for_all_pods_replaces_their_own_and_is_cut_all_the_same() -> None:
+    terms = Terms(IN_100_S.deadline, grace=200)
+    assert grace_that_fits(pod(30), terms, NOW) == 100
+    assert grace_that_fits(pod(30), Terms(grace=5), NOW) == 5

@@ -1,0 +1,213 @@
+"""A drain as a whole, simulated second by second against budgets and graces of any kind."""
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from leeway.drain.answers import Answer, Meaning
+from leeway.drain.deadline import Terms, latest_moment
+from leeway.drain.pods import Controller, Pod
+from leeway.drain.progress import Ask, Drain, Stage, Way, give_up, observe, plan, record
+from leeway.policies import OnBlocked
+from pydantic import TypeAdapter
+
+NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+
+
+def pod(name: str = "web-1", grace: int = 30, workload: str = "web", **more: object) -> Pod:
+    return Pod(
+        "shop",
+        name,
+        f"uid-{name}",
+        "Running",
+        grace,
+        Controller("ReplicaSet", workload),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+@dataclass
+class Node:
+    """A node as the API server shows it: pods end when their grace has passed."""
+
+    pods: dict[str, Pod]
+    blocked: frozenset[str] = frozenset()
+    at: datetime = NOW
+    asked: list[tuple[datetime, Ask]] = field(default_factory=list)
+
+    def answer(self, ask: Ask) -> Answer:
+        self.asked.append((self.at, ask))
+        if ask.way is Way.EVICT and ask.pod.name in self.blocked:
+            return Answer(Meaning.BLOCKED, "budget web")
+        grace = ask.pod.grace if ask.grace is None else ask.grace
+        self.pods[ask.pod.uid] = replace(
+            self.pods[ask.pod.uid], deletion=self.at + timedelta(seconds=grace)
+        )
+        return Answer(Meaning.ACCEPTED)
+
+    def pass_time(self, seconds: float = 1) -> None:
+        self.at += timedelta(seconds=seconds)
+        self.pods = {
+            uid: p for uid, p in self.pods.items() if p.deletion is None or p.deletion > self.at
+        }
+
+    def drain(self, terms: Terms, seconds: int, start: Drain | None = None) -> Drain:
+        drain = start or Drain()
+        for _ in range(seconds):
+            listed = list(self.pods.values())
+            drain = give_up(observe(drain, listed, self.at), listed, terms, self.at)
+            for ask in plan(drain, listed, terms, self.at):
+                drain = record(drain, ask, self.answer(ask), terms, self.at)
+            if drain.over:
+                break
+            self.pass_time()
+        return drain
+
+
+def node(*pods: Pod, blocked: tuple[str, ...] = ()) -> Node:
+    return Node({p.uid: p for p in pods}, frozenset(blocked))
+
+
+def terms(seconds: int, on_blocked: OnBlocked = OnBlocked.DELETE) -> Terms:
+    return Terms(NOW + timedelta(seconds=seconds), on_blocked)
+
+
+def test_a_node_that_was_never_listed_is_not_drained() -> None:
+    assert not Drain().over
+    assert not Drain().drained
+
+
+def test_pods_are_evicted_at_once_and_waited_for() -> None:
+    drain = node(pod("a", grace=3), pod("b", grace=5)).drain(terms(60), 60)
+    assert drain.drained
+    assert [p.stage for p in drain.pods.values()] == [Stage.GONE, Stage.GONE]
+    assert all(p.asked_at == NOW for p in drain.pods.values())
+
+
+def test_a_blocked_pod_is_tried_by_the_book_until_its_latest_moment_and_then_deleted() -> None:
+    world = node(pod("a", grace=20), blocked=("a",))
+    drain = world.drain(terms(60), 70)
+    ways = [(at, ask.way) for at, ask in world.asked]
+    deleted = [at for at, way in ways if way is Way.DELETE]
+    assert deleted == [NOW + timedelta(seconds=40)]
+    assert len(ways) > 8
+    assert drain.drained
+    assert "latest moment" in drain.pods["uid-a"].reason
+
+
+def test_under_wait_a_blocked_pod_is_never_deleted_and_named_at_the_end() -> None:
+    world = node(pod("a"), blocked=("a",))
+    drain = world.drain(terms(60, OnBlocked.WAIT), 70)
+    assert {ask.way for _, ask in world.asked} == {Way.EVICT}
+    assert [p.stage for p in drain.pods.values()] == [Stage.FAILED]
+    assert "budget web" in drain.pods["uid-a"].reason
+
+
+def test_under_fail_a_blocked_pod_fails_at_its_latest_moment_and_the_others_go_on() -> None:
+    world = node(pod("a"), pod("b", grace=2), blocked=("a",))
+    drain = world.drain(terms(60, OnBlocked.FAIL), 70)
+    assert drain.pods["uid-a"].stage is Stage.FAILED
+    assert drain.pods["uid-b"].stage is Stage.GONE
+    assert world.at == NOW + timedelta(seconds=30)
+
+
+def test_critical_pods_outlive_the_ordinary_ones() -> None:
+    critical = pod("dns", grace=5, workload="dns", priority_class="system-cluster-critical")
+    world = node(critical, pod("a", grace=10))
+    world.drain(terms(100), 60)
+    asked = {ask.pod.name: at for at, ask in world.asked}
+    assert asked["dns"] == asked["a"] + timedelta(seconds=10)
+
+
+def test_a_critical_pod_waits_for_its_tier_only_until_its_own_latest_moment() -> None:
+    critical = pod("dns", grace=30, workload="dns", priority_class="system-node-critical")
+    world = node(critical, pod("a", grace=10), blocked=("a",))
+    world.drain(terms(60), 70)
+    first = next(at for at, ask in world.asked if ask.pod.name == "dns")
+    assert first == NOW + timedelta(seconds=30)
+
+
+def test_a_grace_longer_than_the_deadline_is_cut_and_the_report_says_so() -> None:
+    drain = node(pod("a", grace=300)).drain(terms(60), 70)
+    assert drain.drained
+    assert drain.pods["uid-a"].reason == "evicted, its grace of 300s cut to 60s"
+
+
+def test_a_workload_that_comes_back_is_not_evicted_again_and_again() -> None:
+    stubborn = pod("a", grace=1, cordon_toleration="(operator Exists for every key)")
+    world = node(stubborn, pod("slow", grace=40, workload="slow"))
+    rules = terms(60)
+    drain = world.drain(rules, 5)
+    for number in range(3):
+        again = replace(stubborn, name=f"a-{number}", uid=f"again-{number}", deletion=None)
+        world.pods[again.uid] = again
+        drain = world.drain(rules, 3, drain)
+    asked = [ask.way for _, ask in world.asked if ask.pod.workload == stubborn.workload]
+    assert asked == [Way.EVICT]
+    assert drain.pods["again-0"].stage is Stage.RETURNED
+    drain = world.drain(rules, 60, drain)
+    deleted = [ask.pod.name for _, ask in world.asked if ask.way is Way.DELETE]
+    assert set(deleted) == {"a-0", "a-1", "a-2"}
+    assert drain.drained
+
+
+def test_a_pod_that_vanishes_between_two_looks_is_gone() -> None:
+    world = node(pod("a", grace=500), pod("b", grace=500))
+    drain = world.drain(terms(900), 2)
+    world.pods.clear()
+    drain = world.drain(terms(900), 2, drain)
+    assert drain.drained
+
+
+def test_a_drain_survives_being_written_down() -> None:
+    drain = node(pod("a"), pod("b"), blocked=("b",)).drain(terms(60), 9)
+    adapter = TypeAdapter(Drain)
+    assert adapter.validate_json(adapter.dump_json(drain)) == drain
+
+
+pods = st.lists(
+    st.builds(
+        pod,
+        name=st.uuids().map(str),
+        grace=st.integers(0, 400),
+        workload=st.sampled_from(["web", "db", "job"]),
+        mirror=st.booleans(),
+        volumes=st.booleans(),
+        priority_class=st.sampled_from(["", "system-node-critical"]),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    pods=pods,
+    blocked=st.integers(0, 2**12 - 1),
+    seconds=st.integers(1, 180),
+    on_blocked=st.sampled_from(OnBlocked),
+)
+def test_any_drain_keeps_its_promises(
+    pods: list[Pod], blocked: int, seconds: int, on_blocked: OnBlocked
+) -> None:
+    names = tuple(p.name for number, p in enumerate(pods) if blocked >> number & 1)
+    world = node(*pods, blocked=names)
+    rules = terms(seconds, on_blocked)
+    drain = world.drain(rules, 2 * seconds + 10)
+    assert drain.over
+    assert rules.deadline is not None
+    assert world.at <= rules.deadline + timedelta(seconds=1)
+    for at, ask in world.asked:
+        latest = latest_moment(ask.pod, rules)
+        assert latest is not None
+        assert not ask.pod.mirror
+        if ask.way is Way.DELETE:
+            assert on_blocked is OnBlocked.DELETE
+            assert ask.pod.name in names
+            assert at >= latest
+        grace = ask.pod.grace if ask.grace is None else ask.grace
+        assert grace <= ask.pod.grace
+        assert at + timedelta(seconds=grace) <= rules.deadline + timedelta(seconds=1)
+    for p in pods:
+        if p.name not in names and not p.mirror:
+            assert drain.pods[p.uid].stage is Stage.GONE
