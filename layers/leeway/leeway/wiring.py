@@ -86,12 +86,24 @@ def cluster_named(name: str) -> Cluster:
 
 
 @cache
+def instances() -> Ec2Instances:
+    """Build the adapter of EC2's instances."""
+    return Ec2Instances(partial(client, "ec2"))
+
+
+@cache
+def groups() -> AutoScalingGroups:
+    """Build the adapter of Auto Scaling groups."""
+    return AutoScalingGroups(partial(client, "autoscaling"))
+
+
+@cache
 def reception() -> Reception:
     """Build the use case of `receive_notice`."""
     settings = _settings()
     return Reception(
         records=DynamoRecords(partial(client, "dynamodb"), settings.table),
-        instances=Ec2Instances(partial(client, "ec2")),
+        instances=instances(),
         retire_node=LambdaRetireNode(partial(client, "lambda"), settings.retire_node),
         clusters=settings.clusters,
     )
@@ -102,8 +114,8 @@ def retire_node() -> RetireNode:
     """Build the use case of `retire_node`."""
     return RetireNode(
         records=DynamoRecords(partial(client, "dynamodb"), _settings().table),
-        groups=AutoScalingGroups(partial(client, "autoscaling")),
-        instances=Ec2Instances(partial(client, "ec2")),
+        groups=groups(),
+        instances=instances(),
         announcements=EventBridgeAnnouncements(partial(client, "events")),
         cluster_named=cluster_named,
         telemetry=telemetry(),

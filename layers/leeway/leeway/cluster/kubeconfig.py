@@ -1,0 +1,34 @@
+"""Any cluster's API, by a kubeconfig."""
+
+from pathlib import Path
+
+from lightkube import ConfigError
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+
+from leeway.cluster.connection import Connections
+from leeway.cluster.lightkube_cluster import LightkubeCluster
+from leeway.cluster.ports import ClusterRefused
+
+
+def kubeconfig_cluster(path: Path | None, context: str | None = None) -> LightkubeCluster:
+    """Open the cluster of a kubeconfig's context (default: its current one).
+
+    Without a path, as kubectl does: $KUBECONFIG, else ~/.kube/config.
+
+    Raises:
+        ClusterRefused: there is no such file or context, or it can't be read.
+    """
+    config = _read(path, context)
+    return LightkubeCluster(Connections(lambda: config, renew_after=None))
+
+
+def _read(path: Path | None, context: str | None) -> SingleConfig:
+    try:
+        kubeconfig = KubeConfig.from_file(path) if path else KubeConfig.from_env()
+        config = kubeconfig.get(context)
+    except (ConfigError, OSError, KeyError, TypeError, ValueError) as error:
+        where = path or "kubeconfig"
+        raise ClusterRefused(f"{where}: {error}") from error
+    if config is None or config.user is None:
+        raise ClusterRefused(f"{path or 'kubeconfig'}: its context names no cluster and user")
+    return config
