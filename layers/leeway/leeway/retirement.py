@@ -12,6 +12,7 @@ from pydantic import Field, TypeAdapter
 from leeway.clock import Clock
 from leeway.cloud.ports import (
     Announcements,
+    CloudRefused,
     CloudUnavailable,
     Groups,
     Instances,
@@ -38,6 +39,10 @@ RETRY_EVERY = 0.5
 """Seconds between two tries within a step."""
 
 LOCK_TRIES = 6
+
+# What the outside may answer. A refusal counts as trouble too: somebody may be mending the rights
+# while the two minutes run, and the other parts of a retirement can do without this one.
+_TROUBLE = (ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +234,7 @@ class RetireNode:
             return Located(settled=False, superseded=True)
         try:
             located = self._patiently(partial(self._find_and_cordon, record))
-        except (ClusterUnavailable, CloudUnavailable, ClusterRefused) as error:
+        except _TROUBLE as error:
             return Located(settled=False, problem=f"{type(error).__name__}: {error}")
         if record.phase is Phase.NOTICED:
             self._update(record, phase=Phase.RUNNING)
@@ -248,7 +253,7 @@ class RetireNode:
     def _replace(self, order: Order) -> Replaced:
         try:
             return self._patiently(partial(self._ask_for_replacement, order))
-        except CloudUnavailable as error:
+        except (CloudUnavailable, CloudRefused) as error:
             return Replaced(settled=False, reason=str(error))
 
     def _ask_for_replacement(self, order: Order) -> Replaced:
@@ -367,7 +372,7 @@ class RetireNode:
         event = outcome.as_node_event(node_uid)
         try:
             self._patiently(lambda: self._cluster_named(outcome.cluster).note(event))
-        except (ClusterUnavailable, ClusterRefused) as error:
+        except _TROUBLE as error:
             self._telemetry.not_noted(outcome, str(error))
             return f"not written: {error}"
         return event.name

@@ -1,0 +1,1 @@
+"""Measurements, never pass or fail: `python -m bench`."""
