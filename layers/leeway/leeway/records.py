@@ -105,8 +105,9 @@ def receive(
         return Reception(stored, False, again, reason)
     newer = _why_newer(stored, notice, ruling)
     if newer is None:
-        kept = _remember(stored, notice)
-        return Reception(kept, True, kept.phase is Phase.NOTICED, "a retirement as urgent is on")
+        kept = _remember(stored, notice) if _has_new_hook(stored, notice) else stored
+        start = stored.phase is Phase.NOTICED
+        return Reception(kept, kept is not stored, start, "a retirement that serves it is known")
     return Reception(_raised(stored, notice, ruling, facts), True, True, newer)
 
 
@@ -129,10 +130,14 @@ def _first(notice: Notice, ruling: Ruling, facts: InstanceFacts) -> Retirement:
 def _why_newer(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None:
     """Say why this notice needs a retirement of its own, or None where the stored one serves."""
     if stored.phase is Phase.FINISHED:
-        if notice.hook and notice.hook not in stored.hooks:
+        if _has_new_hook(stored, notice):
             return "its lifecycle hook still waits for an answer"
         return _after_the_end(stored, notice)
     return "it leaves less time" if _is_earlier(ruling.deadline, stored.deadline) else None
+
+
+def _has_new_hook(stored: Retirement, notice: Notice) -> bool:
+    return notice.hook is not None and notice.hook not in stored.hooks
 
 
 def _after_the_end(stored: Retirement, notice: Notice) -> str | None:
@@ -150,7 +155,7 @@ def _is_earlier(deadline: datetime | None, stored: datetime | None) -> bool:
 
 def _remember(stored: Retirement, notice: Notice) -> Retirement:
     hooks = stored.hooks
-    if notice.hook and notice.hook not in hooks:
+    if notice.hook and _has_new_hook(stored, notice):
         hooks = (*hooks, notice.hook)
     return stored.model_copy(
         update={
