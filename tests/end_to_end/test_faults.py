@@ -1,0 +1,111 @@
+"""Faults: a function that dies at any step, an API server that fails, an AWS that throttles."""
+
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.rehearsal import Rehearsal
+from tests.end_to_end.test_interruption import events_about
+
+CHECKPOINTS = 12
+"""More than a retirement makes; the faults beyond its last checkpoint do not fire."""
+
+
+def test_a_retirement_survives_the_death_of_its_function_at_every_checkpoint(
+    rehearsal: Rehearsal,
+) -> None:
+    points = [(when, step) for step in range(1, CHECKPOINTS + 1) for when in ("before", "after")]
+    half = len(points) // 2
+    nodes = rehearsal.take(half, "hooked") | rehearsal.take(half, "plain")
+    faults = [
+        {"function": "*retire*", "execution": f"retire-{i}-*", "kill": when, "step": step}
+        for i, (when, step) in zip(nodes, points, strict=True)
+    ]
+    rehearsal.sandbox.faults("lambda", faults)
+    seen = rehearsal.interrupt(list(nodes), late=40)
+
+    killed = [e for e in seen.of("invocation") if e["outcome"] == "killed"]
+    assert len(killed) >= 14, "the faults must have met the middle of the work"
+    assert not seen.died(nodes.values())
+    accepted = Counter(e["uid"] for e in seen.of("eviction") if e["status"] == 201)
+    assert set(accepted.values()) == {1}
+    assert len(seen.of("instance-state", state="pending")) == len(nodes)
+    for instance, node in nodes.items():
+        outcomes = seen.outcomes(instance)
+        assert [o["result"] for o in outcomes] == ["drained"] * len(outcomes)
+        # A death between the event and its checkpoint repeats the event, word for word.
+        assert all(o == outcomes[0] for o in outcomes)
+        assert len(outcomes) <= 2
+        assert len(events_about(rehearsal.sandbox, node)) == 1
+    hooked = [e for e in seen.of("lifecycle-action") if e["outcome"] != "begun"]
+    assert Counter(e["outcome"] for e in hooked) == {"CONTINUE": half}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_notice_survives_the_death_of_the_function_that_receives_it(
+    rehearsal: Rehearsal, when: str
+) -> None:
+    (instance, node) = rehearsal.take(1).popitem()
+    rehearsal.sandbox.faults("lambda", [{"function": "*receive*", "kill": when}])
+    seen = rehearsal.interrupt([instance])
+    assert [e["outcome"] for e in seen.of("invocation") if e["outcome"] == "killed"] == ["killed"]
+    assert [o["result"] for o in seen.outcomes(instance)] == ["drained"]
+    assert not seen.died([node])
+
+
+API_FAULTS: dict[str, list[dict[str, Any]]] = {
+    "answers 401": [{"status": 401, "count": 4}],
+    "answers 429": [{"status": 429, "retryAfter": 1, "rate": 0.4}],
+    "answers 500": [{"status": 500, "rate": 0.4}],
+    "drops the connection midway": [{"drop": True, "rate": 0.4}],
+    "drops the connection before it did anything": [{"drop": "before", "rate": 0.4}],
+}
+
+
+@pytest.mark.parametrize("name", API_FAULTS)
+def test_a_node_is_drained_though_its_api_server(rehearsal: Rehearsal, name: str) -> None:
+    nodes = rehearsal.take(2, "hooked") | rehearsal.take(1, "plain")
+    rehearsal.sandbox.faults("kubernetes", API_FAULTS[name])
+    seen = rehearsal.interrupt(list(nodes), late=60)
+    for instance in nodes:
+        assert [o["result"] for o in seen.outcomes(instance)] == ["drained"]
+    assert not seen.died(nodes.values())
+
+
+def test_an_api_server_that_refuses_connections_holds_up_the_drain_but_not_the_successor(
+    rehearsal: Rehearsal,
+) -> None:
+    (instance, node) = rehearsal.take(1, "hooked").popitem()
+    rehearsal.sandbox.faults("kubernetes", [{"refuse": True}])
+    healed: list[float] = []
+
+    def heal() -> None:
+        rehearsal.sandbox.faults("kubernetes", [])
+        healed.append(time.time())
+
+    healing = threading.Timer(10, heal)
+    healing.start()
+    seen = rehearsal.interrupt([instance], late=60)
+    healing.join()
+    assert [o["result"] for o in seen.outcomes(instance)] == ["drained"]
+    assert seen.of("instance-state", state="pending")[0]["at"] < healed[0]
+    assert seen.of("node-cordoned", node=node)[0]["at"] >= healed[0] - 0.1
+
+
+def test_a_throttled_aws_delays_a_retirement_and_loses_nothing(rehearsal: Rehearsal) -> None:
+    nodes = rehearsal.take(2, "hooked") | rehearsal.take(2, "plain")
+    throttled = [
+        {"service": "ec2", "error": "RequestLimitExceeded", "status": 503, "rate": 0.4},
+        {"service": "autoscaling", "error": "Throttling", "rate": 0.4},
+        {"service": "dynamodb", "error": "ThrottlingException", "rate": 0.3},
+        {"service": "events", "error": "ThrottlingException", "action": "PutEvents", "rate": 0.4},
+    ]
+    rehearsal.sandbox.faults("aws", throttled)
+    seen = rehearsal.interrupt(list(nodes), late=40)
+    for instance in nodes:
+        assert [o["result"] for o in seen.outcomes(instance)] == ["drained"]
+    assert len(seen.of("instance-state", state="pending")) == len(nodes)
+    assert not seen.died(nodes.values())

@@ -1,0 +1,122 @@
+"""A Spot interruption, from EventBridge to the last Kubernetes Event."""
+
+import time
+from collections import Counter
+
+import pytest
+from lightkube import Client, KubeConfig
+from lightkube.resources.core_v1 import Event
+
+from sandbox.up import Sandbox
+from tests.end_to_end.rehearsal import Rehearsal
+
+
+def events_about(sandbox: Sandbox, node: str) -> list[Event]:
+    """The Kubernetes Events that Leeway wrote about a node."""
+    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as client:
+        listed = list(client.list(Event, namespace="default"))
+    return [e for e in listed if e.involvedObject.name == node and (e.reason or "").startswith("Leeway")]
+
+
+@pytest.mark.parametrize("group", ["hooked", "plain"])
+def test_a_node_is_cordoned_replaced_and_drained_before_ec2_takes_it(
+    rehearsal: Rehearsal, group: str
+) -> None:
+    (instance, node) = rehearsal.take(1, group).popitem()
+    seen = rehearsal.interrupt([instance])
+    (outcome,) = seen.outcomes(instance)
+    assert outcome["result"] == "drained"
+    assert outcome["replacement"] == {"hooked": "terminate-in-group", "plain": "detach"}[group]
+    assert seen.of("node-cordoned", node=node)
+    assert seen.of("node-tainted", node=node)
+    assert not seen.died([node])
+    launched = seen.of("instance-state", state="pending", group=group)
+    assert len(launched) == 1
+    cordoned = seen.of("node-cordoned", node=node)[0]["at"]
+    evicted = [e["at"] for e in seen.of("eviction", node=node)]
+    assert evicted
+    assert min(evicted) >= cordoned
+
+
+def test_the_group_that_holds_the_instance_for_us_is_told_to_go_on(rehearsal: Rehearsal) -> None:
+    (instance,) = rehearsal.take(1, "hooked")
+    seen = rehearsal.interrupt([instance])
+    answers = [e["outcome"] for e in seen.of("lifecycle-action", instance=instance)]
+    assert answers == ["begun", "CONTINUE"]
+    assert seen.outcomes(instance)[0]["hooks"] == ["leeway-drain"]
+
+
+def test_a_detached_instance_is_terminated_when_it_is_drained(rehearsal: Rehearsal) -> None:
+    (instance,) = rehearsal.take(1, "plain")
+    seen = rehearsal.interrupt([instance])
+    assert seen.outcomes(instance)[0]["terminated"] is True
+    assert seen.of("instance-state", instance=instance, state="shutting-down")
+    assert not seen.of("reclaimed", instance=instance)
+
+
+def test_the_outcome_is_a_log_line_a_metric_a_leeway_event_and_a_kubernetes_event(
+    rehearsal: Rehearsal,
+) -> None:
+    (instance, node) = rehearsal.take(1).popitem()
+    seen = rehearsal.interrupt([instance])
+    lines = [e["line"] for e in seen.of("logs") if isinstance(e["line"], dict)]
+    said = [line for line in lines if line.get("instance") == instance and "node" in line]
+    assert [line["result"] for line in said] == ["drained"]
+    metrics = [line for line in lines if "NodesRetired" in line]
+    assert [(m["NodesRetired"], m["Kind"]) for m in metrics] == [([1.0], "spot-interruption")]
+    assert [e["detail_type"] for e in seen.of("put-events")] == ["Leeway Node Retired"]
+    (event,) = events_about(rehearsal.sandbox, node)
+    assert event.reason == "LeewayRetired"
+    assert "pods evicted" in (event.message or "")
+
+
+def test_the_same_notice_three_times_is_one_retirement(rehearsal: Rehearsal) -> None:
+    (instance, node) = rehearsal.take(1).popitem()
+    since = time.time()
+    rehearsal.sandbox.interrupt([instance], late=60, copies=3)
+    seen = rehearsal.wait([instance], since)
+    assert len(seen.outcomes(instance)) == 1
+    accepted = Counter(e["uid"] for e in seen.of("eviction", node=node) if e["status"] == 201)
+    assert set(accepted.values()) == {1}
+    executions = {e["execution"] for e in seen.of("invocation") if e.get("execution")}
+    assert executions == {f"retire-{instance}-1"}
+
+
+def test_a_strangers_instance_is_left_alone_and_the_log_says_why(rehearsal: Rehearsal) -> None:
+    (stranger,) = rehearsal.sandbox.endpoints.strangers
+    since = time.time()
+    rehearsal.sandbox.interrupt([stranger], late=60)
+    until = time.monotonic() + 20
+    lines: list[dict[str, object]] = []
+    while not lines and time.monotonic() < until:
+        time.sleep(0.3)
+        logs = [e["line"] for e in rehearsal.since(since).of("logs")]
+        lines = [x for x in logs if isinstance(x, dict) and x.get("instance") == stranger]
+    assert lines[0]["result"] == "not-ours"
+    assert "somebody-elses is not under Leeway's care" in str(lines[0]["message"])
+    assert not [e for e in rehearsal.since(since).of("invocation") if e.get("execution")]
+
+
+def test_an_event_that_is_no_notice_ends_in_the_dead_letter_queue(rehearsal: Rehearsal) -> None:
+    since = time.time()
+    broken = {
+        "version": "0",
+        "id": "b8a4f0de-0000-4000-8000-000000000001",
+        "source": "aws.ec2",
+        "detail-type": "EC2 Spot Instance Interruption Warning",
+        "account": "123456789012",
+        "time": "2026-11-20T09:45:00Z",
+        "region": "us-east-1",
+        "resources": [],
+        "detail": {"instance-action": "terminate"},
+    }
+    assert rehearsal.sandbox.send(broken) == ["leeway-receive-notice"]
+    until = time.monotonic() + 30
+    while not rehearsal.since(since).of("dead-letter"):
+        assert time.monotonic() < until
+        time.sleep(0.3)
+    seen = rehearsal.since(since)
+    lines = [e["line"] for e in seen.of("logs") if isinstance(e["line"], dict)]
+    errors = [line["message"] for line in lines if line.get("result") == "MalformedNotice"]
+    assert errors == ["detail.instance-id: field required"] * 3
+    assert len(seen.of("dead-letter")) == 1
