@@ -25,11 +25,9 @@ import json, resource, sys, time
 began, cpu = time.perf_counter(), time.process_time()
 import handler
 imported, imported_cpu = time.perf_counter() - began, time.process_time() - cpu
-from leeway import wiring
+from leeway.wiring.clients import client
 for service in json.loads(sys.argv[1]):
-    wiring.client(service)
-if "events" in sys.argv[1]:
-    import leeway.cluster.eks
+    client(service)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps([imported, imported_cpu, time.process_time() - cpu, peak]))
 """
@@ -37,7 +35,7 @@ print(json.dumps([imported, imported_cpu, time.process_time() - cpu, peak]))
 # The clients that a function builds on its way through a Spot interruption.
 CLIENTS = {
     "receive_notice": ["dynamodb", "ec2", "lambda"],
-    "retire_node": ["dynamodb", "autoscaling", "ec2", "eks", "events", "lambda"],
+    "retire_node": ["dynamodb", "autoscaling", "ec2", "events", "lambda"],
 }
 
 

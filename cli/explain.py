@@ -93,7 +93,7 @@ def _ask_aws(instance: str) -> "tuple[InstanceFacts | None, GroupFacts | None]":
     """Read the instance and its group, where there is an account to ask."""
     import boto3
     from leeway.cloud.ports import CloudRefused, CloudUnavailable
-    from leeway.wiring import groups, instances
+    from leeway.wiring.clients import groups, instances
 
     session = boto3.Session()
     if session.region_name is None or session.get_credentials() is None:
@@ -170,7 +170,10 @@ def _show(explanation: "Explanation") -> None:
     notice, ruling = explanation.notice, explanation.ruling
     console = results()
     deadline = f"{ruling.deadline:%Y-%m-%d %H:%M:%S} UTC" if ruling.deadline else "none"
-    console.print(f"[bold]{notice.kind}[/] of {notice.time:%Y-%m-%d %H:%M:%S} UTC, {notice.id}", soft_wrap=True)
+    console.print(
+        f"[bold]{notice.kind}[/] of {notice.time:%Y-%m-%d %H:%M:%S} UTC, {notice.id}",
+        soft_wrap=True,
+    )
     console.print(f"  policy       {ruling.action}: {ruling.reason}")
     console.print(f"  deadline     {deadline}")
     console.print(f"  blocked pods {ruling.on_blocked}")

@@ -2,16 +2,17 @@
 
 from typing import Any
 
-from leeway import wiring
 from leeway.notices import MalformedNotice, UnknownNotice
+from leeway.wiring.clients import telemetry
+from leeway.wiring.receive_notice import reception
 
 
 def handler(event: Any, context: object) -> dict[str, Any]:
     """Receive one EventBridge event; one that is not a notice goes to the dead-letter queue."""
     try:
-        receipt = wiring.reception().receive(event)
+        receipt = reception().receive(event)
     except (MalformedNotice, UnknownNotice) as error:
-        wiring.telemetry().rejected(error)
+        telemetry().rejected(error)
         raise
-    wiring.telemetry().received(receipt)
+    telemetry().received(receipt)
     return receipt.to_dict()

@@ -42,6 +42,8 @@ LOCK_TRIES = 6
 
 # What the outside may answer. A refusal counts as trouble too: somebody may be mending the rights
 # while the two minutes run, and the other parts of a retirement can do without this one.
+_ACTING = frozenset({Method.TERMINATE_IN_GROUP, Method.DETACH})
+
 _TROUBLE = (ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused)
 
 
@@ -70,15 +72,16 @@ _ORDER = TypeAdapter(Order)
 class Located:
     """Where a retirement stands with its node.
 
-    `settled` says that the node is cordoned, or known not to exist (`node` empty).
+    `settled` says that the node is cordoned, or known not to exist (`node` empty). There is no
+    record where a newer generation has taken over; so with the results below.
     """
 
     settled: bool
+    record: Retirement | None = None
     node: str = ""
     node_uid: str = ""
     cordoned_at: datetime | None = None
     problem: str = ""
-    superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +89,9 @@ class Replaced:
     """Where a retirement stands with its replacement."""
 
     settled: bool
+    record: Retirement | None
     method: Method = Method.NOTHING
     reason: str = ""
-    superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +99,16 @@ class Passed:
     """A drain after one more pass, and how many seconds may pass before the next."""
 
     drain: Drain
+    record: Retirement | None
     rest: int = 0
     expired: bool = False
-    superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What was done at the end; `terminated` where the instance was Leeway's to terminate."""
+    """How it ended; no outcome where a newer generation has taken over."""
 
-    hooks_completed: tuple[str, ...] = ()
-    terminated: bool = False
-    at: datetime | None = None
-    superseded: bool = False
+    outcome: Outcome | None
 
 
 class Steps(Protocol):
@@ -163,36 +163,31 @@ class RetireNode:
         missing. Between steps nothing reads a clock or the world.
         """
         located = steps.run("cordon", Located, partial(self._cordon, order))
-        replaced = Replaced(settled=False, superseded=located.superseded)
-        if not located.superseded:
-            replaced = steps.run("replace", Replaced, partial(self._replace, order))
-        drain = Drain()
-        passed = Passed(drain)
+        if located.record is None:
+            return None
+        ask = partial(self._replace, order, located.record)
+        replaced = steps.run("replace", Replaced, ask)
+        passed = Passed(Drain(), replaced.record)
         turn = 0
-        while not (located.superseded or replaced.superseded or passed.superseded):
-            drained = located.settled and (not located.node or drain.over)
-            if passed.expired or (drained and replaced.settled):
-                break
+        while passed.record is not None and not _is_over(located, replaced, passed):
             turn += 1
             if not located.settled:
                 located = steps.run(f"cordon-{turn}", Located, partial(self._cordon, order))
             if not replaced.settled:
-                replaced = steps.run(f"replace-{turn}", Replaced, partial(self._replace, order))
-            work = partial(self._drain, order, located, drain)
+                ask = partial(self._replace, order, passed.record)
+                replaced = steps.run(f"replace-{turn}", Replaced, ask)
+            work = partial(self._drain, order, located, passed.drain)
             passed = steps.run(f"drain-{turn}", Passed, work)
-            drain = passed.drain
             if passed.rest:
                 steps.wait(f"rest-{turn}", passed.rest)
-        else:
+        if passed.record is None:
             return None
-        finished = steps.run("finish", Finished, partial(self._finish, order, located, drain))
-        if finished.superseded:
-            return None
-        describe = partial(self._outcome, order, located, replaced, drain, finished)
-        outcome = steps.run("outcome", Outcome, describe)
-        steps.run("announce", str, partial(self._announce, outcome))
-        if located.node:
-            steps.run("note", str, partial(self._note, outcome, located.node_uid))
+        finish = partial(self._finish, order, passed.record, located, replaced, passed.drain)
+        outcome = steps.run("finish", Finished, finish).outcome
+        if outcome is not None:
+            steps.run("announce", str, partial(self._announce, outcome))
+            if located.node:
+                steps.run("note", str, partial(self._note, outcome, located.node_uid))
         return outcome
 
     def _current(self, order: Order) -> Retirement | None:
@@ -213,69 +208,72 @@ class RetireNode:
                     raise
                 self._clock.sleep(RETRY_EVERY)
 
-    def _update(self, record: Retirement, **changes: object) -> Retirement | None:
-        """Write changes to the record; None where a newer generation has taken over."""
-        for _ in range(LOCK_TRIES):
-            changed = record.model_copy(update={**changes, "version": record.version + 1})
-            try:
-                self._records.write(changed)
-            except RecordChanged:
-                fresh = self._records.retirement(record.instance)
-                if fresh is None or fresh.generation != record.generation:
-                    return None
-                record = fresh
-            else:
-                return changed
-        raise CloudUnavailable(f"{record.instance}: its record changed {LOCK_TRIES} times in a row")
-
     def _cordon(self, order: Order) -> Located:
         record = self._patiently(partial(self._current, order))
         if record is None:
-            return Located(settled=False, superseded=True)
+            return Located(settled=False)
         try:
-            located = self._patiently(partial(self._find_and_cordon, record))
+            return self._patiently(partial(self._find_and_cordon, record))
         except _TROUBLE as error:
-            return Located(settled=False, problem=f"{type(error).__name__}: {error}")
-        if record.phase is Phase.NOTICED:
-            self._update(record, phase=Phase.RUNNING)
-        return located
+            return Located(settled=False, record=record, problem=f"{type(error).__name__}: {error}")
 
     def _find_and_cordon(self, record: Retirement) -> Located:
         cluster = self._cluster_named(record.facts.cluster)
         names = tuple(n for n in (record.facts.private_dns_name, record.instance) if n)
         node = cluster.node_of(record.instance, names)
         if node is None:
-            return Located(settled=True, problem="the instance has no node in the cluster")
+            return Located(True, record, problem="the instance has no node in the cluster")
         deadline = record.deadline.isoformat() if record.deadline else None
         cluster.cordon(node.name, Marks(record.kind, record.generation, deadline))
-        return Located(True, node.name, node.uid, self._clock.now())
+        return Located(True, record, node.name, node.uid, self._clock.now())
 
-    def _replace(self, order: Order) -> Replaced:
+    def _replace(self, order: Order, record: Retirement) -> Replaced:
         try:
-            return self._patiently(partial(self._ask_for_replacement, order))
+            return self._patiently(partial(self._ask_for_replacement, order, record))
         except (CloudUnavailable, CloudRefused) as error:
-            return Replaced(settled=False, reason=str(error))
+            return Replaced(settled=False, record=record, reason=str(error))
 
-    def _ask_for_replacement(self, order: Order) -> Replaced:
-        record = self._current(order)
-        if record is None:
-            return Replaced(settled=False, superseded=True)
-        group = self._groups.facts(order.instance)
-        before = record.replaced
-        decision = decide_replacement(
-            record.kind, record.replacement, record.facts.owner, group, before is not None
-        )
-        if group is None or decision.method in {Method.NOTHING, Method.LEFT_TO_OWNER}:
-            if before is not None:
-                return Replaced(True, Method(before.method), before.reason)
-            return Replaced(True, decision.method, decision.reason)
-        intent = ReplacementIntent(
+    def _ask_for_replacement(self, order: Order, record: Retirement) -> Replaced:
+        """Write down what is going to be asked, then ask. What an attempt before this one wrote
+        shows as a changed record; whether it still got to ask, as the instance's state."""
+        for _ in range(LOCK_TRIES):
+            group = self._groups.facts(order.instance)
+            asked = record.replaced
+            decision = decide_replacement(
+                record.kind,
+                record.replacement,
+                record.facts.owner,
+                group,
+                asked_already=asked is not None,
+            )
+            acts = group is not None and decision.method in _ACTING
+            intent = self._intent(decision) if acts else asked
+            running = record.model_copy(
+                update={
+                    "phase": Phase.RUNNING,
+                    "replaced": intent,
+                    "version": record.version + 1,
+                }
+            )
+            try:
+                self._records.write(running)
+            except RecordChanged:
+                fresh = self._current(order)
+                if fresh is None:
+                    return Replaced(settled=False, record=None)
+                record = fresh
+                continue
+            if group is not None and acts:
+                self._carry_out(decision, order.instance, group.name)
+            if intent is not None:
+                return Replaced(True, running, Method(intent.method), intent.reason)
+            return Replaced(True, running, decision.method, decision.reason)
+        raise CloudUnavailable(f"{order.instance}: its record changed {LOCK_TRIES} times in a row")
+
+    def _intent(self, decision: Decision) -> ReplacementIntent:
+        return ReplacementIntent(
             method=decision.method, reason=decision.reason, asked_at=self._clock.now()
         )
-        if self._update(record, replaced=intent) is None:
-            return Replaced(settled=False, superseded=True)
-        self._carry_out(decision, order.instance, group.name)
-        return Replaced(True, decision.method, decision.reason)
 
     def _carry_out(self, decision: Decision, instance: str, group: str) -> None:
         if decision.method is Method.TERMINATE_IN_GROUP:
@@ -287,7 +285,7 @@ class RetireNode:
     def _drain(self, order: Order, located: Located, drain: Drain) -> Passed:
         record = self._patiently(partial(self._current, order))
         if record is None:
-            return Passed(drain, superseded=True)
+            return Passed(drain, None)
         if located.settled and located.node:
             cluster = self._cluster_named(record.facts.cluster)
             terms = Terms(record.deadline, record.on_blocked)
@@ -300,26 +298,29 @@ class RetireNode:
         rest = timedelta(0)
         if not drain.over:
             rest = pause_before_next(record.noticed_at, now, record.deadline)
-        return Passed(drain, int(rest.total_seconds()), expired)
+        return Passed(drain, record, int(rest.total_seconds()), expired)
 
-    def _finish(self, order: Order, located: Located, drain: Drain) -> Finished:
+    def _finish(
+        self,
+        order: Order,
+        record: Retirement,
+        located: Located,
+        replaced: Replaced,
+        drain: Drain,
+    ) -> Finished:
         """Answer every hook that told of this instance, terminate what is Leeway's to terminate,
         and close the record; a hook that is announced meanwhile is answered too."""
         completed: list[str] = []
+        drained = located.settled and (not located.node or drain.drained)
+        terminate = drained and replaced.method is Method.DETACH
         while True:
-            record = self._current(order)
-            if record is None:
-                return Finished(tuple(completed), superseded=True)
             for hook in record.hooks:
-                if hook.name in completed:
-                    continue
-                # Over: answered by an earlier attempt of this step, or its time ran out.
-                with suppress(LifecycleActionOver):
-                    self._groups.complete(order.instance, hook)
-                completed.append(hook.name)
-            drained = located.settled and (not located.node or drain.drained)
-            ours = record.replaced is not None and record.replaced.method == Method.DETACH
-            if ours and drained:
+                if hook.name not in completed:
+                    # Over: answered by an earlier attempt of this step, or its time ran out.
+                    with suppress(LifecycleActionOver):
+                        self._groups.complete(order.instance, hook)
+                    completed.append(hook.name)
+            if terminate:
                 self._instances.terminate(order.instance)
             closed = record.model_copy(
                 update={"phase": Phase.FINISHED, "version": record.version + 1}
@@ -327,37 +328,31 @@ class RetireNode:
             try:
                 self._records.write(closed)
             except RecordChanged:
-                continue
-            return Finished(tuple(completed), ours and drained, self._clock.now())
-
-    def _outcome(
-        self,
-        order: Order,
-        located: Located,
-        replaced: Replaced,
-        drain: Drain,
-        finished: Finished,
-    ) -> Outcome:
-        record = self._records.retirement(order.instance)
-        if record is None:
-            raise CloudUnavailable(f"{order.instance}: its record is gone")
-        return Outcome(
-            result=result_of(located.settled, located.node, drain),
-            instance=order.instance,
-            cluster=order.cluster,
-            node=located.node,
-            kind=record.kind,
-            generation=order.generation,
-            reason=located.problem or record.reason,
-            noticed_at=record.noticed_at,
-            cordoned_at=located.cordoned_at,
-            ended_at=finished.at,
-            deadline=record.deadline,
-            replacement=replaced.method,
-            replacement_reason=replaced.reason,
-            hooks=finished.hooks_completed,
-            terminated=finished.terminated,
-            pods=tuple(drain.pods.values()),
+                fresh = self._current(order)
+                if fresh is None:
+                    return Finished(None)
+                record = fresh
+            else:
+                break
+        return Finished(
+            Outcome(
+                result=result_of(located.settled, located.node, drain),
+                instance=order.instance,
+                cluster=order.cluster,
+                node=located.node,
+                kind=record.kind,
+                generation=order.generation,
+                reason=located.problem or record.reason,
+                noticed_at=record.noticed_at,
+                cordoned_at=located.cordoned_at,
+                ended_at=self._clock.now(),
+                deadline=record.deadline,
+                replacement=replaced.method,
+                replacement_reason=replaced.reason,
+                hooks=tuple(completed),
+                terminated=terminate,
+                pods=tuple(drain.pods.values()),
+            )
         )
 
     def _announce(self, outcome: Outcome) -> str:
@@ -376,3 +371,9 @@ class RetireNode:
             self._telemetry.not_noted(outcome, str(error))
             return f"not written: {error}"
         return event.name
+
+
+def _is_over(located: Located, replaced: Replaced, passed: Passed) -> bool:
+    """Whether nothing is left to try: all is done, or the time is up."""
+    drained = located.settled and (not located.node or passed.drain.over)
+    return passed.expired or (drained and replaced.settled)

@@ -1,7 +1,7 @@
-"""The table's retirement records, by boto3.
+"""What the table holds, by boto3: retirement records, and where clusters are.
 
-Keys: `pk` = INSTANCE#<instance id>, `sk` = RETIREMENT; `cluster` feeds the index `by-cluster`;
-`expires` is the table's time to live.
+Keys: `pk` = INSTANCE#<instance id>, `sk` = RETIREMENT, whose `cluster` feeds the index
+`by-cluster`; `pk` = CLUSTER#<name>, `sk` = ENDPOINT. `expires` is the table's time to live.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.cloud.ports import RecordChanged
+from leeway.cloud.ports import ClusterEndpoint, Clusters, RecordChanged
 from leeway.records import Retirement
 
 KEPT_FOR = timedelta(days=14)
@@ -75,3 +75,42 @@ def _expecting(version: int) -> dict[str, Any]:
         "ExpressionAttributeNames": {"#version": "version"},
         "ExpressionAttributeValues": {":read": {"N": str(version)}},
     }
+
+
+class RememberedClusters:
+    """The Clusters Protocol, over the table: a hundred functions that start at once in a storm
+    must not all ask EKS, which allows far fewer calls a second.
+
+    `ask` is whoever knows when the table does not.
+    """
+
+    REMEMBERED_FOR = timedelta(minutes=15)
+
+    def __init__(self, client: Callable[[], Any], table: str, ask: Clusters) -> None:
+        self._client = client
+        self._table = table
+        self._ask = ask
+
+    def endpoint(self, name: str) -> ClusterEndpoint:
+        """Read where the cluster's API server is.
+
+        Raises:
+            CloudRefused: there is no such cluster, or it has no endpoint yet.
+        """
+        now = datetime.now(UTC)
+        key = {"pk": {"S": f"CLUSTER#{name}"}, "sk": {"S": "ENDPOINT"}}
+        with aws_errors():
+            item = self._client().get_item(TableName=self._table, Key=key).get("Item")
+        # DynamoDB removes expired items only some time after they expire.
+        if item and int(item["expires"]["N"]) > now.timestamp():
+            return ClusterEndpoint(name, item["url"]["S"], item["authority"]["S"])
+        found = self._ask.endpoint(name)
+        expires = int((now + self.REMEMBERED_FOR).timestamp())
+        known = {
+            "url": {"S": found.url},
+            "authority": {"S": found.certificate_authority},
+            "expires": {"N": str(expires)},
+        }
+        with aws_errors():
+            self._client().put_item(TableName=self._table, Item={**key, **known})
+        return found

@@ -1,4 +1,4 @@
-"""The one place that reads the environment and builds clients."""
+"""What every function needs: its settings, AWS clients, a logger and metrics."""
 
 import os
 from dataclasses import dataclass
@@ -9,16 +9,9 @@ import boto3
 from aws_lambda_powertools import Logger, Metrics
 from botocore.config import Config
 
-from leeway.clock import SystemClock
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import DynamoRecords
 from leeway.cloud.ec2 import Ec2Instances
-from leeway.cloud.eks import EksClusters
-from leeway.cloud.eventbridge import EventBridgeAnnouncements
-from leeway.cloud.functions import LambdaRetireNode
-from leeway.cluster.ports import Cluster
-from leeway.reception import Reception
-from leeway.retirement import RetireNode
 from leeway.telemetry import PowertoolsTelemetry
 
 TRIES = 6
@@ -49,12 +42,14 @@ class Settings:
 
 
 @cache
-def _settings() -> Settings:
+def settings() -> Settings:
+    """Read the settings, once per warm function."""
     return Settings.from_environment()
 
 
 @cache
-def _session() -> boto3.Session:
+def session() -> boto3.Session:
+    """Open the session that all clients share."""
     return boto3.Session()
 
 
@@ -67,7 +62,7 @@ def client(service: str) -> Any:
         connect_timeout=2,
         read_timeout=10,
     )
-    return _session().client(service, config=config)
+    return session().client(service, config=config)
 
 
 @cache
@@ -77,12 +72,9 @@ def telemetry() -> PowertoolsTelemetry:
 
 
 @cache
-def cluster_named(name: str) -> Cluster:
-    """Open an EKS cluster's API, once per warm function."""
-    from leeway.cluster.eks import eks_cluster
-
-    endpoint = EksClusters(partial(client, "eks")).endpoint(name)
-    return eks_cluster(endpoint, _session())
+def records() -> DynamoRecords:
+    """Build the adapter of the table's retirement records."""
+    return DynamoRecords(partial(client, "dynamodb"), settings().table)
 
 
 @cache
@@ -95,29 +87,3 @@ def instances() -> Ec2Instances:
 def groups() -> AutoScalingGroups:
     """Build the adapter of Auto Scaling groups."""
     return AutoScalingGroups(partial(client, "autoscaling"))
-
-
-@cache
-def reception() -> Reception:
-    """Build the use case of `receive_notice`."""
-    settings = _settings()
-    return Reception(
-        records=DynamoRecords(partial(client, "dynamodb"), settings.table),
-        instances=instances(),
-        retire_node=LambdaRetireNode(partial(client, "lambda"), settings.retire_node),
-        clusters=settings.clusters,
-    )
-
-
-@cache
-def retire_node() -> RetireNode:
-    """Build the use case of `retire_node`."""
-    return RetireNode(
-        records=DynamoRecords(partial(client, "dynamodb"), _settings().table),
-        groups=groups(),
-        instances=instances(),
-        announcements=EventBridgeAnnouncements(partial(client, "events")),
-        cluster_named=cluster_named,
-        telemetry=telemetry(),
-        clock=SystemClock(),
-    )

@@ -1,0 +1,1 @@
+"""The one place that reads the environment and builds clients, a module for each function."""
