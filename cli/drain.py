@@ -1,6 +1,7 @@
 """`leeway drain`: the drain engine from a terminal, with `kubectl drain`'s refusals."""
 
 import json
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,18 +72,18 @@ def drain(
         "--force": force,
     }
     try:
-        cluster = kubeconfig_cluster(kubeconfig, context)
-        if cluster.node(node) is None:
-            raise CannotBeDoneError(f'nodes "{node}" not found')
-        pods = cluster.pods_on(node)
-        decisions = _decide(pods, clock.now(), allowed)
-        if dry_run:
-            _show_plan(node, pods, terms, clock.now(), output)
-            return
-        _warn(decisions)
-        cluster.cordon(node, None)
-        messages().print(f"node/{node} cordoned")
-        ended = _work(cluster, node, terms)
+        with closing(kubeconfig_cluster(kubeconfig, context)) as cluster:
+            if cluster.node(node) is None:
+                raise CannotBeDoneError(f'nodes "{node}" not found')
+            pods = cluster.pods_on(node)
+            decisions = _decide(pods, clock.now(), allowed)
+            if dry_run:
+                _show_plan(node, pods, terms, clock.now(), output)
+                return
+            _warn(decisions)
+            cluster.cordon(node, None)
+            messages().print(f"node/{node} cordoned")
+            ended = _work(cluster, node, terms)
     except (ClusterRefused, ClusterUnavailable) as error:
         raise CannotBeDoneError(str(error)) from error
     _report(node, ended, output)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,8 +43,11 @@ def explain(
     notice = _read_notice(event)
     ruling = rule(notice, DEFAULTS[notice.kind])
     try:
-        cluster = kubeconfig_cluster(kubeconfig, context) if kubeconfig else None
-        plans = [_plan(notice, ruling, instance, cluster) for instance in notice.instances]
+        with ExitStack() as open_now:
+            cluster = None
+            if kubeconfig:
+                cluster = open_now.enter_context(closing(kubeconfig_cluster(kubeconfig, context)))
+            plans = [_plan(notice, ruling, instance, cluster) for instance in notice.instances]
     except (ClusterRefused, ClusterUnavailable) as error:
         raise CannotBeDoneError(str(error)) from error
     explanation = Explanation(notice, ruling, tuple(plans))

@@ -1,9 +1,10 @@
-"""Connections to an API server: where from, for how long, and what their failures mean."""
+"""The connection to an API server: signed with a young token, and what its failures mean."""
 
+import math
+import ssl
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import httpx2
 from lightkube import ApiError, Client
@@ -18,56 +19,68 @@ TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 """Seconds. A server that does not even accept in three is one to try again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """An open connection: the typed client, and the plain one for what that can't say."""
+class RenewedToken(httpx2.BaseTransport):
+    """Signs every request with a token that is young enough, and once more where it is refused.
 
-    typed: Client
-    plain: httpx2.Client
-    opened_at: float
-
-
-class Connections:
-    """Opens a connection when one is needed, and again when its token grows old or is refused.
-
-    `configure` makes a configuration with a fresh token; `renew_after` is in seconds, None for
-    credentials that do not age. Safe to use from several threads.
+    `sign` makes a fresh token; `renew_after` is in seconds. Safe to use from several threads.
     """
 
-    def __init__(self, configure: Callable[[], SingleConfig], renew_after: float | None) -> None:
-        self._configure = configure
+    def __init__(self, sign: Callable[[], str], renew_after: float, trust: ssl.SSLContext) -> None:
+        self._sign = sign
         self._renew_after = renew_after
-        self._current: Connection | None = None
+        self._inner = httpx2.HTTPTransport(verify=trust)
         self._lock = threading.Lock()
+        self._token = ""
+        self._signed_at = -math.inf
 
-    def current(self) -> Connection:
-        """Return a connection whose token is young enough."""
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request, with a new token and once more if the first was answered 401."""
+        token = self._young_token()
+        request.headers["Authorization"] = f"Bearer {token}"
+        response = self._inner.handle_request(request)
+        if response.status_code == 401:
+            response.close()
+            request.headers["Authorization"] = f"Bearer {self._young_token(refused=token)}"
+            response = self._inner.handle_request(request)
+        return response
+
+    def close(self) -> None:
+        """Close the connections that are open."""
+        self._inner.close()
+
+    def _young_token(self, refused: str = "") -> str:
         with self._lock:
-            if self._current is None or self._is_old(self._current):
-                self._current = self._open()
-            return self._current
+            now = time.monotonic()
+            if now - self._signed_at > self._renew_after or self._token == refused:
+                self._token, self._signed_at = self._sign(), now
+            return self._token
 
-    def renew(self, refused: Connection) -> None:
-        """Forget a connection that was refused, so that the next call opens a new one."""
-        with self._lock:
-            if self._current is refused:
-                self._current = None
 
-    def _is_old(self, connection: Connection) -> bool:
-        if self._renew_after is None:
-            return False
-        return time.monotonic() - connection.opened_at > self._renew_after
+class Connection:
+    """An API server: lightkube's typed client, and a plain one for what that can't say.
 
-    def _open(self) -> Connection:
-        config = self._configure()
-        params = client_adapter.ConnectionParams(timeout=TIMEOUT, trust_env=False)
-        return Connection(
-            typed=Client(config, timeout=TIMEOUT, field_manager=FIELD_MANAGER, trust_env=False),
-            plain=client_adapter.Client(config, params),
-            opened_at=time.monotonic(),
+    Safe to use from several threads.
+    """
+
+    def __init__(self, config: SingleConfig, transport: httpx2.BaseTransport | None = None) -> None:
+        params = client_adapter.ConnectionParams(
+            timeout=TIMEOUT, trust_env=False, transport=transport
         )
+        self.typed = Client(
+            config,
+            timeout=TIMEOUT,
+            field_manager=FIELD_MANAGER,
+            trust_env=False,
+            transport=transport,
+        )
+        self.plain = client_adapter.Client(config, params)
 
-    def call[T](self, request: Callable[[Connection], T]) -> T:
+    def close(self) -> None:
+        """Close what is open."""
+        self.typed.close()
+        self.plain.close()
+
+    def call[T](self, request: Callable[["Connection"], T]) -> T:
         """Make one request.
 
         Raises:
@@ -75,18 +88,15 @@ class Connections:
             ClusterRefused: 403, 400, 405, 415 or 422.
             ApiError: 404 and 409, which mean something different to each caller.
         """
-        connection = self.current()
         try:
-            return request(connection)
+            return request(self)
         except ApiError as error:
-            if error.response.status_code == 401:
-                self.renew(connection)
             raise _translated(error) from error
         except (httpx2.HTTPError, KeyError) as error:
             # lightkube raises KeyError where a proxy answers without a Content-Type.
             raise ClusterUnavailable(f"{type(error).__name__}: {error}"[:200]) from error
 
-    def answer(self, request: Callable[[Connection], object]) -> Response:
+    def answer(self, request: Callable[["Connection"], object]) -> Response:
         """Make one request and return the answer, whatever it is; status 0 where none came."""
         try:
             self.call(request)

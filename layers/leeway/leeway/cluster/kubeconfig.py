@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from lightkube import ConfigError
-from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.kubeconfig import KubeConfig
+from yaml import YAMLError
 
-from leeway.cluster.connection import Connections
+from leeway.cluster.connection import Connection
 from leeway.cluster.lightkube_cluster import LightkubeCluster
 from leeway.cluster.ports import ClusterRefused
 
@@ -18,17 +19,11 @@ def kubeconfig_cluster(path: Path | None, context: str | None = None) -> Lightku
     Raises:
         ClusterRefused: there is no such file or context, or it can't be read.
     """
-    config = _read(path, context)
-    return LightkubeCluster(Connections(lambda: config, renew_after=None))
-
-
-def _read(path: Path | None, context: str | None) -> SingleConfig:
     try:
         kubeconfig = KubeConfig.from_file(path) if path else KubeConfig.from_env()
         config = kubeconfig.get(context)
-    except (ConfigError, OSError, KeyError, TypeError, ValueError) as error:
-        where = path or "kubeconfig"
-        raise ClusterRefused(f"{where}: {error}") from error
-    if config is None or config.user is None:
-        raise ClusterRefused(f"{path or 'kubeconfig'}: its context names no cluster and user")
-    return config
+        if config is None or config.user is None:
+            raise ClusterRefused(f"{path or 'kubeconfig'}: its context names no cluster and user")
+        return LightkubeCluster(Connection(config))
+    except (ConfigError, YAMLError, OSError, KeyError, TypeError, ValueError) as error:
+        raise ClusterRefused(f"{path or 'kubeconfig'}: {error}") from error

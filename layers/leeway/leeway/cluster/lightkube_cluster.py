@@ -15,7 +15,7 @@ from lightkube.resources.core_v1 import Node as NodeObject
 from lightkube.resources.core_v1 import Pod as PodObject
 from lightkube.types import PatchType
 
-from leeway.cluster.connection import Connections, raise_for_status
+from leeway.cluster.connection import Connection, raise_for_status
 from leeway.cluster.ports import (
     ClusterRefused,
     ClusterUnavailable,
@@ -41,9 +41,13 @@ CONFLICTS = 5
 class LightkubeCluster:
     """One cluster's API server. Safe to use from several threads."""
 
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._living_daemonsets: set[tuple[str, str]] = set()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
 
     def node_of(self, instance: str, names: tuple[str, ...]) -> Node | None:
         """Find an instance's node by name, else by looking at every node's provider id."""
@@ -60,14 +64,14 @@ class LightkubeCluster:
 
     def _get_node(self, name: str) -> NodeObject | None:
         try:
-            return self._connections.call(lambda c: c.typed.get(NodeObject, name))
+            return self._connection.call(lambda c: c.typed.get(NodeObject, name))
         except ApiError as error:
             if error.status.code == 404:
                 return None
             raise ClusterUnavailable(str(error)) from error
 
     def _nodes(self) -> Iterator[Node]:
-        listed = self._connections.call(lambda c: list(c.typed.list(NodeObject, chunk_size=PAGE)))
+        listed = self._connection.call(lambda c: list(c.typed.list(NodeObject, chunk_size=PAGE)))
         return (to_node(node) for node in listed)
 
     def cordon(self, node: str, marks: Marks | None) -> None:
@@ -95,7 +99,7 @@ class LightkubeCluster:
     def _patch_node(self, name: str, patch: dict[str, Any]) -> bool:
         """Patch a node; False says that somebody else wrote it since it was read."""
         try:
-            self._connections.call(
+            self._connection.call(
                 lambda c: c.typed.patch(NodeObject, name, patch, patch_type=PatchType.MERGE)
             )
         except ApiError as error:
@@ -106,7 +110,7 @@ class LightkubeCluster:
 
     def pods_on(self, node: str) -> list[Pod]:
         """List a node's pods page by page; look up whether their DaemonSets still exist."""
-        listed = self._connections.call(
+        listed = self._connection.call(
             lambda c: list(
                 c.typed.list(
                     PodObject, namespace="*", fields={"spec.nodeName": node}, chunk_size=PAGE
@@ -126,7 +130,7 @@ class LightkubeCluster:
         that is deleted meanwhile are deleted with it."""
         if (namespace, name) not in self._living_daemonsets:
             try:
-                self._connections.call(lambda c: c.typed.get(DaemonSet, name, namespace=namespace))
+                self._connection.call(lambda c: c.typed.get(DaemonSet, name, namespace=namespace))
             except ApiError as error:
                 if error.status.code == 404:
                     return False
@@ -144,7 +148,7 @@ class LightkubeCluster:
                 dryRun=["All"] if dry_run else None,
             ),
         )
-        return self._connections.answer(
+        return self._connection.answer(
             lambda c: c.typed.create(eviction, pod.name, namespace=pod.namespace)
         )
 
@@ -159,7 +163,7 @@ class LightkubeCluster:
             options["gracePeriodSeconds"] = grace
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
-        return self._connections.answer(
+        return self._connection.answer(
             lambda c: raise_for_status(c.plain.request("DELETE", path, json=options))
         )
 
@@ -181,7 +185,7 @@ class LightkubeCluster:
             count=1,
         )
         try:
-            self._connections.call(lambda c: c.typed.create(body, namespace="default"))
+            self._connection.call(lambda c: c.typed.create(body, namespace="default"))
         except ApiError as error:
             if error.status.code != 409:
                 raise ClusterUnavailable(str(error)) from error

@@ -1,0 +1,103 @@
+"""Starts the embedded AWS: `python -m sandbox.aws`."""
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The command line; every duration is in seconds."""
+    parser = argparse.ArgumentParser(prog="python -m sandbox.aws", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 is any free port")
+    parser.add_argument("--region", default="us-east-1")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument(
+        "--kubernetes", action="append", default=[], metavar="NAME=CONTROL_URL", type=_pair
+    )
+    parser.add_argument(
+        "--eks", action="append", default=[], metavar="NAME=ENDPOINT,CA_FILE", type=_pair
+    )
+    parser.add_argument("--lambda", dest="lambda_url", metavar="URL")
+    parser.add_argument("--throttle", action="store_true", help="limit rates as EC2 does")
+    parser.add_argument("--instance-start", type=float, default=1.0)
+    parser.add_argument("--instance-stop", type=float, default=1.0)
+    parser.add_argument("--health-check", type=float, default=2.0)
+    parser.add_argument("--reaction", type=float, default=0.5)
+    parser.add_argument("--detach", type=float, default=1.0)
+    parser.add_argument("--minimum-heartbeat", type=int, default=30)
+    parser.add_argument(
+        "--exit-with-parent", action="store_true", help="end when standard input is closed"
+    )
+    return parser.parse_args(arguments)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"expected NAME=…, got {text!r}")
+    return name, value
+
+
+def main(arguments: list[str]) -> None:
+    """Serve until SIGTERM, SIGINT or the parent's end."""
+    options = parse(arguments)
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="aws %(levelname)s %(message)s"
+    )
+    # moto reads these as it is imported: one account, no CORS headers on every answer.
+    os.environ.setdefault("MOTO_ACCOUNT_ID", "123456789012")
+    os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    serve(options)
+
+
+def serve(options: argparse.Namespace) -> None:
+    """Build everything, say that it is ready, and answer requests."""
+    from moto.moto_api._internal import mock_random
+
+    from sandbox.aws.cloud import Cloud, Pace
+    from sandbox.aws.control import ClusterLink, Links
+    from sandbox.aws.server import Front, build_server
+
+    if options.seed is not None:
+        mock_random.seed(options.seed)
+    pace = Pace(
+        options.instance_start,
+        options.instance_stop,
+        options.health_check,
+        options.reaction,
+        options.detach,
+        options.minimum_heartbeat,
+    )
+    front = Front(Cloud(options.region, pace, options.seed), throttle=options.throttle)
+    clusters = {}
+    for name, value in options.eks:
+        endpoint, _, ca_file = value.rpartition(",")
+        clusters[name] = ClusterLink(endpoint=endpoint, ca_file=Path(ca_file))
+    links: dict[str, Any] = {"kubernetes": dict(options.kubernetes), "eks": clusters}
+    front.control.link(Links(**links, lambda_=options.lambda_url))
+    server = build_server(front, options.host, options.port)
+
+    def end(*_: Any) -> None:
+        # Nothing outlives the process, so there is nothing to close; threads may be mid-call.
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    if options.exit_with_parent:
+        threading.Thread(target=lambda: end(sys.stdin.buffer.read()), daemon=True).start()
+    port = server.bind_addr[1]
+    ready = {"ready": True, "port": port, "url": f"http://127.0.0.1:{port}"}
+    print(json.dumps(ready), flush=True)
+    server.serve()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

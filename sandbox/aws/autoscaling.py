@@ -1,0 +1,333 @@
+"""Answers the Auto Scaling actions whose rules moto lacks or is too kind about.
+
+Stands in for CompleteLifecycleAction, RecordLifecycleActionHeartbeat, hooks given at creation,
+TerminateInstanceInAutoScalingGroup, DetachInstances, forced deletion, activities and limits.
+"""
+
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import moto.autoscaling.models as moto_autoscaling
+import moto.autoscaling.urls
+from moto.autoscaling.exceptions import AutoscalingClientError, ValidationError
+from moto.autoscaling.models import (
+    Activity,
+    AutoScalingBackend,
+    FakeAutoScalingGroup,
+    InstanceState,
+    LifecycleHook,
+    autoscaling_backends,
+)
+from moto.autoscaling.responses import AutoScalingResponse
+from moto.core.common_types import TYPE_RESPONSE
+from moto.core.responses import ActionResult, EmptyResult
+
+from sandbox.aws import groups
+from sandbox.aws.cloud import Cloud
+from sandbox.aws.eventbridge import EventBus
+from sandbox.aws.groups import KeepingGroup
+from sandbox.aws.lifecycle_hooks import LifecycleActions, WaitingHook, check
+
+DETACHABLE = {"InService", "Standby"}
+
+
+class Scaling(AutoScalingBackend):
+    """moto's Auto Scaling with AWS's rules for what leaves a group, and how."""
+
+    cloud: ClassVar[Cloud]
+    actions: ClassVar[LifecycleActions]
+
+    @property
+    def _url_module(self) -> Any:
+        return SimpleNamespace(
+            url_bases=moto.autoscaling.urls.url_bases,
+            url_paths={"{0}/$": ScalingResponse.dispatch},
+        )
+
+    def group(self, name: str | None) -> KeepingGroup:
+        """The group of this name; raises ValidationError."""
+        group = self.autoscaling_groups.get(name or "")
+        if not isinstance(group, KeepingGroup):
+            raise ValidationError("AutoScalingGroup name not found - null")
+        return group
+
+    def member(self, instance_id: str) -> tuple[KeepingGroup, InstanceState]:
+        """An instance's group and membership; raises ValidationError."""
+        for group in self.autoscaling_groups.values():
+            assert isinstance(group, KeepingGroup)
+            if state := group.state_of(instance_id):
+                return group, state
+        raise ValidationError(
+            f"Instance Id not found - No managed instance found for instance ID: {instance_id}"
+        )
+
+    def create_auto_scaling_group(
+        self, name: str, *args: Any, **kwargs: Any
+    ) -> FakeAutoScalingGroup:
+        """As moto does, but never over an existing group nor outside the group's own limits."""
+        if name in self.autoscaling_groups:
+            raise AutoscalingClientError(
+                "AlreadyExists",
+                "AutoScalingGroup by this name already exists - "
+                f"A group with the name {name} already exists",
+            )
+        _check_sizes(kwargs["desired_capacity"], kwargs["min_size"], kwargs["max_size"])
+        return super().create_auto_scaling_group(name, *args, **kwargs)
+
+    def update_auto_scaling_group(  # type: ignore[override]
+        self, name: str, **kwargs: Any
+    ) -> FakeAutoScalingGroup:
+        """As moto does, within limits, and without forgetting the policy that isn't named."""
+        group = self.group(name)
+        for limit in ("min_size", "max_size"):
+            if kwargs[limit] is None:
+                kwargs[limit] = getattr(group, limit)
+        least, most = kwargs["min_size"], kwargs["max_size"]
+        if kwargs["desired_capacity"] is None:
+            kwargs["desired_capacity"] = max(least, min(most, group.desired_capacity or 0))
+        _check_sizes(kwargs["desired_capacity"], least, most)
+        if not (kwargs["mixed_instances_policy"] or kwargs["launch_template"]):
+            kwargs["mixed_instances_policy"] = _given_again(group.mixed_instances_policy)
+        return super().update_auto_scaling_group(name, **kwargs)
+
+    def set_desired_capacity(self, group_name: str, desired_capacity: int | None) -> None:
+        """As moto does, between minimum and maximum."""
+        group = self.group(group_name)
+        wanted = desired_capacity or 0
+        if wanted > (group.max_size or 0):
+            raise ValidationError(
+                f"New SetDesiredCapacity value {wanted} is above max value {group.max_size} "
+                "for the AutoScalingGroup."
+            )
+        if wanted < (group.min_size or 0):
+            raise ValidationError(
+                f"New SetDesiredCapacity value {wanted} is below min value {group.min_size} "
+                "for the AutoScalingGroup."
+            )
+        super().set_desired_capacity(group_name, wanted)
+
+    def end_group(self, name: str | None, *, force: bool) -> None:
+        """Delete a group; raises ResourceInUse while it has members, unless forced."""
+        group = self.group(name)
+        if group.instance_states and not force:
+            raise AutoscalingClientError(
+                "ResourceInUse",
+                "You cannot delete an AutoScalingGroup while there are instances or pending Spot "
+                "instance request(s) still in the group.",
+            )
+        group.end()
+        del self.autoscaling_groups[group.name]
+        for key in [key for key, hook in self.lifecycle_hooks.items() if _is_of(hook, group)]:
+            del self.lifecycle_hooks[key]
+
+    def terminate_instance(self, instance_id: str, should_decrement: bool) -> Any:
+        """Take an instance out by its hooks; without decrementing, the group replaces it."""
+        group, state = self.member(instance_id)
+        if state.lifecycle_state.startswith("Terminating"):
+            return next(a for a in group.activities if instance_id in a.description)
+        desired, least = group.desired_capacity or 0, group.min_size or 0
+        if should_decrement:
+            if desired - 1 < least:
+                raise ValidationError(
+                    f"Currently, desiredSize equals minSize ({least}). Terminating instance "
+                    "without replacement will violate group's min size constraint. Either set "
+                    "shouldDecrementDesiredCapacity flag to false or lower group's min size."
+                )
+            group.desired_capacity = desired - 1
+        group.retire(state, "a user request")
+        return group.activities[0]
+
+    def detach_instances(
+        self, group_name: str, instance_ids: list[str], should_decrement: bool
+    ) -> Any:
+        """Let members go, all of them or, with a ValidationError, none."""
+        group = self.group(group_name)
+        states = []
+        for instance_id in instance_ids:
+            state = group.state_of(instance_id)
+            if state is None:
+                raise ValidationError(
+                    f"The instance {instance_id} is not part of Auto Scaling group {group_name}."
+                )
+            if state.lifecycle_state not in DETACHABLE:
+                raise ValidationError(f"The instance {instance_id} is not in InService or Standby.")
+            states.append(state)
+        desired, least, number = group.desired_capacity or 0, group.min_size or 0, len(states)
+        if should_decrement:
+            if desired - number < least:
+                raise ValidationError(
+                    f"AutoScalingGroup {group_name} has min-size={least}, "
+                    f"max-size={group.max_size}, and desired-size={desired}. To detach {number} "
+                    f"instance{'s' if number > 1 else ''}, please update the AutoScalingGroup "
+                    "sizes appropriately."
+                )
+            group.desired_capacity = desired - number
+        return [group.detach(state) for state in states]
+
+    def set_instance_health(self, instance_id: str, health_status: str) -> None:
+        """As moto does; what is unhealthy is replaced."""
+        group, state = self.member(instance_id)
+        state.health_status = health_status
+        if health_status == "Unhealthy" and not group.suspends("ReplaceUnhealthy", "Terminate"):
+            self.cloud.timers.after(self.cloud.pace.reaction, group.replace_unhealthy, state)
+
+    def resume_processes(self, group_name: str, scaling_processes: list[str]) -> None:
+        """As moto does; the group then catches up."""
+        super().resume_processes(group_name, scaling_processes)
+        self.group(group_name).settle_soon()
+
+    def update_attached_target_groups(self, group_name: str) -> None:
+        """Register the members that are in service; the others come when they are."""
+        group = self.group(group_name)
+        for state in group.instance_states:
+            if state.lifecycle_state == "InService":
+                group.register(state)
+
+    def notify_terminate_instances(self, instance_ids: list[str]) -> None:
+        """Nothing: a group learns of a death by its health check, not from the EC2 call."""
+
+    def put_hook(self, group: str, specification: dict[str, Any]) -> None:
+        """Store a hook, or change it; raises ValidationError."""
+        transition = specification.get("LifecycleTransition")
+        heartbeat = specification.get("HeartbeatTimeout")
+        result = specification.get("DefaultResult")
+        name = specification["LifecycleHookName"]
+        check(transition, heartbeat, result, self.cloud.pace.minimum_heartbeat)
+        self.lifecycle_hooks[f"{group}_{name}"] = WaitingHook(
+            name,
+            group,
+            str(transition),
+            heartbeat,
+            result,
+            specification.get("NotificationMetadata"),
+        )
+
+    def delete_lifecycle_hook(self, as_name: str, name: str) -> None:
+        """As moto does; what waits for the hook goes on."""
+        super().delete_lifecycle_hook(as_name, name)
+        self.actions.drop_hook(as_name, name)
+
+
+def _given_again(policy: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A stored policy as a request would give it: its template by id, without the name as well."""
+    if not policy:
+        return None
+    template = policy["LaunchTemplate"]
+    specification = dict(template["LaunchTemplateSpecification"])
+    specification.pop("LaunchTemplateName", None)
+    return policy | {"LaunchTemplate": template | {"LaunchTemplateSpecification": specification}}
+
+
+def _is_of(hook: LifecycleHook, group: KeepingGroup) -> bool:
+    return hook.auto_scaling_group_name == group.name
+
+
+def _check_sizes(desired: int | None, least: int | None, most: int | None) -> None:
+    wanted = least if desired is None else desired
+    if wanted is None or least is None or most is None or least <= wanted <= most:
+        return
+    raise ValidationError(
+        f"Desired capacity:{wanted} must be between the specified min size:{least} "
+        f"and max size:{most}"
+    )
+
+
+class ScalingResponse(AutoScalingResponse):
+    """The actions themselves; what is not here is moto's."""
+
+    @property
+    def scaling(self) -> Scaling:
+        """The models of the caller's account and region."""
+        backend = self.autoscaling_backend
+        assert isinstance(backend, Scaling)
+        return backend
+
+    def call_action(self) -> TYPE_RESPONSE:
+        """As moto does; an unknown group is an error of the caller, not of the server."""
+        name = self._get_param("AutoScalingGroupName")
+        known = name is None or name in self.scaling.autoscaling_groups
+        if not known and self._get_action() != "CreateAutoScalingGroup":
+            error = ValidationError("AutoScalingGroup name not found - null")
+            return self.serialized(ActionResult(error))
+        answer: TYPE_RESPONSE = super().call_action()
+        return answer
+
+    def create_auto_scaling_group(self) -> ActionResult:
+        """Hooks of the request are there before the first instance is launched."""
+        name = self._get_param("AutoScalingGroupName")
+        known = name in self.scaling.autoscaling_groups
+        hooks = self._get_param("LifecycleHookSpecificationList", [])
+        for hook in [] if known else hooks:
+            self.scaling.put_hook(name, hook)
+        result = super().create_auto_scaling_group()
+        self._apply_policies(self.scaling.group(name))
+        return result
+
+    def update_auto_scaling_group(self) -> ActionResult:
+        """moto's, with the flags that it leaves out."""
+        result = super().update_auto_scaling_group()
+        group = self.scaling.group(self._get_param("AutoScalingGroupName"))
+        group.capacity_rebalance = self._get_bool_param(
+            "CapacityRebalance", group.capacity_rebalance
+        )
+        self._apply_policies(group)
+        return result
+
+    def _apply_policies(self, group: KeepingGroup) -> None:
+        policy = self._get_param("InstanceLifecyclePolicy")
+        if policy:
+            group.instance_lifecycle_policy = policy
+
+    def delete_auto_scaling_group(self) -> ActionResult:
+        """Refused while there are members, unless ForceDelete."""
+        force = self._get_bool_param("ForceDelete", False)
+        self.scaling.end_group(self._get_param("AutoScalingGroupName"), force=force)
+        return EmptyResult()
+
+    def describe_scaling_activities(self) -> ActionResult:
+        """Newest first; of one group, or of all."""
+        name = self._get_param("AutoScalingGroupName")
+        chosen = [self.scaling.group(name)] if name else self.scaling.autoscaling_groups.values()
+        activities: list[Activity] = []
+        for group in chosen:
+            assert isinstance(group, KeepingGroup)
+            activities.extend(group.activities)
+        limit = self._get_int_param("MaxRecords", 100)
+        return ActionResult({"Activities": activities[:limit]})
+
+    def describe_instance_refreshes(self) -> ActionResult:
+        """None: the sandbox does not start any."""
+        self.scaling.group(self._get_param("AutoScalingGroupName"))
+        return ActionResult({"InstanceRefreshes": []})
+
+    def put_lifecycle_hook(self) -> ActionResult:
+        """With its metadata, and refused where AWS would."""
+        group = self.scaling.group(self._get_param("AutoScalingGroupName"))
+        self.scaling.put_hook(group.name, self._get_params())
+        return EmptyResult()
+
+    def complete_lifecycle_action(self) -> ActionResult:
+        """By token, else by instance."""
+        self.scaling.actions.complete(*self._action(), self._get_param("LifecycleActionResult"))
+        return EmptyResult()
+
+    def record_lifecycle_action_heartbeat(self) -> ActionResult:
+        """By token, else by instance."""
+        self.scaling.actions.heartbeat(*self._action())
+        return EmptyResult()
+
+    def _action(self) -> tuple[str, str, str | None, str | None]:
+        group = self.scaling.group(self._get_param("AutoScalingGroupName"))
+        return (
+            group.name,
+            self._get_param("LifecycleHookName"),
+            self._get_param("LifecycleActionToken"),
+            self._get_param("InstanceId"),
+        )
+
+
+def install(cloud: Cloud, bus: EventBus) -> None:
+    """Put these groups and actions in moto's place."""
+    Scaling.cloud, Scaling.actions = cloud, groups.install(cloud, bus)
+    autoscaling_backends.backend = Scaling
+    moto_autoscaling.FakeAutoScalingGroup = KeepingGroup  # type: ignore[misc]

@@ -1,0 +1,170 @@
+"""Answers the control API: what the sandbox is told to do, and what it saw."""
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from http import HTTPMethod, HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sandbox.aws.calls import Answer, Environ
+from sandbox.aws.cloud import Cloud
+from sandbox.aws.eks import link_cluster
+from sandbox.aws.eventbridge import EventBus
+from sandbox.aws.faults import Fault
+from sandbox.aws.interruptions import Interruption, Interruptions, UnknownInstance
+from sandbox.aws.nodes import NodeLink
+from sandbox.aws.throttling import Throttle
+
+PREFIX = "/_sandbox/"
+
+
+class ClusterLink(BaseModel):
+    """Where an EKS cluster's API answers, and the file that holds its CA's certificate (PEM)."""
+
+    endpoint: str
+    ca_file: Path
+
+
+class Links(BaseModel):
+    """The other processes; each field given is added to or replaces what was linked before."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    kubernetes: dict[str, str] = Field(default_factory=dict)  # cluster → URL of its control API
+    eks: dict[str, ClusterLink] = Field(default_factory=dict)
+    lambda_: str | None = Field(default=None, alias="lambda")
+
+
+class FaultList(BaseModel):
+    """The faults that shall be in force, in place of those before."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    faults: list[Fault]
+
+
+class ThrottleSwitch(BaseModel):
+    """Whether calls are limited by token buckets."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    enabled: bool
+
+
+class Control:
+    """`/_sandbox/…`: bodies and answers are JSON; bad input answers 400 with `{"error": …}`."""
+
+    def __init__(self, cloud: Cloud, bus: EventBus, nodes: NodeLink, throttle: Throttle):
+        self._cloud, self._bus, self._nodes, self._throttle = cloud, bus, nodes, throttle
+        self._interruptions = Interruptions(cloud, bus)
+        self._started = time.time()
+        self._links = Links()
+        self._counting = threading.Lock()
+        self._calls: Counter[tuple[str, str]] = Counter()  # by access key and call
+        self._routes: dict[tuple[str, str], Callable[[Any, dict[str, str]], Any]] = {
+            (HTTPMethod.GET, "journal"): self._journal,
+            (HTTPMethod.GET, "status"): self._status,
+            (HTTPMethod.GET, "faults"): lambda _body, _query: {"faults": cloud.faults.show()},
+            (HTTPMethod.PUT, "faults"): self._put_faults,
+            (HTTPMethod.GET, "links"): lambda _body, _query: self._show_links(),
+            (HTTPMethod.PUT, "links"): self._put_links,
+            (HTTPMethod.PUT, "throttle"): self._put_throttle,
+            (HTTPMethod.POST, "events"): self._send,
+            (HTTPMethod.POST, "interrupt"): self._interrupt,
+        }
+
+    def answer(self, environ: Environ, body: bytes) -> Answer:
+        """Do what a control request asks."""
+        name = environ["PATH_INFO"].removeprefix(PREFIX).strip("/")
+        route = self._routes.get((environ["REQUEST_METHOD"], name))
+        if route is None:
+            return _json(HTTPStatus.NOT_FOUND, {"error": f"no control API {name!r}"})
+        query = {key: values[-1] for key, values in parse_qs(environ["QUERY_STRING"]).items()}
+        try:
+            return _json(HTTPStatus.OK, route(json.loads(body) if body else None, query))
+        except UnknownInstance as error:
+            return _json(HTTPStatus.NOT_FOUND, {"error": str(error)})
+        except (ValidationError, ValueError, OSError) as error:
+            return _json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+
+    def link(self, links: Links) -> None:
+        """Connect to other processes; raises OSError when a CA file can't be read."""
+        with self._cloud.lock:
+            for name, cluster in links.eks.items():
+                link_cluster(self._cloud, name, cluster.endpoint, cluster.ca_file)
+        self._nodes.controls.update(links.kubernetes)
+        if links.lambda_ is not None:
+            self._bus.deliveries.lambda_url = links.lambda_.rstrip("/")
+        self._links = Links(
+            kubernetes=self._links.kubernetes | links.kubernetes,
+            eks=self._links.eks | links.eks,
+            lambda_=links.lambda_ or self._links.lambda_,
+        )
+
+    def count(self, access_key: str, call: str) -> None:
+        """One more call of this action."""
+        with self._counting:
+            self._calls[access_key, call] += 1
+
+    def _journal(self, _body: Any, query: dict[str, str]) -> Any:
+        return self._cloud.journal.since(int(query.get("since", 0)))
+
+    def _status(self, _body: Any, _query: dict[str, str]) -> Any:
+        with self._counting:
+            counts = dict(self._calls)
+        calls: Counter[str] = Counter()
+        by_access_key: dict[str, dict[str, int]] = {}
+        for (access_key, call), count in counts.items():
+            calls[call] += count
+            by_access_key.setdefault(access_key, {})[call] = count
+        return {
+            "region": self._cloud.region,
+            "uptime": time.time() - self._started,
+            "journal": len(self._cloud.journal),
+            "throttle": self._throttle.enabled,
+            "calls": calls,
+            "calls_by_access_key": by_access_key,
+            "links": self._show_links(),
+        }
+
+    def _put_faults(self, body: Any, _query: dict[str, str]) -> Any:
+        self._cloud.faults.replace(FaultList.model_validate(body).faults)
+        return {"faults": self._cloud.faults.show()}
+
+    def _show_links(self) -> Any:
+        return self._links.model_dump(mode="json", by_alias=True)
+
+    def _put_links(self, body: Any, _query: dict[str, str]) -> Any:
+        self.link(Links.model_validate(body))
+        return self._show_links()
+
+    def _put_throttle(self, body: Any, _query: dict[str, str]) -> Any:
+        self._throttle.enabled = ThrottleSwitch.model_validate(body).enabled
+        return {"enabled": self._throttle.enabled}
+
+    def _send(self, body: Any, query: dict[str, str]) -> Any:
+        events = body if isinstance(body, list) else [body]
+        if not all(isinstance(event, dict) and "source" in event for event in events):
+            raise ValueError("an event is a JSON object with at least a source")
+        copies, delay = int(query.get("copies", 1)), float(query.get("delay", 0))
+        with self._cloud.lock:
+            sent = [
+                {"id": event.get("id"), "functions": self._bus.emit(event, copies, delay)}
+                for event in events
+            ]
+        return {"sent": sent}
+
+    def _interrupt(self, body: Any, _query: dict[str, str]) -> Any:
+        command = Interruption.model_validate(body)
+        with self._cloud.lock:
+            return {"interruptions": self._interruptions.begin(command)}
+
+
+def _json(status: HTTPStatus, content: Any) -> Answer:
+    return status, {"Content-Type": "application/json"}, json.dumps(content).encode()

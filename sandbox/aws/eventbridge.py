@@ -1,0 +1,127 @@
+"""Lets rules that moto's own pattern matcher accepts deliver events to Lambda and SQS targets.
+
+Stands in for delivery, which moto lacks: its rules know no Lambda target.
+"""
+
+import json
+from types import ModuleType
+from typing import Any, ClassVar
+
+import moto.events.models as moto_events
+import moto.events.urls
+from moto.events.exceptions import ValidationException
+from moto.events.models import EventsBackend, Rule, events_backends
+
+from sandbox.aws.cloud import ACCOUNT, Cloud
+from sandbox.aws.delivery import Deliveries, Delivery
+from sandbox.aws.notices import Event, timestamp
+
+UNSUPPORTED = ("InputPath", "InputTransformer")
+
+
+class DeliveringRule(Rule):
+    """A rule of moto whose targets are called, not simulated."""
+
+    bus: ClassVar["EventBus"]
+
+    def takes(self, event: Event) -> bool:
+        """Whether the rule is enabled and its pattern matches; a mere schedule matches nothing."""
+        return (
+            self.state != "DISABLED"
+            and self.event_pattern.dump() is not None
+            and self.event_pattern.matches_event(event)  # type: ignore[arg-type]
+        )
+
+    def send_to_targets(self, original_event: Any, transform_input: bool = True) -> None:
+        """moto calls this for every rule of a bus, with its own form of a PutEvents entry."""
+        event = {key: value for key, value in original_event.items() if key != "ingestion-time"}
+        if not isinstance(event["time"], str):
+            event["time"] = timestamp(float(event["time"]))
+        if self.takes(event):
+            self.deliver(event)
+
+    def deliver(self, event: Event, copies: int = 1, delay: float = 0) -> None:
+        """Send the event to every target."""
+        for target in self.targets:
+            self.bus.deliveries.send(Delivery(event, self.arn, target), copies, delay)
+
+
+class JournaledEvents(EventsBackend):
+    """moto's EventBridge, which also writes down what user code puts."""
+
+    bus: ClassVar["EventBus"]
+
+    @property
+    def _url_module(self) -> ModuleType:
+        return moto.events.urls
+
+    def put_events(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """As moto does; every accepted entry is journaled."""
+        entries = super().put_events(events)
+        for event, entry in zip(events, entries, strict=True):
+            if "EventId" in entry:
+                self.bus.cloud.journal.record(
+                    "put-events",
+                    source=event["Source"],
+                    detail_type=event["DetailType"],
+                    detail=json.loads(event["Detail"]),
+                )
+        return entries
+
+    def put_targets(
+        self, name: str, event_bus_arn: str | None, targets: list[dict[str, Any]]
+    ) -> None:
+        """As moto does, but a target that the sandbox could not serve is refused at once."""
+        for target in targets:
+            if not any(service in target["Arn"] for service in (":lambda:", ":sqs:")):
+                raise ValidationException(
+                    f"The sandbox delivers to Lambda and SQS targets only, not {target['Arn']}."
+                )
+            for field in UNSUPPORTED:
+                if field in target:
+                    raise ValidationException(f"The sandbox does not apply a target's {field}.")
+        super().put_targets(name, event_bus_arn, targets)
+
+
+class EventBus:
+    """The default bus: what AWS's own services emit goes through here."""
+
+    def __init__(self, cloud: Cloud):
+        self.cloud = cloud
+        self.deliveries = Deliveries(cloud)
+        DeliveringRule.bus = JournaledEvents.bus = self
+        moto_events.Rule = DeliveringRule  # type: ignore[misc]
+        events_backends.backend = JournaledEvents
+
+    def emit(self, event: Event, copies: int = 1, delay: float = 0) -> list[str]:
+        """Deliver an event to every rule that takes it, and return the functions it reaches."""
+        # Whatever region an event names: an example of elsewhere can be tried here as it is.
+        buses = events_backends[ACCOUNT][self.cloud.region].event_buses
+        rules = buses["default"].rules.values()
+        taking = [rule for rule in rules if isinstance(rule, DeliveringRule) and rule.takes(event)]
+        functions = [
+            target["Arn"].split(":function:")[1].split(":")[0]
+            for rule in taking
+            for target in rule.targets
+            if ":function:" in target["Arn"]
+        ]
+        self.cloud.journal.record(
+            "notice",
+            id=event.get("id"),
+            source=event.get("source"),
+            detail_type=event.get("detail-type"),
+            instance=_instance_of(event),
+            time=event.get("time"),
+            functions=functions,
+        )
+        for rule in taking:
+            rule.deliver(event, copies, delay)
+        return functions
+
+
+def _instance_of(event: Event) -> str | None:
+    detail = event.get("detail")
+    if not isinstance(detail, dict):
+        return None
+    found = detail.get("instance-id") or detail.get("EC2InstanceId")
+    return found if isinstance(found, str) else None

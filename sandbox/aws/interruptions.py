@@ -1,0 +1,99 @@
+"""Takes Spot instances back on command: recommendation, two-minute warning, reclaim.
+
+Stands in for Spot capacity running out, which never happens in moto.
+"""
+
+import time
+from typing import Literal
+
+from moto.ec2.models.instances import Instance
+from pydantic import BaseModel, ConfigDict, Field
+
+from sandbox.aws import instances
+from sandbox.aws.cloud import ACCOUNT, Cloud
+from sandbox.aws.eventbridge import EventBus
+from sandbox.aws.groups import group_of
+from sandbox.aws.notices import interruption_warning, rebalance_recommendation
+
+
+class Interruption(BaseModel):
+    """One command; all times in seconds.
+
+    The warning's `time` lies `late` seconds in the past, and EC2 acts `warning` seconds after that
+    time. A `warning` of None sends only the rebalance recommendation.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    instance: str | list[str]
+    warning: float | None = Field(default=120, ge=0)
+    late: float = Field(default=0, ge=0)
+    rebalance: bool = False
+    copies: int = Field(default=1, ge=0)  # 0: the warning is lost, the reclaim is not
+    action: Literal["terminate", "stop", "hibernate"] = "terminate"
+
+
+class UnknownInstance(LookupError):
+    """There is no such instance, or it does not run any more."""
+
+
+class Interruptions:
+    """Interrupts instances of one region."""
+
+    def __init__(self, cloud: Cloud, bus: EventBus):
+        self._cloud = cloud
+        self._bus = bus
+
+    def begin(self, command: Interruption) -> list[dict[str, str | float | None]]:
+        """Send the notices now and reclaim later; `[{"instance", "event", "reclaim_at"}, …]`.
+
+        Raises UnknownInstance before anything is sent.
+        """
+        names = [command.instance] if isinstance(command.instance, str) else command.instance
+        found = [self._find(name) for name in names]
+        return [self._interrupt(ec2, instance, command) for ec2, instance in found]
+
+    def _find(self, name: str) -> tuple[instances.LivingInstances, Instance]:
+        ec2 = instances.find(name, self._cloud.region, ACCOUNT)
+        if ec2 is None or ec2.get_instance(name).state in instances.ENDING:
+            raise UnknownInstance(f"no running instance {name}")
+        return ec2, ec2.get_instance(name)
+
+    def _interrupt(
+        self, ec2: instances.LivingInstances, instance: Instance, command: Interruption
+    ) -> dict[str, str | float | None]:
+        at = time.time() - command.late
+        if command.rebalance:
+            self._bus.emit(rebalance_recommendation(instance, at), max(command.copies, 1))
+            if group := group_of(instance):
+                group.rebalance(instance.id)
+        if command.warning is None:
+            return {"instance": instance.id, "event": None, "reclaim_at": None}
+        event = interruption_warning(instance, command.action, at)
+        _mark(ec2, instance, "active", "marked-for-termination")
+        if command.copies:
+            self._bus.emit(event, command.copies)
+        # Hibernation begins with its notice: only the other two wait.
+        reclaim_at = at + (0 if command.action == "hibernate" else command.warning)
+        self._cloud.timers.after(
+            reclaim_at - time.time(), self._reclaim, ec2, instance, command.action
+        )
+        return {"instance": instance.id, "event": event["id"], "reclaim_at": reclaim_at}
+
+    def _reclaim(self, ec2: instances.LivingInstances, instance: Instance, action: str) -> None:
+        if instance.state in instances.ENDING:
+            return
+        self._cloud.journal.record("reclaimed", instance=instance.id)
+        if action == "terminate":
+            _mark(ec2, instance, "closed", "instance-terminated-no-capacity")
+            ec2.terminate_instances([instance.id], instances.SPOT)
+        else:
+            _mark(ec2, instance, "disabled", "instance-stopped-no-capacity")
+            ec2.stop_instances([instance.id])
+
+
+def _mark(ec2: instances.LivingInstances, instance: Instance, state: str, status: str) -> None:
+    """Let DescribeSpotInstanceRequests show what becomes of the instance's request."""
+    for request in ec2.spot_instance_requests.values():
+        if request.instance is instance:
+            request.state, request._status_code = state, status

@@ -1,0 +1,174 @@
+"""Makes lifecycle hooks wait to be completed, until a heartbeat or the global timeout runs out.
+
+Stands in for lifecycle actions, which moto lacks: its hooks are only stored. The rules are those of
+"Amazon EC2 Auto Scaling lifecycle hooks" in the Auto Scaling user guide.
+"""
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from moto.autoscaling.exceptions import ValidationError
+from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState, LifecycleHook
+
+from sandbox.aws.cloud import Cloud
+from sandbox.aws.eventbridge import EventBus
+from sandbox.aws.notices import LAUNCHING, TERMINATING, lifecycle_action
+from sandbox.aws.timers import Timer
+
+CONTINUE, ABANDON = "CONTINUE", "ABANDON"
+LONGEST_WAIT = 48 * 3600  # seconds; or a hundred heartbeats, whichever is less
+LONGEST_HEARTBEAT = 7200  # seconds
+DEFAULT_HEARTBEAT = 3600  # seconds
+
+Finished = Callable[[InstanceState, str, str], None]  # state, transition, result
+
+
+class WaitingHook(LifecycleHook):
+    """A hook as it was put, without the role and target that moto makes up."""
+
+    def __init__(
+        self,
+        name: str,
+        group: str,
+        transition: str,
+        heartbeat: int | None,
+        result: str | None,
+        metadata: str | None = None,
+    ):
+        super().__init__(name, group, transition, heartbeat or DEFAULT_HEARTBEAT, result)
+        self.global_timeout = min(LONGEST_WAIT, 100 * self.heartbeat_timeout)
+        self.notification_metadata = metadata
+        self.role_arn = self.notification_target_arn = None  # type: ignore[assignment]
+
+
+def check(transition: str | None, heartbeat: int | None, result: str | None, least: int) -> None:
+    """Raise ValidationError for a hook that Auto Scaling would not take; `least` is in seconds."""
+    if transition not in {LAUNCHING, TERMINATING}:
+        raise ValidationError(f"LifecycleTransition {transition} is not valid.")
+    if result not in {None, CONTINUE, ABANDON}:
+        raise ValidationError(f"Default Result {result} is not valid. Use CONTINUE or ABANDON.")
+    if heartbeat is not None and not least <= heartbeat <= LONGEST_HEARTBEAT:
+        raise ValidationError(
+            f"Heartbeat Timeout {heartbeat} must be between {least} and {LONGEST_HEARTBEAT}."
+        )
+
+
+@dataclass(eq=False)
+class LifecycleAction:
+    """One instance that waits for one hook."""
+
+    hook: WaitingHook
+    group: FakeAutoScalingGroup
+    state: InstanceState
+    finished: Finished
+    token: str = field(default_factory=lambda: str(uuid.uuid4()))
+    began: float = field(default_factory=time.monotonic)
+    timer: Timer | None = None
+
+
+class LifecycleActions:
+    """All actions that are waited for."""
+
+    def __init__(self, cloud: Cloud, bus: EventBus):
+        self._cloud = cloud
+        self._bus = bus
+        self._active: list[LifecycleAction] = []
+
+    def begin(
+        self,
+        group: FakeAutoScalingGroup,
+        state: InstanceState,
+        hooks: list[WaitingHook],
+        finished: Finished,
+    ) -> None:
+        """Start waiting for each hook; `finished` is called once, when none is waited for."""
+        actions = [LifecycleAction(hook, group, state, finished) for hook in hooks]
+        self._active.extend(actions)
+        for action in actions:
+            hook = action.hook
+            self._schedule(action)
+            self._record(action, "begun")
+            self._bus.emit(
+                lifecycle_action(
+                    group,
+                    state.instance,
+                    str(hook.lifecycle_transition),
+                    hook.name,
+                    action.token,
+                    hook.notification_metadata,
+                )
+            )
+
+    def heartbeat(self, group: str, hook: str, token: str | None, instance: str | None) -> None:
+        """Start the heartbeat timeout anew; raises ValidationError when nothing is waited for."""
+        action = self._find(group, hook, token, instance)
+        self._schedule(action)
+        self._record(action, "heartbeat")
+
+    def complete(
+        self, group: str, hook: str, token: str | None, instance: str | None, result: str
+    ) -> None:
+        """Finish an action; raises ValidationError when it isn't waited for (any more)."""
+        if result not in {CONTINUE, ABANDON}:
+            raise ValidationError(f"The result {result} is not valid. Use CONTINUE or ABANDON.")
+        self._end(self._find(group, hook, token, instance), result, result)
+
+    def drop(self, state: InstanceState) -> None:
+        """Wait for nothing of this instance any more, and call nobody."""
+        for action in [action for action in self._active if action.state is state]:
+            self._remove(action)
+
+    def drop_hook(self, group: str, hook: str) -> None:
+        """A deleted hook lets terminating instances go and abandons launching ones."""
+        for action in list(self._active):
+            if (action.group.name, action.hook.name) == (group, hook):
+                launching = action.hook.lifecycle_transition == LAUNCHING
+                self._end(action, ABANDON if launching else CONTINUE, "hook-deleted")
+
+    def _find(
+        self, group: str, hook: str, token: str | None, instance: str | None
+    ) -> LifecycleAction:
+        for action in self._active:
+            if (action.group.name, action.hook.name) != (group, hook):
+                continue
+            if token == action.token or (token is None and instance == action.state.instance_id):
+                return action
+        sought = f"token {token}" if token else f"instance ID {instance}"
+        raise ValidationError(f"No active Lifecycle Action found with {sought}")
+
+    def _schedule(self, action: LifecycleAction) -> None:
+        if action.timer:
+            action.timer.cancel()
+        left = action.began + action.hook.global_timeout - time.monotonic()
+        wait = min(float(action.hook.heartbeat_timeout), left)
+        action.timer = self._cloud.timers.after(wait, self._time_out, action)
+
+    def _time_out(self, action: LifecycleAction) -> None:
+        self._end(action, action.hook.default_result, "timed-out")
+
+    def _end(self, action: LifecycleAction, result: str, outcome: str) -> None:
+        self._remove(action)
+        self._record(action, outcome)
+        if result == ABANDON:
+            self.drop(action.state)  # the other hooks are not waited for
+        elif any(other.state is action.state for other in self._active):
+            return
+        action.finished(action.state, str(action.hook.lifecycle_transition), result)
+
+    def _remove(self, action: LifecycleAction) -> None:
+        self._active.remove(action)
+        if action.timer:
+            action.timer.cancel()
+
+    def _record(self, action: LifecycleAction, outcome: str) -> None:
+        self._cloud.journal.record(
+            "lifecycle-action",
+            instance=action.state.instance_id,
+            group=action.group.name,
+            hook=action.hook.name,
+            transition=action.hook.lifecycle_transition,
+            token=action.token,
+            outcome=outcome,
+        )

@@ -1,0 +1,151 @@
+"""Tells a Kubernetes sandbox which instances of its cluster run, as the Node each would register.
+
+Stands in for the kubelet that a real instance would start.
+"""
+
+import json
+import logging
+import queue
+import threading
+import time
+from typing import Any
+
+import urllib3
+from moto.ec2.models.instance_types import INSTANCE_TYPES
+from moto.ec2.models.instances import Instance
+
+from sandbox.aws import instances
+from sandbox.aws.cloud import Cloud
+
+log = logging.getLogger(__name__)
+
+# How the cluster autoscaler reads a group's labels and taints from its tags; instances carry them
+# here as well, for there is no user data that a kubelet would read.
+LABEL_TAG = "k8s.io/cluster-autoscaler/node-template/label/"
+TAINT_TAG = "k8s.io/cluster-autoscaler/node-template/taint/"
+CLUSTER_TAG = "kubernetes.io/cluster/"
+CLUSTER_NAME_TAGS = ("aws:eks:cluster-name", "eks:cluster-name")
+
+ATTEMPTS = 6
+FIRST_DELAY = 0.2  # seconds, doubling
+
+
+def cluster_of(instance: Instance) -> str | None:
+    """The cluster that the instance's tags name, or None."""
+    tags = instances.tags(instance)
+    for key in CLUSTER_NAME_TAGS:
+        if key in tags:
+            return tags[key]
+    for key, value in tags.items():
+        if key.startswith(CLUSTER_TAG) and value == "owned":
+            return key.removeprefix(CLUSTER_TAG)
+    return None
+
+
+def node_of(instance: Instance) -> dict[str, Any]:
+    """The Node manifest that the instance's kubelet would register."""
+    name, zone, tags = instance.private_dns_name, instance.placement.zone, instances.tags(instance)
+    kind = INSTANCE_TYPES.get(instance.instance_type, {})
+    architectures = kind.get("ProcessorInfo", {}).get("SupportedArchitectures", [])
+    labels = {
+        "beta.kubernetes.io/instance-type": instance.instance_type,
+        "eks.amazonaws.com/capacityType": "SPOT" if instance.lifecycle == "spot" else "ON_DEMAND",
+        "kubernetes.io/arch": "arm64" if "arm64" in architectures else "amd64",
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": instance.instance_type,
+        "topology.kubernetes.io/region": instance.region_name,
+        "topology.kubernetes.io/zone": zone,
+    }
+    taints = []
+    for key, value in tags.items():
+        if key.startswith(LABEL_TAG):
+            labels[key.removeprefix(LABEL_TAG)] = value
+        elif key.startswith(TAINT_TAG):
+            content, _, effect = value.rpartition(":")
+            taint = {"key": key.removeprefix(TAINT_TAG), "value": content, "effect": effect}
+            taints.append(taint)
+    capacity, allocatable = _resources(kind)
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"providerID": f"aws:///{zone}/{instance.id}", "taints": taints},
+        "status": {"capacity": capacity, "allocatable": allocatable},
+    }
+
+
+def _resources(kind: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Capacity and allocatable as the EKS AMI reserves: CPU by core, memory by number of pods.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/ (nodeadm's kube-reserved); the hypervisor
+    keeps some 7.5 % of the memory that EC2 advertises.
+    """
+    cores = kind.get("VCpuInfo", {}).get("DefaultVCpus", 2)
+    memory = int(kind.get("MemoryInfo", {}).get("SizeInMiB", 8192) * 0.925)
+    network = kind.get("NetworkInfo", {})
+    interfaces = network.get("MaximumNetworkInterfaces", 3)
+    pods = min(interfaces * (network.get("Ipv4AddressesPerInterface", 10) - 1) + 2, 110)
+    shares = [60, 10, 5, 5] + [2.5] * max(cores - 4, 0)  # millicores kept of each core
+    kept_cpu = int(sum(shares[:cores]))
+    kept_memory = 255 + 11 * pods + 100  # MiB: kube-reserved, and the hard eviction threshold
+    capacity = {"cpu": str(cores), "memory": f"{memory}Mi", "pods": str(pods)}
+    allocatable = {
+        "cpu": f"{cores * 1000 - kept_cpu}m",
+        "memory": f"{memory - kept_memory}Mi",
+        "pods": str(pods),
+    }
+    gpus = sum(gpu["Count"] for gpu in kind.get("GpuInfo", {}).get("Gpus", []))
+    if gpus:
+        capacity["nvidia.com/gpu"] = allocatable["nvidia.com/gpu"] = str(gpus)
+    return capacity, allocatable
+
+
+class NodeLink:
+    """Posts instances to the control API of their cluster's sandbox, in order, off the lock."""
+
+    def __init__(self, cloud: Cloud):
+        self.controls: dict[str, str] = {}  # cluster name → base URL of its control API
+        self._joined: set[str] = set()
+        self._queue: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
+        self._http = urllib3.PoolManager(maxsize=1, retries=False)
+        threading.Thread(target=self._work, name="nodes", daemon=True).start()
+        cloud.watch_instances(self._changed)
+
+    def _changed(self, instance: Instance, state: str) -> None:
+        cluster = cluster_of(instance)
+        if cluster is None or cluster not in self.controls:
+            return
+        # The machine dies as its shutdown begins: no kubelet outlives that by much.
+        if state == "running" and instance.id not in self._joined:
+            self._joined.add(instance.id)
+            news, node = "running", node_of(instance)
+        elif state in {"shutting-down", "stopping"} and instance.id in self._joined:
+            self._joined.discard(instance.id)
+            news, node = "terminated", {"metadata": {"name": instance.private_dns_name}}
+        else:
+            return
+        body = {"instance": instance.id, "state": news, "node": node, "join": None}
+        self._queue.put((cluster, body))
+
+    def _work(self) -> None:
+        while True:
+            cluster, body = self._queue.get()
+            for attempt in range(ATTEMPTS):
+                try:
+                    self._post(cluster, body)
+                    break
+                except urllib3.exceptions.HTTPError as error:
+                    log.warning("cluster %s was not told of %s: %s", cluster, body, error)
+                    time.sleep(FIRST_DELAY * 2**attempt)
+
+    def _post(self, cluster: str, body: dict[str, Any]) -> None:
+        answer = self._http.request(
+            "POST",
+            f"{self.controls[cluster]}/_sandbox/instances",
+            body=json.dumps(body),
+            headers={"Content-Type": "application/json"},
+            timeout=10.0,
+        )
+        if answer.status >= 300:
+            raise urllib3.exceptions.HTTPError(f"HTTP {answer.status}: {answer.data[:200]!r}")

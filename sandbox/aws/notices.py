@@ -1,0 +1,162 @@
+"""The events that EC2 and Auto Scaling emit, in their documented shapes.
+
+Sources: "Automate EC2 with EventBridge" in the EC2 user guide and "Amazon EC2 Auto Scaling event
+reference" in the Auto Scaling user guide.
+"""
+
+import time
+import uuid
+from typing import Any
+
+from moto.autoscaling.models import FakeAutoScalingGroup
+from moto.ec2.models.instances import Instance
+
+from sandbox.aws.cloud import ACCOUNT
+
+Event = dict[str, Any]
+
+LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
+TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
+
+
+def timestamp(seconds: float) -> str:
+    """Epoch seconds as EventBridge writes an event's time: UTC, whole seconds, `Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def event(
+    source: str,
+    detail_type: str,
+    region: str,
+    resources: list[str],
+    detail: dict[str, Any],
+    at: float | None = None,
+) -> Event:
+    """An event with a fresh id, dated `at` (epoch seconds; now when None)."""
+    return {
+        "version": "0",
+        "id": str(uuid.uuid4()),
+        "detail-type": detail_type,
+        "source": source,
+        "account": ACCOUNT,
+        "time": timestamp(time.time() if at is None else at),
+        "region": region,
+        "resources": resources,
+        "detail": detail,
+    }
+
+
+def instance_arn(instance: Instance) -> str:
+    """The ARN of an instance as most events carry it."""
+    return f"arn:aws:ec2:{instance.region_name}:{ACCOUNT}:instance/{instance.id}"
+
+
+def _spot_arn(instance: Instance) -> str:
+    # Spot events hold the zone in the region's place, and no account.
+    return f"arn:aws:ec2:{instance.placement.zone}:instance/{instance.id}"
+
+
+def state_change(instance: Instance, state: str) -> Event:
+    """An instance went into `state`."""
+    return event(
+        "aws.ec2",
+        "EC2 Instance State-change Notification",
+        instance.region_name,
+        [instance_arn(instance)],
+        {"instance-id": instance.id, "state": state},
+    )
+
+
+def interruption_warning(instance: Instance, action: str, at: float) -> Event:
+    """EC2 will take this Spot instance back; `action` is terminate, stop or hibernate."""
+    return event(
+        "aws.ec2",
+        "EC2 Spot Instance Interruption Warning",
+        instance.region_name,
+        [_spot_arn(instance)],
+        {"instance-id": instance.id, "instance-action": action},
+        at,
+    )
+
+
+def rebalance_recommendation(instance: Instance, at: float) -> Event:
+    """This Spot instance is at elevated risk of interruption."""
+    return event(
+        "aws.ec2",
+        "EC2 Instance Rebalance Recommendation",
+        instance.region_name,
+        [_spot_arn(instance)],
+        {"instance-id": instance.id},
+        at,
+    )
+
+
+def lifecycle_action(
+    group: FakeAutoScalingGroup,
+    instance: Instance,
+    transition: str,
+    hook: str,
+    token: str,
+    metadata: str | None,
+) -> Event:
+    """A hook of the group waits for somebody to complete `token`."""
+    launching = transition == LAUNCHING
+    detail = {
+        "LifecycleActionToken": token,
+        "AutoScalingGroupName": group.name,
+        "LifecycleHookName": hook,
+        "EC2InstanceId": instance.id,
+        "LifecycleTransition": transition,
+        "NotificationMetadata": metadata or "",
+        "Origin": "EC2" if launching else "AutoScalingGroup",
+        "Destination": "AutoScalingGroup" if launching else "EC2",
+    }
+    verb = "launch" if launching else "terminate"
+    return event(
+        "aws.autoscaling",
+        f"EC2 Instance-{verb} Lifecycle Action",
+        group.region,
+        [group.arn],
+        detail,
+    )
+
+
+def scaling_outcome(
+    group: FakeAutoScalingGroup,
+    instance: Instance | None,
+    verb: str,
+    *,
+    successful: bool,
+    cause: str,
+    message: str = "",
+) -> Event:
+    """`EC2 Instance Launch|Terminate Successful|Unsuccessful`; `verb` is Launch or Terminate."""
+    launching = verb == "Launch"
+    instance_id = instance.id if instance else ""
+    now = timestamp(time.time())
+    details = {}
+    if instance:
+        details["Availability Zone"] = instance.placement.zone
+        if instance.subnet_id:
+            details["Subnet ID"] = instance.subnet_id
+    doing = "Launching a new" if launching else "Terminating"
+    detail = {
+        "StatusCode": "InProgress" if successful else "Failed",
+        "Description": f"{doing} EC2 instance: {instance_id}",
+        "AutoScalingGroupName": group.name,
+        "ActivityId": str(uuid.uuid4()),
+        "Details": details,
+        "RequestId": str(uuid.uuid4()),
+        "StatusMessage": message,
+        "EndTime": now,
+        "EC2InstanceId": instance_id,
+        "StartTime": now,
+        "Cause": cause,
+        "Origin": "EC2" if launching else "AutoScalingGroup",
+        "Destination": "AutoScalingGroup" if launching else "EC2",
+    }
+    outcome = "Successful" if successful else "Unsuccessful"
+    resources = [group.arn] + ([instance_arn(instance)] if instance else [])
+    return event(
+        "aws.autoscaling", f"EC2 Instance {verb} {outcome}", group.region, resources, detail
+    )

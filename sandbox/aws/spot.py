@@ -1,0 +1,90 @@
+"""Decides which types and markets a group launches, and gives each Spot instance its request.
+
+Stands in for allocation strategies and for the Spot requests behind a group, which moto lacks.
+"""
+
+from typing import Any
+
+from moto.autoscaling.models import FakeAutoScalingGroup
+from moto.ec2.models.instances import Instance
+from moto.ec2.models.spot_requests import SpotInstanceRequest
+from moto.ec2.utils import random_spot_request_id
+
+from sandbox.aws import prices
+
+Plan = list[tuple[str, str | None, int]]  # instance type, market ("spot" or None), how many
+
+
+def plan(group: FakeAutoScalingGroup, zone: str, count: int) -> Plan:
+    """What to launch in a zone.
+
+    On demand takes the first type, as "prioritized" does; Spot takes the cheapest of the zone. The
+    share of Spot is kept over the group as it stands. Weights are not looked at.
+    """
+    policy = group.mixed_instances_policy
+    if not policy:
+        return [(group.instance_type, _market_of_template(group), count)]
+    overrides = policy.get("LaunchTemplate", {}).get("Overrides") or []
+    types = [override["InstanceType"] for override in overrides if "InstanceType" in override]
+    types = types or [group.instance_type]
+    distribution = policy.get("InstancesDistribution", {})
+    base = int(distribution.get("OnDemandBaseCapacity") or 0)
+    share = distribution.get("OnDemandPercentageAboveBaseCapacity")
+    share = 100 if share is None else int(share)
+    members = [state.instance for state in group.instance_states]
+    size = len(members) + count
+    wanted = min(size, base + -(-max(size - base, 0) * share // 100))
+    standing = sum(instance.lifecycle != "spot" for instance in members)
+    on_demand = min(max(wanted - standing, 0), count)
+    cheapest = min(types, key=lambda kind: prices.spot_price(kind, zone))
+    planned: Plan = [(types[0], None, on_demand), (cheapest, "spot", count - on_demand)]
+    return [part for part in planned if part[2]]
+
+
+def _market_of_template(group: FakeAutoScalingGroup) -> str | None:
+    if group.ec2_launch_template is None:
+        return "spot" if group.launch_config.spot_price else None
+    version = group.ec2_launch_template.get_version(group.launch_template_version)
+    options: dict[str, Any] = version.data.get("InstanceMarketOptions") or {}
+    return "spot" if options.get("MarketType") == "spot" else None
+
+
+class FulfilledRequest(SpotInstanceRequest):
+    """A Spot request whose instance is there already."""
+
+    def __init__(self, instance: Instance):
+        self._fulfilled_by = instance
+        super().__init__(
+            ec2_backend=instance.ec2_backend,
+            spot_request_id=random_spot_request_id(),
+            price=f"{prices.on_demand_price(instance.instance_type):.6f}",
+            image_id=instance.image_id,
+            spot_instance_type="one-time",
+            valid_from=None,
+            valid_until=None,
+            launch_group=None,
+            availability_zone_group=None,
+            key_name="",
+            security_groups=[],
+            user_data=None,
+            instance_type=instance.instance_type,
+            placement=instance.placement.zone,
+            kernel_id=None,
+            ramdisk_id=None,
+            monitoring_enabled=False,
+            subnet_id=instance.subnet_id or "",
+            tags={},
+            spot_fleet_id=None,
+            instance_interruption_behaviour="terminate",
+        )
+
+    def launch_instance(self) -> Instance:
+        """The instance that the group launched."""
+        return self._fulfilled_by
+
+
+def request_for(instance: Instance) -> None:
+    """Let DescribeSpotInstanceRequests and DescribeInstances show the instance's request."""
+    request = FulfilledRequest(instance)
+    instance.ec2_backend.spot_instance_requests[request.id] = request
+    instance.spot_instance_request_id = request.id  # type: ignore[attr-defined]

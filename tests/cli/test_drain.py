@@ -1,0 +1,168 @@
+"""`leeway drain` on a cluster: kubectl's refusals, the deadline, and what it says."""
+
+import json
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import main
+from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, running_cluster
+
+NUMBERS = count(1)
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """One cluster for all of these tests; each has a node of its own in it."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.kubeconfig()
+        yield cluster
+
+
+@pytest.fixture
+def node(live: Live) -> str:
+    """A node whose label `only` is its own name's first part."""
+    number = next(NUMBERS)
+    (name,) = live.add_nodes(number, only=f"ip-10-0-0-{number}")
+    return name
+
+
+def deploy(live: Live, node: str, name: str, replicas: int = 2, **spec: Any) -> None:
+    """Run a Deployment on this node and on no other."""
+    settings = {
+        "terminationGracePeriodSeconds": 1,
+        "nodeSelector": {"only": node.partition(".")[0]},
+        **spec,
+    }
+    live.deploy(name, replicas, spec=settings)
+
+
+def drain(live: Live, node: str, *more: str) -> int:
+    """Run the command."""
+    return main.run(["drain", node, "--kubeconfig", str(live.folder / "kubeconfig"), *more])
+
+
+def is_cordoned(live: Live, node: str) -> bool:
+    return bool(live.api.get(f"/api/v1/nodes/{node}").json()["spec"].get("unschedulable"))
+
+
+def pin(live: Live, node: str, name: str, **spec: Any) -> None:
+    live.create(PODS, bare_pod(name, nodeName=node, **spec))
+    live.until(lambda: live.api.get(f"{PODS}/{name}").json()["status"].get("phase") == "Running")
+
+
+def test_a_node_is_cordoned_and_its_pods_are_evicted(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pin(live, node, "alone", terminationGracePeriodSeconds=1)
+    assert drain(live, node, "--force") == 0
+    assert is_cordoned(live, node)
+    said = capsys.readouterr()
+    assert said.out == f"node/{node} drained\n"
+    assert "warning: default/alone: no controller brings it back" in said.err
+    assert live.api.get(f"{PODS}/alone").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("spec", "flag"),
+    [
+        ({}, "--force"),
+        ({"volumes": [{"name": "tmp", "emptyDir": {}}]}, "--force"),
+    ],
+)
+def test_what_kubectl_refuses_is_refused_before_anything_is_touched(
+    live: Live, node: str, spec: dict[str, Any], flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"kept-{node.partition('.')[0]}"
+    pin(live, node, name, **spec)
+    assert drain(live, node) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"use {flag}" in said
+    assert f"default/{name}" in said
+    assert not is_cordoned(live, node)
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pin(live, node, "dry", terminationGracePeriodSeconds=300)
+    assert drain(live, node, "--force", "--dry-run", "--deadline", "2m", "-o", "json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    (pod,) = plan["pods"]
+    assert (pod["pod"], pod["decision"]) == ("default/dry", "evict")
+    assert 115 <= pod["gracePeriodSeconds"] <= 120
+    assert pod["latestMoment"]
+    assert not is_cordoned(live, node)
+
+
+def test_a_blocked_pod_is_deleted_at_its_latest_moment_if_asked_to(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploy(live, node, "guarded", 1)
+    live.create(BUDGETS, budget("guarded", "guarded", minAvailable=1))
+    assert drain(live, node, "--deadline", "6s", "--on-blocked", "delete", "-o", "json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["drained"] is True
+    (pod,) = [p for p in report["pods"] if p["pod"].startswith("default/guarded")]
+    assert pod["way"] == "delete"
+    assert "budget guarded" in pod["reason"]
+
+
+def test_a_blocked_pod_fails_the_drain_by_default_and_its_budget_is_named(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploy(live, node, "held", 1)
+    live.create(BUDGETS, budget("held", "held", minAvailable=1))
+    assert drain(live, node, "--deadline", "4s") == 1
+    assert "budget held" in capsys.readouterr().err.splitlines()[-1]
+    assert live.running("app=held")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["no-such-node"], 1, 'nodes "no-such-node" not found'),
+        (["x", "--deadline", "soon"], 2, "--deadline: expected a duration such as 120s or 2m"),
+        (["x", "--on-blocked", "explode"], 2, "--on-blocked"),
+    ],
+)
+def test_what_can_not_be_done_is_said_in_one_line(
+    live: Live,
+    arguments: list[str],
+    code: int,
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert drain(live, arguments[0], *arguments[1:]) == code
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", [None, "not: [a kubeconfig", "{}", "apiVersion: v1\n"])
+def test_a_kubeconfig_that_is_none_is_named(
+    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "kubeconfig"
+    if content is not None:
+        path.write_text(content)
+    assert main.run(["drain", "x", "--kubeconfig", str(path)]) in (1, 2)
+    said = capsys.readouterr().err
+    assert str(path) in said
+    assert said.count("\n") == 1
+
+
+def test_an_api_server_that_is_away_is_said_in_one_line(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live.fail_with({"refuse": True})
+    assert drain(live, node) == 1
+    live.fail_with()
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "refused" in said

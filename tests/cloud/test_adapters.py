@@ -1,0 +1,267 @@
+"""The boto3 adapters and the reception of notices, against AWS as the sandbox answers it."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from leeway.cloud.autoscaling import AutoScalingGroups
+from leeway.cloud.dynamodb import DynamoRecords, RememberedClusters
+from leeway.cloud.ec2 import Ec2Instances
+from leeway.cloud.eventbridge import EventBridgeAnnouncements
+from leeway.cloud.ports import (
+    CloudRefused,
+    CloudUnavailable,
+    ClusterEndpoint,
+    LifecycleActionOver,
+    RecordChanged,
+)
+from leeway.notices import LifecycleHook
+from leeway.owners import Owner, OwnerKind
+from leeway.reception import Reception, Result
+
+from tests.layer.test_notices import event, health
+from tests.layer.test_records import interrupted
+from tests.sandbox.aws.started import Sandbox, hook, started
+
+TABLE = "leeway"
+TAGS = {"kubernetes.io/cluster/prod": "owned"}
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[Sandbox]:
+    """AWS with Leeway's table in it."""
+    with started() as (_, url):
+        sandbox = Sandbox(url)
+        sandbox.client("dynamodb").create_table(
+            TableName=TABLE,
+            KeySchema=[
+                {"AttributeName": "pk", "KeyType": "HASH"},
+                {"AttributeName": "sk", "KeyType": "RANGE"},
+            ],
+            AttributeDefinitions=[
+                {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")
+            ],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        yield sandbox
+        sandbox.close()
+
+
+@pytest.fixture(autouse=True)
+def without_faults(aws: Sandbox) -> Iterator[None]:
+    """Leave no fault behind."""
+    yield
+    aws.control("PUT", "faults", {"faults": []})
+
+
+def maker(aws: Sandbox, service: str) -> Callable[[], Any]:
+    return partial(aws.client, service)
+
+
+def launch(aws: Sandbox, tags: dict[str, str]) -> str:
+    """An instance with these tags."""
+    pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
+    launched = aws.client("ec2").run_instances(
+        ImageId="ami-12345678",
+        InstanceType="m5.large",
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": pairs}],
+    )
+    return str(launched["Instances"][0]["InstanceId"])
+
+
+@pytest.fixture
+def records(aws: Sandbox) -> DynamoRecords:
+    return DynamoRecords(maker(aws, "dynamodb"), TABLE)
+
+
+def test_a_record_is_read_as_it_was_written(aws: Sandbox, records: DynamoRecords) -> None:
+    record = interrupted()
+    records.write(record)
+    assert records.retirement(record.instance) == record
+    assert records.retirement("i-0ffffffffffffffff") is None
+
+
+def test_of_two_writers_one_learns_that_the_record_changed(records: DynamoRecords) -> None:
+    first = interrupted().model_copy(
+        update={"facts": interrupted().facts.model_copy(update={"instance": "i-0aaaaaaaaaaaaaaaa"})}
+    )
+    records.write(first)
+    with pytest.raises(RecordChanged):
+        records.write(first)
+    second = first.model_copy(update={"version": 2})
+    records.write(second)
+    with pytest.raises(RecordChanged):
+        records.write(second)
+
+
+def test_an_instance_is_read_with_its_cluster_and_owner(aws: Sandbox) -> None:
+    instances = Ec2Instances(maker(aws, "ec2"))
+    found = instances.describe(launch(aws, TAGS))
+    assert found is not None
+    assert (found.cluster, found.owner) == ("prod", Owner(OwnerKind.NONE))
+    assert found.private_dns_name.startswith("ip-")
+    assert instances.describe(launch(aws, {"Name": "lonely"})) is None
+    assert instances.describe("i-0ffffffffffffffff") is None
+
+
+def test_terminating_what_is_gone_is_no_error(aws: Sandbox) -> None:
+    Ec2Instances(maker(aws, "ec2")).terminate("i-0ffffffffffffffff")
+    assert aws.control("GET", "status")["calls"]["ec2:TerminateInstances"] == 1
+
+
+def test_a_groups_facts_are_those_of_the_moment(aws: Sandbox) -> None:
+    (member,) = aws.group("facts", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    facts = groups.facts(member)
+    assert facts is not None
+    assert (facts.name, facts.lifecycle_state) == ("facts", "InService")
+    assert facts.terminate_hooks == ("leeway-drain",)
+    groups.terminate_in_group(member)
+    later = groups.facts(member)
+    assert later is not None
+    assert later.lifecycle_state.startswith("Terminating")
+    assert groups.facts("i-0ffffffffffffffff") is None
+
+
+def test_a_hook_that_waits_no_more_is_over_and_not_a_failure(aws: Sandbox) -> None:
+    (member,) = aws.group("over", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    waiting = LifecycleHook("over", "leeway-drain")
+    groups.terminate_in_group(member)
+    aws.wait(lambda: aws.states("over").get(member) == "Terminating:Wait")
+    groups.complete(member, waiting)
+    with pytest.raises(LifecycleActionOver):
+        groups.complete(member, waiting)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("RequestLimitExceeded", CloudUnavailable),
+        ("Throttling", CloudUnavailable),
+        ("UnauthorizedOperation", CloudRefused),
+    ],
+)
+def test_throttled_is_to_be_tried_again_and_forbidden_is_not(
+    aws: Sandbox, code: str, error: type[Exception]
+) -> None:
+    aws.control("PUT", "faults", {"faults": [{"service": "ec2", "error": code, "status": 403}]})
+    with pytest.raises(error, match=code):
+        Ec2Instances(maker(aws, "ec2")).describe("i-0ffffffffffffffff")
+
+
+def test_leeways_own_events_reach_the_bus(aws: Sandbox) -> None:
+    EventBridgeAnnouncements(maker(aws, "events")).announce("Leeway Node Retired", '{"node": "n"}')
+    (put,) = aws.journal("put-events", source="leeway")
+    assert put["detail"] == {"node": "n"}
+
+
+class Asked:
+    """Knows where clusters are, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def endpoint(self, name: str) -> ClusterEndpoint:
+        self.times += 1
+        return ClusterEndpoint(name, "https://example.invalid", "Y2E=")
+
+
+def test_where_a_cluster_is_is_asked_once_for_all_functions(aws: Sandbox) -> None:
+    asked = Asked()
+    found = [
+        RememberedClusters(maker(aws, "dynamodb"), TABLE, asked).endpoint("prod") for _ in range(3)
+    ]
+    assert asked.times == 1
+    assert set(found) == {ClusterEndpoint("prod", "https://example.invalid", "Y2E=")}
+
+
+class Starts:
+    """A Lambda that fails as often as it is told to, and then remembers what it started."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+        self.started: list[tuple[str, str, int]] = []
+
+    def start(self, instance: str, cluster: str, generation: int) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise CloudUnavailable("Lambda does not answer")
+        self.started.append((instance, cluster, generation))
+
+
+def reception(aws: Sandbox, starts: Starts) -> Reception:
+    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    return Reception(records, Ec2Instances(maker(aws, "ec2")), starts, ["prod"])
+
+
+def interruption(instance: str, **changes: Any) -> dict[str, Any]:
+    detail = {"instance-id": instance, "instance-action": "terminate"}
+    return event(detail=detail, **changes)
+
+
+def test_a_death_between_the_record_and_the_start_is_made_good_by_the_next_delivery(
+    aws: Sandbox,
+) -> None:
+    instance = launch(aws, TAGS)
+    starts = Starts(failures=1)
+    with pytest.raises(CloudUnavailable):
+        reception(aws, starts).receive(interruption(instance))
+    receipt = reception(aws, starts).receive(interruption(instance))
+    assert [one.result for one in receipt.instances] == [Result.STARTED]
+    assert starts.started == [(instance, "prod", 1)]
+
+
+def test_a_table_that_lost_its_answer_is_not_written_twice(aws: Sandbox) -> None:
+    instance = launch(aws, TAGS)
+    lost = {"service": "dynamodb", "action": "PutItem", "when": "after", "count": 1}
+    fault = lost | {"error": "InternalServerError", "status": 500}
+    aws.control("PUT", "faults", {"faults": [fault]})
+    starts = Starts()
+    with pytest.raises(CloudUnavailable):
+        reception(aws, starts).receive(interruption(instance))
+    receipt = reception(aws, starts).receive(interruption(instance))
+    assert [one.generation for one in receipt.instances] == [1]
+    assert starts.started == [(instance, "prod", 1)]
+
+
+def test_one_instance_that_fails_does_not_stop_the_others_of_its_notice(aws: Sandbox) -> None:
+    first, second = launch(aws, TAGS), launch(aws, TAGS)
+    body = event(
+        resources=[f"arn:aws:ec2:us-east-1:123456789012:instance/{second}"],
+        detail={"instance-id": first, "instance-termination-time": "2026-11-20T10:00:00Z"},
+    )
+    body["detail-type"] = "EC2 Capacity Reservation Instance Interruption Warning"
+    starts = Starts(failures=1)
+    with pytest.raises(CloudUnavailable):
+        reception(aws, starts).receive(body)
+    assert [instance for instance, *_ in starts.started] == [second]
+
+
+@pytest.mark.parametrize(
+    ("tags", "result"),
+    [
+        ({"kubernetes.io/cluster/stranger": "owned"}, Result.NOT_OURS),
+        ({"Name": "no-node"}, Result.NOT_OURS),
+        (TAGS | {"eks:nodegroup-name": "managed"}, Result.LEFT_TO_OWNER),
+        (TAGS | {"karpenter.sh/nodepool": "default"}, Result.LEFT_TO_OWNER),
+    ],
+)
+def test_instances_that_are_not_leeways_are_named_and_left_alone(
+    aws: Sandbox, tags: dict[str, str], result: Result
+) -> None:
+    starts = Starts()
+    receipt = reception(aws, starts).receive(interruption(launch(aws, tags)))
+    assert [one.result for one in receipt.instances] == [result]
+    assert receipt.instances[0].reason
+    assert starts.started == []
+
+
+def test_what_is_not_acted_on_is_answered_with_its_reason(aws: Sandbox) -> None:
+    receipt = reception(aws, Starts()).receive(health())
+    assert [one.result for one in receipt.instances] == [Result.IGNORED]
+    assert json.dumps(receipt.to_dict())

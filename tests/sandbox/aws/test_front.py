@@ -1,0 +1,203 @@
+"""The front: faults, throttling, counts, EKS links, prices, and no to what is not there."""
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from botocore.exceptions import ClientError
+
+from sandbox.aws.calls import Call
+from sandbox.aws.throttling import Bucket, limits
+from tests.sandbox.aws.started import Sandbox, started
+
+
+def _code(call: Callable[..., Any], **arguments: Any) -> tuple[str, int]:
+    with pytest.raises(ClientError) as error:
+        call(**arguments)
+    response = error.value.response
+    return response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]
+
+
+@pytest.mark.parametrize(
+    ("service", "action", "error", "call"),
+    [
+        ("ec2", "DescribeInstances", "RequestLimitExceeded", "describe_instances"),
+        ("autoscaling", "Describe*", "Throttling", "describe_auto_scaling_groups"),
+        ("dynamodb", "*", "ProvisionedThroughputExceededException", "list_tables"),
+        ("eks", "ListClusters", "ServerException", "list_clusters"),
+        ("sqs", "*", "ThrottlingException", "list_queues"),
+        ("sts", "*", "ServiceUnavailable", "get_caller_identity"),
+    ],
+)
+def test_a_fault_answers_in_the_services_own_protocol_as_often_as_asked(
+    aws: Sandbox, service: str, action: str, error: str, call: str
+) -> None:
+    fault = {"service": service, "action": action, "error": error, "status": 503, "count": 2}
+    aws.control("PUT", "faults", {"faults": [fault]})
+    client = aws.client(service)
+    assert _code(getattr(client, call)) == (error, 503)
+    assert _code(getattr(client, call)) == (error, 503)
+    getattr(client, call)()
+    assert aws.control("GET", "faults")["faults"][0]["count"] == 0
+
+
+def test_an_answer_may_be_lost_after_the_action_was_done(aws: Sandbox) -> None:
+    fault = {
+        "service": "sqs",
+        "action": "CreateQueue",
+        "error": "InternalError",
+        "status": 500,
+        "when": "after",
+    }
+    aws.control("PUT", "faults", {"faults": [fault]})
+    assert _code(aws.client("sqs").create_queue, QueueName="there")[1] == 500
+    aws.control("PUT", "faults", {"faults": []})
+    assert aws.client("sqs").get_queue_url(QueueName="there")
+
+
+def test_a_malformed_fault_is_refused_and_changes_nothing(aws: Sandbox) -> None:
+    fault = {"service": "ec2", "error": "RequestLimitExceeded"}
+    aws.control("PUT", "faults", {"faults": [fault]})
+    assert aws.answer("PUT", "faults", {"faults": [{"rate": 2}]}).status_code == 400
+    assert aws.control("GET", "faults")["faults"][0]["service"] == "ec2"
+    aws.control("PUT", "faults", {"faults": []})
+
+
+def test_with_throttling_on_a_burst_passes_and_what_follows_is_refused(aws: Sandbox) -> None:
+    aws.control("PUT", "throttle", {"enabled": True})
+    start = aws.client("ec2").start_instances
+    codes = [_code(start, InstanceIds=["i-0123456789abcdef0"])[0] for _ in range(5)]
+    aws.wait(lambda: _code(start, InstanceIds=["i-0123456789abcdef0"])[1] == 503)
+    aws.control("PUT", "throttle", {"enabled": False})
+    assert codes == ["InvalidInstanceID.NotFound"] * 5
+
+
+@pytest.mark.parametrize(
+    ("action", "parameters", "size", "refill"),
+    [
+        ("DescribeInstances", ["InstanceId.1"], 100, 20),
+        ("DescribeInstances", [], 50, 10),
+        ("DescribeInstanceTypes", [], 100, 20),
+        ("RunInstances", [], 5, 2),
+        ("TerminateInstances", ["InstanceId.1"], 100, 5),
+        ("CreateLaunchTemplate", [], 50, 5),
+    ],
+)
+def test_each_action_has_the_bucket_that_ec2_documents(
+    action: str, parameters: list[str], size: float, refill: float
+) -> None:
+    form = {parameter: ["i-0123456789abcdef0"] for parameter in parameters}
+    call = Call("ec2", action, "us-east-1", "AKIAIOSFODNN7EXAMPLE", form)
+    assert limits(call)[1:] == (size, refill)
+
+
+def test_a_bucket_refills_at_its_rate_and_never_beyond_its_size() -> None:
+    bucket = Bucket(size=3, rate=2, tokens=3, filled_at=0)
+    assert [bucket.take(0) for _ in range(4)] == [True, True, True, False]
+    assert [bucket.take(0.5), bucket.take(0.5)] == [True, False]
+    assert [bucket.take(60) for _ in range(4)] == [True, True, True, False]
+
+
+def test_calls_are_counted_by_action_and_by_caller(aws: Sandbox) -> None:
+    before = aws.control("GET", "status")["calls"].get("sts:GetCallerIdentity", 0)
+    aws.client("sts").get_caller_identity()
+    status = aws.control("GET", "status")
+    assert status["calls"]["sts:GetCallerIdentity"] == before + 1
+    mine = status["calls_by_access_key"]["AKIAIOSFODNN7EXAMPLE"]
+    assert mine["sts:GetCallerIdentity"] == before + 1
+
+
+def test_a_linked_cluster_is_described_with_its_endpoint_and_authority(
+    aws: Sandbox, tmp_path: Path
+) -> None:
+    authority = tmp_path / "ca.crt"
+    authority.write_text("-----BEGIN CERTIFICATE-----\n")
+    link = {"endpoint": "https://127.0.0.1:6443", "ca_file": str(authority)}
+    aws.control("PUT", "links", {"eks": {"demo": link}})
+    cluster = aws.client("eks").describe_cluster(name="demo")["cluster"]
+    assert cluster["endpoint"] == "https://127.0.0.1:6443"
+    assert base64.b64decode(cluster["certificateAuthority"]["data"]) == authority.read_bytes()
+    assert cluster["status"] == "ACTIVE"
+
+
+def test_a_link_whose_authority_cannot_be_read_is_refused(aws: Sandbox) -> None:
+    link = {"endpoint": "https://127.0.0.1:6443", "ca_file": "nowhere.crt"}
+    answer = aws.answer("PUT", "links", {"eks": {"demo": link}})
+    assert answer.status_code == 400
+    assert "nowhere.crt" in answer.json()["error"]
+
+
+def test_what_the_sandbox_does_not_know_it_says_so(aws: Sandbox) -> None:
+    code, status = _code(
+        aws.client("autoscaling").describe_load_balancer_target_groups,
+        AutoScalingGroupName="nobody",
+    )
+    assert (code, status) == ("ValidationError", 400)
+    code, status = _code(
+        aws.client("ec2").describe_instance_topology,
+    )
+    assert (code, status) == ("NotImplemented", 501)
+
+
+def test_prices_are_labelled_as_synthetic_and_spot_varies_by_zone(aws: Sandbox) -> None:
+    wanted = [{"Type": "TERM_MATCH", "Field": "instanceType", "Value": "m5.large"}]
+    listed = aws.client("pricing").get_products(ServiceCode="AmazonEC2", Filters=wanted)
+    [product] = [json.loads(entry) for entry in listed["PriceList"]]
+    [term] = product["terms"]["OnDemand"].values()
+    [dimension] = term["priceDimensions"].values()
+    on_demand = float(dimension["pricePerUnit"]["USD"])
+    assert "synthetic" in dimension["description"]
+    history = aws.client("ec2").describe_spot_price_history(InstanceTypes=["m5.large"])
+    spot = {entry["AvailabilityZone"]: entry["SpotPrice"] for entry in history["SpotPriceHistory"]}
+    assert len(set(spot.values())) > 1
+    assert all(0 < float(price) < on_demand for price in spot.values())
+
+
+def test_the_price_list_is_paged(aws: Sandbox) -> None:
+    paginator = aws.client("pricing").get_paginator("get_products")
+    names = [
+        json.loads(entry)["product"]["attributes"]["instanceType"]
+        for page in paginator.paginate(ServiceCode="AmazonEC2")
+        for entry in page["PriceList"]
+    ]
+    assert len(names) == len(set(names)) > 500
+
+
+def test_the_journal_is_read_from_where_one_left_off(aws: Sandbox) -> None:
+    end = aws.control("GET", "journal")["next"]
+    entry = {"Source": "test", "DetailType": "Later", "Detail": "{}"}
+    aws.client("events").put_events(Entries=[entry])
+    read = aws.control("GET", f"journal?since={end}")
+    assert [entry["kind"] for entry in read["entries"]] == ["put-events"]
+    assert read["next"] == end + 1
+
+
+def test_an_unknown_control_api_is_not_found(aws: Sandbox) -> None:
+    assert aws.answer("GET", "nothing").status_code == 404
+
+
+def test_links_and_pace_are_given_on_the_command_line_and_it_ends_with_its_parent(
+    tmp_path: Path,
+) -> None:
+    authority = tmp_path / "ca.crt"
+    authority.write_text("-----BEGIN CERTIFICATE-----\n")
+    with started(
+        "--kubernetes=demo=http://127.0.0.1:1",
+        f"--eks=demo=https://127.0.0.1:6443,{authority}",
+        "--lambda=http://127.0.0.1:2",
+        "--throttle",
+    ) as (process, url):
+        status = httpx.get(f"{url}/_sandbox/status").json()
+        assert process.stdin
+        process.stdin.close()
+        assert process.wait(timeout=5) == 0
+    assert status["throttle"] is True
+    assert status["links"] == {
+        "kubernetes": {"demo": "http://127.0.0.1:1"},
+        "eks": {"demo": {"endpoint": "https://127.0.0.1:6443", "ca_file": str(authority)}},
+        "lambda": "http://127.0.0.1:2",
+    }

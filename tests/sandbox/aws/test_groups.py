@@ -1,0 +1,274 @@
+"""Groups keep their desired size, and let instances go by AWS's rules."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.sandbox.aws.started import Sandbox, hook
+
+
+def _desired(aws: Sandbox, group: str) -> int:
+    described = aws.client("autoscaling").describe_auto_scaling_groups(
+        AutoScalingGroupNames=[group]
+    )
+    desired: int = described["AutoScalingGroups"][0]["DesiredCapacity"]
+    return desired
+
+
+def _steady(aws: Sandbox, group: str, size: int) -> None:
+    aws.wait(lambda: list(aws.states(group).values()) == ["InService"] * size)
+
+
+def _tags(aws: Sandbox, instance: str) -> dict[str, str]:
+    [reservation] = aws.client("ec2").describe_instances(InstanceIds=[instance])["Reservations"]
+    return {tag["Key"]: tag["Value"] for tag in reservation["Instances"][0].get("Tags", [])}
+
+
+def _refusal(call: Callable[..., Any], **arguments: Any) -> tuple[str, str]:
+    with pytest.raises(ClientError) as error:
+        call(**arguments)
+    return error.value.response["Error"]["Code"], error.value.response["Error"]["Message"]
+
+
+def test_instances_are_spread_over_the_zones_and_carry_the_groups_tags(aws: Sandbox) -> None:
+    tag = {"Key": "kubernetes.io/cluster/demo", "Value": "owned", "PropagateAtLaunch": True}
+    instances = aws.group("spread", 4, Tags=[tag])
+    members = aws.client("autoscaling").describe_auto_scaling_instances(InstanceIds=instances)
+    zones = [member["AvailabilityZone"] for member in members["AutoScalingInstances"]]
+    assert sorted(zones) == ["us-east-1a"] * 2 + ["us-east-1b"] * 2
+    tags = _tags(aws, instances[0])
+    assert tags["aws:autoscaling:groupName"] == "spread"
+    assert tags["kubernetes.io/cluster/demo"] == "owned"
+
+
+def test_an_instance_that_dies_is_replaced(aws: Sandbox) -> None:
+    first, second = aws.group("dies", 2)
+    aws.client("ec2").terminate_instances(InstanceIds=[first])
+    aws.wait(lambda: first not in aws.states("dies"))
+    _steady(aws, "dies", 2)
+    assert second in aws.states("dies")
+
+
+def test_terminating_in_the_group_replaces_unless_it_decrements(aws: Sandbox) -> None:
+    first, second = aws.group("terminate", 2)
+    scaling = aws.client("autoscaling")
+    scaling.terminate_instance_in_auto_scaling_group(
+        InstanceId=first, ShouldDecrementDesiredCapacity=False
+    )
+    aws.wait(lambda: first not in aws.states("terminate"))
+    _steady(aws, "terminate", 2)
+    scaling.terminate_instance_in_auto_scaling_group(
+        InstanceId=second, ShouldDecrementDesiredCapacity=True
+    )
+    aws.wait(lambda: second not in aws.states("terminate"))
+    _steady(aws, "terminate", 1)
+    assert _desired(aws, "terminate") == 1
+
+
+def test_terminating_an_instance_that_no_group_has_is_a_validation_error(aws: Sandbox) -> None:
+    code, message = _refusal(
+        aws.client("autoscaling").terminate_instance_in_auto_scaling_group,
+        InstanceId="i-0123456789abcdef0",
+        ShouldDecrementDesiredCapacity=False,
+    )
+    assert code == "ValidationError"
+    assert "No managed instance found for instance ID: i-0123456789abcdef0" in message
+
+
+def test_decrementing_below_the_minimum_is_refused(aws: Sandbox) -> None:
+    [instance] = aws.group("least", 1, MinSize=1)
+    code, message = _refusal(
+        aws.client("autoscaling").terminate_instance_in_auto_scaling_group,
+        InstanceId=instance,
+        ShouldDecrementDesiredCapacity=True,
+    )
+    assert code == "ValidationError"
+    assert message.startswith("Currently, desiredSize equals minSize (1).")
+
+
+def test_a_detached_instance_runs_on_without_its_group_which_launches_another(aws: Sandbox) -> None:
+    first, _ = aws.group("detach", 2)
+    aws.client("autoscaling").detach_instances(
+        AutoScalingGroupName="detach", InstanceIds=[first], ShouldDecrementDesiredCapacity=False
+    )
+    assert aws.states("detach")[first] == "Detaching"
+    assert _tags(aws, first)["aws:autoscaling:groupName"] == "detach"
+    aws.wait(lambda: first not in aws.states("detach"))
+    _steady(aws, "detach", 2)
+    assert "aws:autoscaling:groupName" not in _tags(aws, first)
+    [reservation] = aws.client("ec2").describe_instances(InstanceIds=[first])["Reservations"]
+    assert reservation["Instances"][0]["State"]["Name"] == "running"
+
+
+def test_only_instances_in_service_can_be_detached(aws: Sandbox) -> None:
+    [instance] = aws.group("busy", 1, LifecycleHookSpecificationList=[hook("drain")])
+    scaling = aws.client("autoscaling")
+    scaling.terminate_instance_in_auto_scaling_group(
+        InstanceId=instance, ShouldDecrementDesiredCapacity=False
+    )
+    code, message = _refusal(
+        scaling.detach_instances,
+        AutoScalingGroupName="busy",
+        InstanceIds=[instance],
+        ShouldDecrementDesiredCapacity=False,
+    )
+    assert code == "ValidationError"
+    assert message == f"The instance {instance} is not in InService or Standby."
+
+
+def test_resource_contention_comes_on_command(aws: Sandbox) -> None:
+    [instance] = aws.group("contended", 1)
+    fault = {
+        "service": "autoscaling",
+        "action": "DetachInstances",
+        "error": "ResourceContention",
+        "count": 1,
+    }
+    aws.control("PUT", "faults", {"faults": [fault]})
+    scaling = aws.client("autoscaling")
+    detach = {
+        "AutoScalingGroupName": "contended",
+        "InstanceIds": [instance],
+        "ShouldDecrementDesiredCapacity": True,
+    }
+    assert _refusal(scaling.detach_instances, **detach)[0] == "ResourceContention"
+    assert scaling.detach_instances(**detach)["Activities"]
+
+
+def test_desired_capacity_stays_within_the_groups_limits(aws: Sandbox) -> None:
+    aws.group("limits", 1, MinSize=1, MaxSize=2)
+    code, message = _refusal(
+        aws.client("autoscaling").set_desired_capacity,
+        AutoScalingGroupName="limits",
+        DesiredCapacity=3,
+    )
+    assert code == "ValidationError"
+    expected = "New SetDesiredCapacity value 3 is above max value 2 for the AutoScalingGroup."
+    assert message == expected
+
+
+def test_nothing_is_launched_while_launch_is_suspended(aws: Sandbox) -> None:
+    first, second = aws.group("suspended", 2)
+    scaling = aws.client("autoscaling")
+    scaling.suspend_processes(AutoScalingGroupName="suspended", ScalingProcesses=["Launch"])
+    aws.client("ec2").terminate_instances(InstanceIds=[first])
+    aws.wait(lambda: aws.states("suspended") == {second: "InService"})
+    scaling.resume_processes(AutoScalingGroupName="suspended", ScalingProcesses=["Launch"])
+    _steady(aws, "suspended", 2)
+
+
+def test_scale_in_spares_protected_instances(aws: Sandbox) -> None:
+    instances = aws.group("protected", 3)
+    scaling = aws.client("autoscaling")
+    scaling.set_instance_protection(
+        AutoScalingGroupName="protected",
+        InstanceIds=instances[:2],
+        ProtectedFromScaleIn=True,
+    )
+    scaling.set_desired_capacity(AutoScalingGroupName="protected", DesiredCapacity=0)
+    aws.wait(lambda: set(aws.states("protected")) == set(instances[:2]))
+    assert set(aws.states("protected").values()) == {"InService"}
+
+
+def test_a_launch_that_fails_says_so_and_is_tried_again(aws: Sandbox) -> None:
+    aws.group("starved", 0)
+    fault = {
+        "service": "autoscaling",
+        "action": "Launch",
+        "error": "InsufficientInstanceCapacity",
+        "message": "There is no Spot capacity available.",
+        "count": 1,
+    }
+    aws.control("PUT", "faults", {"faults": [fault]})
+    aws.client("autoscaling").set_desired_capacity(
+        AutoScalingGroupName="starved", DesiredCapacity=1
+    )
+    assert aws.journal("notice", detail_type="EC2 Instance Launch Unsuccessful")
+    _steady(aws, "starved", 1)
+
+
+def test_a_group_with_members_is_deleted_only_by_force(aws: Sandbox) -> None:
+    [instance] = aws.group("doomed", 1)
+    scaling = aws.client("autoscaling")
+    assert _refusal(scaling.delete_auto_scaling_group, AutoScalingGroupName="doomed")[0] == (
+        "ResourceInUse"
+    )
+    scaling.delete_auto_scaling_group(AutoScalingGroupName="doomed", ForceDelete=True)
+    aws.wait(lambda: aws.journal("instance-state", instance=instance, state="terminated"))
+
+
+def test_changing_one_thing_of_a_group_forgets_nothing_else(aws: Sandbox) -> None:
+    aws.group("mixed", 1)
+    scaling = aws.client("autoscaling")
+    template = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=["mixed"])[
+        "AutoScalingGroups"
+    ][0]["LaunchTemplate"]["LaunchTemplateId"]
+    policy = {
+        "LaunchTemplate": {
+            "LaunchTemplateSpecification": {"LaunchTemplateId": template},
+            "Overrides": [{"InstanceType": "m5.large"}, {"InstanceType": "m4.large"}],
+        },
+        "InstancesDistribution": {"OnDemandPercentageAboveBaseCapacity": 0},
+    }
+    scaling.create_auto_scaling_group(
+        AutoScalingGroupName="spot",
+        MinSize=0,
+        MaxSize=4,
+        DesiredCapacity=2,
+        AvailabilityZones=["us-east-1a"],
+        MixedInstancesPolicy=policy,
+    )
+    scaling.update_auto_scaling_group(AutoScalingGroupName="spot", MaxSize=5)
+    [group] = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=["spot"])[
+        "AutoScalingGroups"
+    ]
+    assert group["MaxSize"] == 5
+    assert group["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
+    [reservation] = aws.client("ec2").describe_instances(
+        InstanceIds=[group["Instances"][0]["InstanceId"]]
+    )["Reservations"]
+    assert reservation["Instances"][0]["InstanceLifecycle"] == "spot"
+
+
+def test_an_unknown_group_is_the_callers_error(aws: Sandbox) -> None:
+    code, _ = _refusal(aws.client("autoscaling").suspend_processes, AutoScalingGroupName="nobody")
+    assert code == "ValidationError"
+
+
+def test_an_instance_leaves_its_target_groups_as_its_termination_begins(aws: Sandbox) -> None:
+    balancing, ec2 = aws.client("elbv2"), aws.client("ec2")
+    created = balancing.create_target_group(
+        Name="targets", Protocol="TCP", Port=80, VpcId=ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
+    )
+    arn = created["TargetGroups"][0]["TargetGroupArn"]
+    [instance] = aws.group(
+        "targeted",
+        1,
+        TargetGroupARNs=[arn],
+        LifecycleHookSpecificationList=[hook("drain")],
+    )
+
+    def registered() -> list[str]:
+        health = balancing.describe_target_health(TargetGroupArn=arn)
+        return [target["Target"]["Id"] for target in health["TargetHealthDescriptions"]]
+
+    assert registered() == [instance]
+    aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=instance, ShouldDecrementDesiredCapacity=True
+    )
+    assert registered() == []
+    assert aws.states("targeted") == {instance: "Terminating:Wait"}
+
+
+def test_a_groups_activities_tell_what_became_of_it(aws: Sandbox) -> None:
+    [instance] = aws.group("told", 1)
+    aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=instance, ShouldDecrementDesiredCapacity=True
+    )
+    described = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName="told")
+    assert [activity["Description"] for activity in described["Activities"]] == [
+        f"Terminating EC2 instance: {instance}",
+        f"Launching a new EC2 instance: {instance}",
+    ]

@@ -1,0 +1,173 @@
+"""Instances live in time, join their cluster as nodes, and Spot takes them back."""
+
+import time
+from datetime import datetime
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.sandbox.aws.started import Recorder, Sandbox
+
+CLUSTER = [{"Key": "kubernetes.io/cluster/demo", "Value": "owned", "PropagateAtLaunch": True}]
+TEMPLATE = "k8s.io/cluster-autoscaler/node-template"
+SPOT = {"InstanceMarketOptions": {"MarketType": "spot"}}
+
+
+@pytest.fixture(autouse=True)
+def linked(aws: Sandbox, recorder: Recorder) -> None:
+    """The recorder stands where the cluster's control API would."""
+    aws.control("PUT", "links", {"kubernetes": {"demo": recorder.url}})
+
+
+def _told(recorder: Recorder, instance: str) -> list[dict[str, Any]]:
+    return [r["body"] for r in recorder.requests if r["body"].get("instance") == instance]
+
+
+def _describe(aws: Sandbox, instance: str) -> dict[str, Any]:
+    [reservation] = aws.client("ec2").describe_instances(InstanceIds=[instance])["Reservations"]
+    described: dict[str, Any] = reservation["Instances"][0]
+    return described
+
+
+def test_each_state_is_passed_through_with_its_event(aws: Sandbox) -> None:
+    [instance] = aws.group("life", 1)
+    aws.client("ec2").terminate_instances(InstanceIds=[instance])
+    passed = ["pending", "running", "shutting-down", "terminated"]
+    aws.wait(lambda: aws.journal("instance-state", instance=instance, state="terminated"))
+    entries = aws.journal("instance-state", instance=instance)
+    assert [entry["state"] for entry in entries] == passed
+    assert {entry["group"] for entry in entries} == {"life"}
+    changes = aws.journal(
+        "notice", instance=instance, detail_type="EC2 Instance State-change Notification"
+    )
+    assert len(changes) == len(passed)
+
+
+def test_a_running_instance_joins_its_cluster_as_the_node_its_kubelet_would_register(
+    aws: Sandbox, recorder: Recorder
+) -> None:
+    tags = [
+        *CLUSTER,
+        {"Key": f"{TEMPLATE}/label/team", "Value": "a", "PropagateAtLaunch": True},
+        {"Key": f"{TEMPLATE}/taint/gpu", "Value": "yes:NoSchedule", "PropagateAtLaunch": True},
+    ]
+    [instance] = aws.group("joins", 1, Tags=tags, template=SPOT)
+    [told] = aws.wait(lambda: _told(recorder, instance))
+    described, node = _describe(aws, instance), told["node"]
+    zone = described["Placement"]["AvailabilityZone"]
+    assert told["state"] == "running"
+    assert node["metadata"]["name"] == described["PrivateDnsName"]
+    assert node["spec"]["providerID"] == f"aws:///{zone}/{instance}"
+    assert node["spec"]["taints"] == [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]
+    labels = node["metadata"]["labels"]
+    assert labels["node.kubernetes.io/instance-type"] == "m5.large"
+    assert labels["topology.kubernetes.io/zone"] == zone
+    assert labels["kubernetes.io/arch"] == "amd64"
+    assert labels["eks.amazonaws.com/capacityType"] == "SPOT"
+    assert labels["team"] == "a"
+    assert node["status"]["capacity"] == {"cpu": "2", "memory": "7577Mi", "pods": "29"}
+    assert node["status"]["allocatable"] == {"cpu": "1930m", "memory": "6903Mi", "pods": "29"}
+
+
+def test_the_cluster_is_told_when_the_machine_dies(aws: Sandbox, recorder: Recorder) -> None:
+    [instance] = aws.group("leaves", 1, Tags=CLUSTER)
+    aws.client("ec2").terminate_instances(InstanceIds=[instance])
+    aws.wait(lambda: [told["state"] for told in _told(recorder, instance)][1:] == ["terminated"])
+
+
+def test_instances_of_no_linked_cluster_join_nothing(aws: Sandbox, recorder: Recorder) -> None:
+    [instance] = aws.group("stranger", 1)
+    [member] = aws.group("member", 1, Tags=CLUSTER)
+    aws.wait(lambda: _told(recorder, member))
+    assert not _told(recorder, instance)
+
+
+def test_an_interrupted_spot_instance_is_warned_then_reclaimed_then_replaced(aws: Sandbox) -> None:
+    [instance] = aws.group("interrupted", 1, template=SPOT)
+    command = {"instance": instance, "warning": 2, "late": 1}
+    [answer] = aws.control("POST", "interrupt", command)["interruptions"]
+    [warning] = aws.journal("notice", id=answer["event"])
+    announced = datetime.fromisoformat(warning["time"]).timestamp()  # whole seconds
+    assert announced + 2 <= answer["reclaim_at"] < announced + 3
+    assert announced <= warning["at"] - 1
+    assert warning["detail_type"] == "EC2 Spot Instance Interruption Warning"
+    requests = aws.client("ec2").describe_spot_instance_requests()["SpotInstanceRequests"]
+    [request] = [r for r in requests if r["InstanceId"] == instance]
+    assert request["Status"]["Code"] == "marked-for-termination"
+    assert _describe(aws, instance)["SpotInstanceRequestId"] == request["SpotInstanceRequestId"]
+    [reclaimed] = aws.wait(lambda: aws.journal("reclaimed", instance=instance))
+    assert reclaimed["at"] >= answer["reclaim_at"] - 0.01
+    aws.wait(lambda: instance not in aws.states("interrupted"))
+    aws.wait(lambda: list(aws.states("interrupted").values()) == ["InService"])
+    assert _describe(aws, instance)["StateReason"]["Code"] == "Server.SpotInstanceTermination"
+
+
+def test_an_instance_that_went_in_time_is_not_reclaimed(aws: Sandbox) -> None:
+    [instance] = aws.group("in-time", 1, template=SPOT)
+    command = {"instance": instance, "warning": 2}
+    [answer] = aws.control("POST", "interrupt", command)["interruptions"]
+    aws.client("ec2").terminate_instances(InstanceIds=[instance])
+    aws.wait(lambda: time.time() > answer["reclaim_at"] + 0.2)
+    assert not aws.journal("reclaimed", instance=instance)
+
+
+def test_a_recommendation_may_come_without_a_warning(aws: Sandbox) -> None:
+    [instance] = aws.group("advised", 1, template=SPOT)
+    command = {"instance": instance, "warning": None, "rebalance": True}
+    aws.control("POST", "interrupt", command)
+    assert aws.journal(
+        "notice", instance=instance, detail_type="EC2 Instance Rebalance Recommendation"
+    )
+    assert not aws.journal(
+        "notice", instance=instance, detail_type="EC2 Spot Instance Interruption Warning"
+    )
+    assert aws.states("advised") == {instance: "InService"}
+
+
+def test_with_capacity_rebalancing_the_group_launches_first_and_terminates_then(
+    aws: Sandbox,
+) -> None:
+    [instance] = aws.group("rebalanced", 1, template=SPOT, CapacityRebalance=True)
+    command = {"instance": instance, "warning": None, "rebalance": True}
+    aws.control("POST", "interrupt", command)
+    aws.wait(lambda: instance not in aws.states("rebalanced"))
+    moves = [(entry["instance"], entry["state"]) for entry in aws.journal("lifecycle")]
+    [other] = aws.states("rebalanced")
+    assert moves.index((other, "InService")) < moves.index((instance, "Terminating"))
+
+
+def test_a_whole_list_is_interrupted_at_once_or_not_at_all(aws: Sandbox) -> None:
+    instances = aws.group("storm", 3, template=SPOT)
+    answer = aws.answer(
+        "POST", "interrupt", {"instance": [*instances, "i-0123456789abcdef0"], "warning": 5}
+    )
+    assert answer.status_code == 404
+    assert not aws.journal(
+        "notice", instance=instances[0], detail_type="EC2 Spot Instance Interruption Warning"
+    )
+    answer = aws.control("POST", "interrupt", {"instance": instances, "warning": 60})
+    assert [entry["instance"] for entry in answer["interruptions"]] == instances
+
+
+def test_hibernation_begins_with_its_notice(aws: Sandbox) -> None:
+    [instance] = aws.group("hibernated", 1, template=SPOT)
+    aws.control("POST", "interrupt", {"instance": instance, "action": "hibernate"})
+    aws.wait(lambda: aws.journal("instance-state", instance=instance, state="stopped"))
+
+
+def test_a_stopped_instance_can_be_started_again(aws: Sandbox) -> None:
+    ec2 = aws.client("ec2")
+    launched = ec2.run_instances(ImageId="ami-12345678", MinCount=1, MaxCount=1)
+    instance = launched["Instances"][0]["InstanceId"]
+    assert launched["Instances"][0]["State"]["Name"] == "pending"
+    aws.wait(lambda: _describe(aws, instance)["State"]["Name"] == "running")
+    ec2.stop_instances(InstanceIds=[instance])
+    aws.wait(lambda: _describe(aws, instance)["State"]["Name"] == "stopped")
+    ec2.start_instances(InstanceIds=[instance])
+    aws.wait(lambda: _describe(aws, instance)["State"]["Name"] == "running")
+
+
+def test_terminating_an_unknown_instance_is_ec2s_own_error(aws: Sandbox) -> None:
+    with pytest.raises(ClientError, match=r"InvalidInstanceID\.NotFound"):
+        aws.client("ec2").terminate_instances(InstanceIds=["i-0123456789abcdef0"])

@@ -1,0 +1,246 @@
+"""Lifecycle hooks wait, and end the ways that Auto Scaling lets them end."""
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.sandbox.aws.started import Recorder, Sandbox, hook
+
+
+def _terminate(aws: Sandbox, instance: str) -> None:
+    aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=instance, ShouldDecrementDesiredCapacity=False
+    )
+
+
+def _waits(aws: Sandbox, group: str, instance: str, state: str = "Terminating:Wait") -> None:
+    aws.wait(lambda: aws.states(group).get(instance) == state)
+
+
+def _gone(aws: Sandbox, group: str, instance: str) -> None:
+    aws.wait(lambda: instance not in aws.states(group))
+
+
+def test_a_terminating_instance_waits_runs_on_and_is_replaced_meanwhile(aws: Sandbox) -> None:
+    [instance] = aws.group("waits", 1, LifecycleHookSpecificationList=[hook("drain")])
+    _terminate(aws, instance)
+    _waits(aws, "waits", instance)
+    replaced = aws.wait(lambda: "InService" in aws.states("waits").values())
+    described = aws.client("ec2").describe_instances(InstanceIds=[instance])
+    assert described["Reservations"][0]["Instances"][0]["State"]["Name"] == "running"
+    assert replaced
+    assert aws.states("waits")[instance] == "Terminating:Wait"
+
+
+def test_the_notice_of_a_hook_has_the_documented_shape(aws: Sandbox, recorder: Recorder) -> None:
+    aws.control("PUT", "links", {"lambda": recorder.url})
+    events = aws.client("events")
+    pattern = '{"source": ["aws.autoscaling"], "detail-type": [{"suffix": "Lifecycle Action"}]}'
+    events.put_rule(Name="hooks", EventPattern=pattern)
+    arn = "arn:aws:lambda:us-east-1:123456789012:function:receive:live"
+    events.put_targets(Rule="hooks", Targets=[{"Id": "f", "Arn": arn}])
+    [instance] = aws.group(
+        "shape",
+        1,
+        LifecycleHookSpecificationList=[hook("drain", NotificationMetadata="some words")],
+    )
+    _terminate(aws, instance)
+    [request] = aws.wait(
+        lambda: [r for r in recorder.requests if r["body"]["detail"]["EC2InstanceId"] == instance]
+    )
+    event, token = request["body"], request["body"]["detail"].pop("LifecycleActionToken")
+    group = aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=["shape"])
+    assert event["detail-type"] == "EC2 Instance-terminate Lifecycle Action"
+    assert event["resources"] == [group["AutoScalingGroups"][0]["AutoScalingGroupARN"]]
+    assert event["detail"] == {
+        "AutoScalingGroupName": "shape",
+        "LifecycleHookName": "drain",
+        "EC2InstanceId": instance,
+        "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
+        "NotificationMetadata": "some words",
+        "Origin": "AutoScalingGroup",
+        "Destination": "EC2",
+    }
+    aws.client("autoscaling").complete_lifecycle_action(
+        AutoScalingGroupName="shape",
+        LifecycleHookName="drain",
+        LifecycleActionToken=token,
+        LifecycleActionResult="CONTINUE",
+    )
+    _gone(aws, "shape", instance)
+
+
+def test_completing_by_instance_id_ends_the_wait_and_a_second_time_is_refused(aws: Sandbox) -> None:
+    [instance] = aws.group("twice", 1, LifecycleHookSpecificationList=[hook("drain")])
+    _terminate(aws, instance)
+    _waits(aws, "twice", instance)
+    scaling = aws.client("autoscaling")
+    completion = {
+        "AutoScalingGroupName": "twice",
+        "LifecycleHookName": "drain",
+        "InstanceId": instance,
+        "LifecycleActionResult": "CONTINUE",
+    }
+    scaling.complete_lifecycle_action(**completion)
+    with pytest.raises(ClientError) as error:
+        scaling.complete_lifecycle_action(**completion)
+    assert error.value.response["Error"]["Code"] == "ValidationError"
+    expected = f"No active Lifecycle Action found with instance ID {instance}"
+    assert error.value.response["Error"]["Message"] == expected
+    _gone(aws, "twice", instance)
+    assert aws.journal("notice", detail_type="EC2 Instance Terminate Successful", instance=instance)
+
+
+def test_an_unknown_token_is_refused_even_while_the_instance_waits(aws: Sandbox) -> None:
+    [instance] = aws.group("token", 1, LifecycleHookSpecificationList=[hook("drain")])
+    _terminate(aws, instance)
+    _waits(aws, "token", instance)
+    with pytest.raises(ClientError, match="No active Lifecycle Action found with token 630aa23f"):
+        aws.client("autoscaling").record_lifecycle_action_heartbeat(
+            AutoScalingGroupName="token",
+            LifecycleHookName="drain",
+            InstanceId=instance,
+            LifecycleActionToken="630aa23f-48eb-45e7-aba6-799ea6093a0f",
+        )
+
+
+def test_a_heartbeat_that_does_not_come_ends_the_wait_with_the_default_result(aws: Sandbox) -> None:
+    [instance] = aws.group(
+        "silent", 1, LifecycleHookSpecificationList=[hook("drain", HeartbeatTimeout=1)]
+    )
+    _terminate(aws, instance)
+    _gone(aws, "silent", instance)
+    outcomes = [entry["outcome"] for entry in aws.journal("lifecycle-action", instance=instance)]
+    assert outcomes == ["begun", "timed-out"]
+
+
+def test_heartbeats_keep_the_wait_alive_past_the_timeout(aws: Sandbox) -> None:
+    [instance] = aws.group(
+        "beats", 1, LifecycleHookSpecificationList=[hook("drain", HeartbeatTimeout=2)]
+    )
+    _terminate(aws, instance)
+    _waits(aws, "beats", instance)
+    [begun] = aws.journal("lifecycle-action", instance=instance, outcome="begun")
+
+    def beat() -> bool:
+        aws.client("autoscaling").record_lifecycle_action_heartbeat(
+            AutoScalingGroupName="beats", LifecycleHookName="drain", InstanceId=instance
+        )
+        last = aws.journal("lifecycle-action", instance=instance)[-1]
+        return bool(last["at"] > begun["at"] + 3)
+
+    aws.wait(beat)
+    assert aws.states("beats")[instance] == "Terminating:Wait"
+
+
+def test_the_global_timeout_is_a_hundred_heartbeats_up_to_48_hours(aws: Sandbox) -> None:
+    scaling = aws.client("autoscaling")
+    aws.group("limits", 0)
+    for name, timeout in (("short", 30), ("long", 7200)):
+        scaling.put_lifecycle_hook(
+            AutoScalingGroupName="limits", **hook(name, HeartbeatTimeout=timeout)
+        )
+    hooks = scaling.describe_lifecycle_hooks(AutoScalingGroupName="limits")["LifecycleHooks"]
+    limits = {hook["LifecycleHookName"]: hook["GlobalTimeout"] for hook in hooks}
+    assert limits == {"short": 3000, "long": 172800}
+    assert {hook["DefaultResult"] for hook in hooks} == {"ABANDON"}
+
+
+def test_a_launching_instance_is_not_in_service_before_its_hook_is_completed(aws: Sandbox) -> None:
+    aws.group("admit", 0, LifecycleHookSpecificationList=[hook("admit", "LAUNCHING")])
+    scaling = aws.client("autoscaling")
+    scaling.set_desired_capacity(AutoScalingGroupName="admit", DesiredCapacity=1)
+    aws.wait(lambda: list(aws.states("admit").values()) == ["Pending:Wait"])
+    [instance] = aws.states("admit")
+    scaling.complete_lifecycle_action(
+        AutoScalingGroupName="admit",
+        LifecycleHookName="admit",
+        InstanceId=instance,
+        LifecycleActionResult="CONTINUE",
+    )
+    assert aws.states("admit") == {instance: "InService"}
+
+
+def test_abandoning_a_launch_ends_the_instance_and_another_is_launched(aws: Sandbox) -> None:
+    aws.group("abandon", 0, LifecycleHookSpecificationList=[hook("admit", "LAUNCHING")])
+    scaling = aws.client("autoscaling")
+    scaling.set_desired_capacity(AutoScalingGroupName="abandon", DesiredCapacity=1)
+    aws.wait(lambda: list(aws.states("abandon").values()) == ["Pending:Wait"])
+    [instance] = aws.states("abandon")
+    scaling.complete_lifecycle_action(
+        AutoScalingGroupName="abandon",
+        LifecycleHookName="admit",
+        InstanceId=instance,
+        LifecycleActionResult="ABANDON",
+    )
+    aws.wait(lambda: list(aws.states("abandon").values()) == ["Pending:Wait"])
+    assert instance not in aws.states("abandon")
+    unsuccessful = "EC2 Instance Launch Unsuccessful"
+    assert aws.journal("notice", detail_type=unsuccessful, instance=instance)
+
+
+def test_of_several_hooks_all_are_waited_for_unless_one_abandons(aws: Sandbox) -> None:
+    hooks = [hook("drain"), hook("logs")]
+    first, second = aws.group("several", 2, LifecycleHookSpecificationList=hooks)
+    scaling = aws.client("autoscaling")
+
+    def complete(instance: str, name: str, result: str) -> None:
+        scaling.complete_lifecycle_action(
+            AutoScalingGroupName="several",
+            LifecycleHookName=name,
+            InstanceId=instance,
+            LifecycleActionResult=result,
+        )
+
+    for instance in (first, second):
+        _terminate(aws, instance)
+        _waits(aws, "several", instance)
+    complete(first, "drain", "CONTINUE")
+    assert aws.states("several")[first] == "Terminating:Wait"
+    complete(first, "logs", "CONTINUE")
+    complete(second, "drain", "ABANDON")
+    _gone(aws, "several", first)
+    _gone(aws, "several", second)
+
+
+def test_a_group_may_retain_instances_whose_terminate_hook_was_abandoned(aws: Sandbox) -> None:
+    [instance] = aws.group(
+        "retain",
+        1,
+        LifecycleHookSpecificationList=[hook("drain")],
+        InstanceLifecyclePolicy={"RetentionTriggers": {"TerminateHookAbandon": "retain"}},
+    )
+    _terminate(aws, instance)
+    _waits(aws, "retain", instance)
+    aws.client("autoscaling").complete_lifecycle_action(
+        AutoScalingGroupName="retain",
+        LifecycleHookName="drain",
+        InstanceId=instance,
+        LifecycleActionResult="ABANDON",
+    )
+    assert aws.states("retain")[instance] == "Terminating:Retained"
+
+
+def test_a_hook_that_is_deleted_lets_go_what_waits_for_it(aws: Sandbox) -> None:
+    [instance] = aws.group("deleted", 1, LifecycleHookSpecificationList=[hook("drain")])
+    _terminate(aws, instance)
+    _waits(aws, "deleted", instance)
+    aws.client("autoscaling").delete_lifecycle_hook(
+        AutoScalingGroupName="deleted", LifecycleHookName="drain"
+    )
+    _gone(aws, "deleted", instance)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"HeartbeatTimeout": 7201}, {"DefaultResult": "RETRY"}, {"LifecycleTransition": "up"}]
+)
+def test_a_hook_that_aws_would_not_take_is_refused(aws: Sandbox, wrong: dict[str, Any]) -> None:
+    if not aws.client("autoscaling").describe_auto_scaling_groups(
+        AutoScalingGroupNames=["refused"]
+    )["AutoScalingGroups"]:
+        aws.group("refused", 0)
+    with pytest.raises(ClientError, match="ValidationError"):
+        aws.client("autoscaling").put_lifecycle_hook(
+            AutoScalingGroupName="refused", **(hook("drain") | wrong)
+        )
