@@ -15,7 +15,9 @@ def events_about(sandbox: Sandbox, node: str) -> list[Event]:
     """The Kubernetes Events that Leeway wrote about a node."""
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as client:
         listed = list(client.list(Event, namespace="default"))
-    return [e for e in listed if e.involvedObject.name == node and (e.reason or "").startswith("Leeway")]
+    return [
+        e for e in listed if e.involvedObject.name == node and (e.reason or "").startswith("Leeway")
+    ]
 
 
 @pytest.mark.parametrize("group", ["hooked", "plain"])
@@ -120,3 +122,22 @@ def test_an_event_that_is_no_notice_ends_in_the_dead_letter_queue(rehearsal: Reh
     errors = [line["message"] for line in lines if line.get("result") == "MalformedNotice"]
     assert errors == ["detail.instance-id: field required"] * 3
     assert len(seen.of("dead-letter")) == 1
+
+
+def test_what_a_retirement_itself_brings_about_starts_no_other_one(rehearsal: Rehearsal) -> None:
+    nodes = rehearsal.take(1, "plain") | rehearsal.take(1, "hooked")
+    since = time.time()
+    rehearsal.interrupt(list(nodes))
+    until = time.monotonic() + 20
+    for instance in nodes:
+        while not rehearsal.since(since).of(
+            "instance-state", instance=instance, state="terminated"
+        ):
+            assert time.monotonic() < until
+            time.sleep(0.3)
+    time.sleep(1)
+    seen = rehearsal.since(since)
+    assert [len(seen.outcomes(instance)) for instance in nodes] == [1, 1]
+    assert {e["execution"] for e in seen.of("invocation") if e.get("execution")} == {
+        f"retire-{instance}-1" for instance in nodes
+    }

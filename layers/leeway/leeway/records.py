@@ -16,7 +16,11 @@ NOTICES_REMEMBERED = 50
 
 
 class Phase(StrEnum):
-    """How far a retirement is. `noticed` is written before it is known to have started."""
+    """How far a retirement is.
+
+    `noticed` is written before it is known to have started; `finished` before the hooks are
+    answered and the instance is terminated, which are the last things it does.
+    """
 
     NOTICED = "noticed"
     RUNNING = "running"

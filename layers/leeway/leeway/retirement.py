@@ -236,44 +236,58 @@ class RetireNode:
     def _ask_for_replacement(self, order: Order, record: Retirement) -> Replaced:
         """Write down what is going to be asked, then ask. What an attempt before this one wrote
         shows as a changed record; whether it still got to ask, as the instance's state."""
+        written = self._write(order, record, partial(self._with_replacement, order))
+        if written is None:
+            return Replaced(settled=False, record=None)
+        running, (decision, group) = written
+        if group:
+            self._carry_out(decision, order.instance, group)
+        intent = running.replaced
+        if intent is not None:
+            return Replaced(True, running, Method(intent.method), intent.reason)
+        return Replaced(True, running, decision.method, decision.reason)
+
+    def _with_replacement(
+        self, order: Order, record: Retirement
+    ) -> tuple[Retirement, tuple[Decision, str]]:
+        """Decide how the instance is replaced; with the group to ask, empty where none is."""
+        group = self._groups.facts(order.instance)
+        decision = decide_replacement(
+            record.kind,
+            record.replacement,
+            record.facts.owner,
+            group,
+            asked_already=record.replaced is not None,
+        )
+        running = record.model_copy(update={"phase": Phase.RUNNING})
+        if group is None or decision.method not in _ACTING:
+            return running, (decision, "")
+        intent = ReplacementIntent(
+            method=decision.method, reason=decision.reason, asked_at=self._clock.now()
+        )
+        return running.model_copy(update={"replaced": intent}), (decision, group.name)
+
+    def _write[T](
+        self,
+        order: Order,
+        record: Retirement,
+        change: Callable[[Retirement], tuple[Retirement, T]],
+    ) -> tuple[Retirement, T] | None:
+        """Change the record, decided anew on what others wrote meanwhile; None where a newer
+        generation has taken over."""
         for _ in range(LOCK_TRIES):
-            group = self._groups.facts(order.instance)
-            asked = record.replaced
-            decision = decide_replacement(
-                record.kind,
-                record.replacement,
-                record.facts.owner,
-                group,
-                asked_already=asked is not None,
-            )
-            acts = group is not None and decision.method in _ACTING
-            intent = self._intent(decision) if acts else asked
-            running = record.model_copy(
-                update={
-                    "phase": Phase.RUNNING,
-                    "replaced": intent,
-                    "version": record.version + 1,
-                }
-            )
+            changed, said = change(record)
+            written = changed.model_copy(update={"version": record.version + 1})
             try:
-                self._records.write(running)
+                self._records.write(written)
             except RecordChanged:
                 fresh = self._current(order)
                 if fresh is None:
-                    return Replaced(settled=False, record=None)
+                    return None
                 record = fresh
-                continue
-            if group is not None and acts:
-                self._carry_out(decision, order.instance, group.name)
-            if intent is not None:
-                return Replaced(True, running, Method(intent.method), intent.reason)
-            return Replaced(True, running, decision.method, decision.reason)
+            else:
+                return written, said
         raise CloudUnavailable(f"{order.instance}: its record changed {LOCK_TRIES} times in a row")
-
-    def _intent(self, decision: Decision) -> ReplacementIntent:
-        return ReplacementIntent(
-            method=decision.method, reason=decision.reason, asked_at=self._clock.now()
-        )
 
     def _carry_out(self, decision: Decision, instance: str, group: str) -> None:
         if decision.method is Method.TERMINATE_IN_GROUP:
@@ -308,48 +322,40 @@ class RetireNode:
         replaced: Replaced,
         drain: Drain,
     ) -> Finished:
-        """Answer every hook that told of this instance, terminate what is Leeway's to terminate,
-        and close the record; a hook that is announced meanwhile is answered too."""
-        completed: list[str] = []
+        """Close the record, answer every hook that told of this instance, and terminate what is
+        Leeway's to terminate.
+
+        The record is closed first: the state changes that follow are then known to be its own
+        doing, and a hook that is announced after it gets a generation that answers it.
+        """
+        written = self._write(order, record, _finished)
+        if written is None:
+            return Finished(None)
+        closed, _ = written
+        for hook in closed.hooks:
+            # Over: answered by an earlier attempt of this step, or its time ran out.
+            with suppress(LifecycleActionOver):
+                self._groups.complete(order.instance, hook)
         drained = located.settled and (not located.node or drain.drained)
         terminate = drained and replaced.method is Method.DETACH
-        while True:
-            for hook in record.hooks:
-                if hook.name not in completed:
-                    # Over: answered by an earlier attempt of this step, or its time ran out.
-                    with suppress(LifecycleActionOver):
-                        self._groups.complete(order.instance, hook)
-                    completed.append(hook.name)
-            if terminate:
-                self._instances.terminate(order.instance)
-            closed = record.model_copy(
-                update={"phase": Phase.FINISHED, "version": record.version + 1}
-            )
-            try:
-                self._records.write(closed)
-            except RecordChanged:
-                fresh = self._current(order)
-                if fresh is None:
-                    return Finished(None)
-                record = fresh
-            else:
-                break
+        if terminate:
+            self._instances.terminate(order.instance)
         return Finished(
             Outcome(
                 result=result_of(located.settled, located.node, drain),
                 instance=order.instance,
                 cluster=order.cluster,
                 node=located.node,
-                kind=record.kind,
+                kind=closed.kind,
                 generation=order.generation,
-                reason=located.problem or record.reason,
-                noticed_at=record.noticed_at,
+                reason=located.problem or closed.reason,
+                noticed_at=closed.noticed_at,
                 cordoned_at=located.cordoned_at,
                 ended_at=self._clock.now(),
-                deadline=record.deadline,
+                deadline=closed.deadline,
                 replacement=replaced.method,
                 replacement_reason=replaced.reason,
-                hooks=tuple(completed),
+                hooks=tuple(hook.name for hook in closed.hooks),
                 terminated=terminate,
                 pods=tuple(drain.pods.values()),
             )
@@ -377,3 +383,7 @@ def _is_over(located: Located, replaced: Replaced, passed: Passed) -> bool:
     """Whether nothing is left to try: all is done, or the time is up."""
     drained = located.settled and (not located.node or passed.drain.over)
     return passed.expired or (drained and replaced.settled)
+
+
+def _finished(record: Retirement) -> tuple[Retirement, None]:
+    return record.model_copy(update={"phase": Phase.FINISHED}), None

@@ -55,14 +55,21 @@ def session() -> boto3.Session:
 
 @cache
 def client(service: str) -> Any:
-    """Build a boto3 client, once per warm function and only when first used: EC2's alone costs
-    more than all the rest of a cold start."""
+    """Build a boto3 client, once per warm function."""
     config = Config(
         retries={"mode": "standard", "total_max_attempts": TRIES},
         connect_timeout=2,
         read_timeout=10,
     )
     return session().client(service, config=config)
+
+
+def prepare(*services: str) -> None:
+    """Build clients while Lambda initialises the function, which has a whole vCPU for that
+    whatever its memory; outside Lambda nothing is built before it is used."""
+    if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
+        for service in services:
+            client(service)
 
 
 @cache

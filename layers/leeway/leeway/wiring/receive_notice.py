@@ -4,7 +4,7 @@ from functools import cache, partial
 
 from leeway.cloud.functions import LambdaRetireNode
 from leeway.reception import Reception
-from leeway.wiring.clients import client, instances, records, settings
+from leeway.wiring.clients import client, instances, prepare, records, settings
 
 
 @cache
@@ -16,3 +16,6 @@ def reception() -> Reception:
         retire_node=LambdaRetireNode(partial(client, "lambda"), settings().retire_node),
         clusters=settings().clusters,
     )
+
+
+prepare("dynamodb", "lambda", "ec2")

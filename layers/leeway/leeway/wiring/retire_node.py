@@ -13,6 +13,7 @@ from leeway.wiring.clients import (
     client,
     groups,
     instances,
+    prepare,
     records,
     session,
     settings,
@@ -41,3 +42,6 @@ def retire_node() -> RetireNode:
         telemetry=telemetry(),
         clock=SystemClock(),
     )
+
+
+prepare("dynamodb", "autoscaling", "ec2", "events")

@@ -1,0 +1,126 @@
+"""Puts what a template describes into a running sandbox, as a deployment would into an account."""
+
+import http.client
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+
+from sandbox.template import DeployedTemplate, FunctionResource, RuleResource, TableResource
+
+_EVENTBRIDGE = "events.amazonaws.com"
+_DEPLOYER = "deployment"
+_REGISTRATION_SECONDS = 120
+
+
+class DeploymentError(Exception):
+    """A template that could be deployed but would not work, or a sandbox that refuses it."""
+
+
+def deploy(template: DeployedTemplate, aws_endpoint: str, lambda_endpoint: str) -> None:
+    """Make tables, queues, rules and their targets by boto3, and register the functions.
+
+    Raises:
+        DeploymentError: A rule's target could never be invoked, or a function is refused.
+    """
+    for rule in template.rules:
+        _check_targets(template, rule)
+    session = boto3.session.Session(_DEPLOYER, _DEPLOYER)
+    region = template.functions[0].arn.split(":")[3]
+
+    def client(service: str) -> Any:
+        return session.client(service, endpoint_url=aws_endpoint, region_name=region)
+
+    dynamodb, sqs, events = client("dynamodb"), client("sqs"), client("events")
+    for table in template.tables:
+        _create_table(dynamodb, table)
+    for queue in template.queues:
+        sqs.create_queue(QueueName=queue.name, Attributes=dict(queue.attributes))
+    known = set(session.get_available_services())
+    _register(lambda_endpoint, [_definition(function, known) for function in template.functions])
+    # Last, so that nothing is delivered before there is somebody to take it.
+    for rule in template.rules:
+        _create_rule(events, rule)
+
+
+def _check_targets(template: DeployedTemplate, rule: RuleResource) -> None:
+    """EventBridge drops what it may not invoke, without a word to anybody: refuse it here."""
+    functions = {function.arn: function for function in template.functions}
+    for target in rule.targets:
+        arn = target["Arn"]
+        function = functions.get(":".join(arn.split(":")[:7]))
+        if function is None:
+            continue
+        if not any(p.allows(_EVENTBRIDGE, arn, rule.arn) for p in template.permissions):
+            raise DeploymentError(
+                f"{rule.logical_id}: no AWS::Lambda::Permission lets {_EVENTBRIDGE} invoke {arn}"
+            )
+        if function.durable and arn == function.arn:
+            raise DeploymentError(
+                f"{rule.logical_id}: {function.logical_id} is durable and needs an alias or version"
+            )
+
+
+def _create_table(dynamodb: Any, table: TableResource) -> None:
+    dynamodb.create_table(**table.definition)
+    if table.expiry_attribute:
+        dynamodb.update_time_to_live(
+            TableName=table.name,
+            TimeToLiveSpecification={"Enabled": True, "AttributeName": table.expiry_attribute},
+        )
+    if table.point_in_time_recovery:
+        dynamodb.update_continuous_backups(
+            TableName=table.name,
+            PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
+        )
+
+
+def _create_rule(events: Any, rule: RuleResource) -> None:
+    arguments: dict[str, Any] = {
+        "Name": rule.name,
+        "State": rule.state,
+        "EventBusName": rule.bus,
+    }
+    if rule.pattern is not None:
+        arguments["EventPattern"] = json.dumps(rule.pattern)
+    if rule.schedule is not None:
+        arguments["ScheduleExpression"] = rule.schedule
+    events.put_rule(**arguments)
+    if rule.targets:
+        events.put_targets(Rule=rule.name, EventBusName=rule.bus, Targets=list(rule.targets))
+
+
+def _definition(function: FunctionResource, known_services: set[str]) -> dict[str, Any]:
+    """The function as the Lambda service's control API takes it."""
+    definition: dict[str, Any] = {
+        "name": function.name,
+        "arn": function.arn,
+        "handler": function.handler,
+        "code": [str(function.code), *(str(layer) for layer in function.layers)],
+        "environment": dict(function.environment),
+        "timeout": function.timeout,
+        "memory": function.memory,
+        "durable": function.durable is not None,
+        "retries": function.retries,
+        "onFailure": function.on_failure,
+        "deadLetter": function.dead_letter,
+        "aliases": list(function.aliases),
+        "clients": [service for service in function.services if service in known_services],
+    }
+    if function.durable:
+        definition["executionTimeout"] = function.durable.execution_timeout
+    return definition
+
+
+def _register(endpoint: str, functions: list[dict[str, Any]]) -> None:
+    host = urlsplit(endpoint).netloc
+    connection = http.client.HTTPConnection(host, timeout=_REGISTRATION_SECONDS)
+    try:
+        connection.request("PUT", "/_sandbox/functions", json.dumps({"functions": functions}))
+        response = connection.getresponse()
+        body = response.read()
+    finally:
+        connection.close()
+    if response.status != http.client.OK:
+        raise DeploymentError(f"the Lambda service refuses the functions: {body.decode()}")

@@ -1,0 +1,1 @@
+"""Lambda for the sandbox: functions run as real processes, durable executions included."""

@@ -1,0 +1,254 @@
+"""Durable executions: the testing library's state machine, with names, on our workers."""
+
+import asyncio
+import hashlib
+import json
+import logging
+import re
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from aws_durable_execution_sdk_python.execution import DurableExecutionInvocationInput
+from aws_durable_execution_sdk_python_testing.checkpoint.processor import CheckpointProcessor
+from aws_durable_execution_sdk_python_testing.execution import Execution, ExecutionStatus
+from aws_durable_execution_sdk_python_testing.executor import Executor
+from aws_durable_execution_sdk_python_testing.invoker import InvokeResponse, LambdaInvoker
+from aws_durable_execution_sdk_python_testing.model import StartDurableExecutionInput
+from aws_durable_execution_sdk_python_testing.scheduler import Scheduler
+from aws_durable_execution_sdk_python_testing.stores.memory import InMemoryExecutionStore
+from aws_durable_execution_sdk_python_testing.threads import DaemonThreadPool
+
+from sandbox.lambda_service.definitions import Functions, Target
+from sandbox.lambda_service.errors import ServiceError
+from sandbox.lambda_service.invocation import Invocation
+from sandbox.lambda_service.journal import Journal
+from sandbox.lambda_service.pools import Pools
+
+_log = logging.getLogger(__name__)
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+# A worker's own timeout ends an invocation: the library's must never come first.
+_NEVER_SECONDS = 10**6
+
+
+class InvocationFailedError(Exception):
+    """An invocation that ended without an answer; the execution is invoked again."""
+
+
+class WorkerInvoker(LambdaInvoker):
+    """Runs an execution's handler on a worker of its function."""
+
+    def __init__(self, pools: Pools, functions: Functions, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(lambda_client=None)
+        self._pools = pools
+        self._functions = functions
+        self._loop = loop
+        self.names: dict[str, str] = {}
+
+    def invoke(
+        self,
+        function_name: str,
+        input: DurableExecutionInvocationInput,  # noqa: A002 - the library's own name
+        *_: Any,
+        **__: Any,
+    ) -> InvokeResponse:
+        """Run the handler once and wait for its answer. Called on a thread of the executor."""
+        running = asyncio.run_coroutine_threadsafe(self._run(function_name, input), self._loop)
+        return running.result()
+
+    async def _run(
+        self, name: str, invocation_input: DurableExecutionInvocationInput
+    ) -> InvokeResponse:
+        target = self._functions.resolve(name)
+        pool = self._pools.find(target.function.name)
+        if pool is None:
+            raise InvocationFailedError(f"{name} is gone")
+        arn = invocation_input.durable_execution_arn
+        invocation = Invocation(
+            target,
+            json.dumps(invocation_input.to_json_dict()).encode(),
+            execution=self.names.get(arn),
+            execution_arn=arn,
+        )
+        outcome = await pool.run(invocation)
+        if outcome.ending != "ok":
+            raise InvocationFailedError(outcome.error)
+        return InvokeResponse.from_payload(outcome.payload, invocation.request_id)
+
+
+@dataclass(frozen=True)
+class Started:
+    """An execution that was asked for; ``ended`` is settled with how it ended."""
+
+    arn: str
+    payload: str
+    version: str
+    ended: Future[ExecutionStatus]
+
+
+class Executions(Executor):
+    """All durable executions. Starts, checkpoints and reads block: call them on a thread."""
+
+    def __init__(
+        self,
+        invoker: WorkerInvoker,
+        journal: Journal,
+        *,
+        region: str,
+        retry_delay: float,
+        concurrency: int,
+    ) -> None:
+        store = InMemoryExecutionStore()
+        scheduler = Scheduler()
+        scheduler.start()  # type: ignore[no-untyped-call]
+        super().__init__(
+            store=store,
+            scheduler=scheduler,
+            invoker=invoker,
+            checkpoint_processor=CheckpointProcessor(store, scheduler),
+            invocation_timeout_seconds=_NEVER_SECONDS,
+            region=region,
+        )
+        self.RETRY_BACKOFF_SECONDS = retry_delay  # type: ignore[assignment]
+        # Every running invocation holds a thread here, and the library's own cap is 32.
+        self._invocation_pool = DaemonThreadPool(concurrency, "durable-invocation")
+        self._names = invoker.names
+        self._journal = journal
+        self._started: dict[tuple[str, str], Started] = {}
+        self._ended: dict[str, Future[ExecutionStatus]] = {}
+        self._starting = threading.Lock()
+
+    def start(
+        self,
+        target: Target,
+        name: str | None,
+        payload: str,
+        when_ended: Callable[[ExecutionStatus], None] | None = None,
+    ) -> Started:
+        """Start an execution, or find the one of that name.
+
+        ``when_ended`` is called, on some thread, at the end of an execution started here.
+
+        Raises:
+            ServiceError: The name is malformed, or was used with another payload or version.
+        """
+        if name is not None and not _NAME.fullmatch(name):
+            raise ServiceError.invalid(
+                f"Value '{name}' at 'durableExecutionName' failed to satisfy constraint: "
+                f"Member must satisfy regular expression pattern: {_NAME.pattern}"
+            )
+        wanted = name or str(uuid.uuid4())
+        with self._starting:
+            known = self._started.get((target.function.name, wanted))
+            if known is None:
+                return self._start_new(target, wanted, payload, when_ended)
+        if known.version != target.version or known.payload != _digest(payload):
+            message = f"Execution already started: {known.arn}"
+            raise ServiceError(409, "DurableExecutionAlreadyStartedException", message)
+        return known
+
+    def name_of(self, arn: str) -> str | None:
+        """The name of the execution with this ARN."""
+        return self._names.get(arn)
+
+    def counts(self) -> dict[str, int]:
+        """How many executions there are of each status."""
+        counts = dict.fromkeys((status.value for status in ExecutionStatus), 0)
+        for execution in self._store.list_all():
+            counts[execution.current_status().value] += 1
+        return counts
+
+    def close(self) -> None:
+        """Stop starting invocations."""
+        self.shutdown()
+        self._scheduler.stop()  # type: ignore[no-untyped-call]
+
+    def _start_new(
+        self,
+        target: Target,
+        name: str,
+        payload: str,
+        when_ended: Callable[[ExecutionStatus], None] | None,
+    ) -> Started:
+        function = target.function
+        execution = self._create_execution(
+            StartDurableExecutionInput(
+                account_id=function.account,
+                function_name=function.name,
+                function_qualifier=target.version,
+                execution_name=name,
+                execution_timeout_seconds=function.execution_timeout,
+                execution_retention_period_days=14,
+                invocation_id=str(uuid.uuid4()),
+                input=payload,
+            )
+        )
+        arn = execution.durable_execution_arn
+        ended: Future[ExecutionStatus] = Future()
+        if when_ended is not None:
+            ended.add_done_callback(lambda future: when_ended(future.result()))
+        started = Started(arn, _digest(payload), target.version, ended)
+        self._started[function.name, name] = started
+        self._ended[arn] = ended
+        self._names[arn] = name
+        self._journal.add(
+            "execution-started", function=function.name, execution=name, execution_arn=arn
+        )
+        self._launch_execution(execution, function.execution_timeout)
+        return started
+
+    def _create_execution(
+        self,
+        input: StartDurableExecutionInput,  # noqa: A002 - the library's own name
+        parent_execution_arn: str | None = None,
+    ) -> Execution:
+        """Create an execution whose ARN has the shape that Lambda gives it.
+
+        The SDK finds an execution's input at the operation that the ARN's last part names.
+        """
+        prefix = f"arn:aws:lambda:{self._region}:{input.account_id}:function:{input.function_name}"
+        execution = Execution(
+            f"{prefix}:{input.function_qualifier}/durable-execution/"
+            f"{input.execution_name}/{input.invocation_id}",
+            input,
+            [],
+        )
+        execution.region = self._region
+        execution.parent_execution_arn = parent_execution_arn
+        execution.start(now=self._clock.now())
+        self._store.save(execution)
+        return execution
+
+    def _fire_due_operations(self, execution_arn: str) -> bool:
+        """Complete waits and retries that are due, and invoke the execution.
+
+        The library invokes it later, from a coroutine that is cancelled when an invocation that
+        ends at this moment sets the timer again: then nothing would ever wake the execution.
+        """
+        if super()._fire_due_operations(execution_arn):
+            self._invoke_execution(execution_arn)
+        return False
+
+    def _complete_events(self, execution_arn: str) -> None:
+        """Every way an execution ends leads here."""
+        super()._complete_events(execution_arn)
+        ended = self._ended.get(execution_arn)
+        if ended is None or ended.done():
+            return
+        execution = self._store.load(execution_arn)
+        status = execution.current_status()
+        self._journal.add(
+            "execution-ended",
+            function=execution.start_input.function_name,
+            execution=execution.start_input.execution_name,
+            execution_arn=execution_arn,
+            status=status.value,
+        )
+        ended.set_result(status)
+
+
+def _digest(payload: str) -> str:
+    return hashlib.sha256(payload.encode()).hexdigest()

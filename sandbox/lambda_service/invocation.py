@@ -1,0 +1,62 @@
+"""One invocation of a function: what is asked for, and how it ended."""
+
+import asyncio
+import json
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sandbox.lambda_service.definitions import Target
+
+Ending = Literal["ok", "error", "killed", "timeout"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an invocation ended; ``payload`` is the function's answer, or Lambda's error document."""
+
+    ending: Ending
+    payload: bytes
+
+    @classmethod
+    def failed(cls, ending: Ending, kind: str, message: str) -> "Outcome":
+        """An ending that the function did not report itself."""
+        return cls(ending, json.dumps({"errorType": kind, "errorMessage": message}).encode())
+
+    @property
+    def error(self) -> str:
+        """Type and message of the error, for people."""
+        document = json.loads(self.payload)
+        return f"{document.get('errorType')}: {document.get('errorMessage')}"
+
+
+@dataclass(eq=False)
+class Invocation:
+    """One run of a handler. ``execution`` is the name of the durable execution it belongs to."""
+
+    target: Target
+    payload: bytes
+    request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    execution: str | None = None
+    execution_arn: str | None = None
+    client_context: str | None = None
+    outcome: asyncio.Future[Outcome] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    started: float = 0.0
+    lines: list[str] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Note that a worker has it now."""
+        self.started = time.time()
+
+    @property
+    def deadline(self) -> float:
+        """When the function's timeout ends it, in epoch seconds."""
+        return self.started + self.target.function.timeout
+
+    def end(self, outcome: Outcome) -> None:
+        """Settle the outcome, unless it is settled."""
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)

@@ -1,0 +1,341 @@
+"""Worker processes of one function: started on demand, kept warm, watched, ended."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from sandbox.lambda_service.definitions import FunctionDefinition
+from sandbox.lambda_service.faults import Faults
+from sandbox.lambda_service.invocation import Ending, Invocation, Outcome
+from sandbox.lambda_service.journal import Journal
+from sandbox.lambda_service.worker_log import WorkerLog
+
+_log = logging.getLogger(__name__)
+_ZYGOTE = Path(__file__).with_name("zygote.py")
+_PACKET = 65536
+# Lambda's own limit; what takes longer to initialise goes on within the function's timeout.
+_INIT_SECONDS = 10
+
+
+class Worker:
+    """One execution environment: it has at most one invocation at a time."""
+
+    def __init__(self, identity: str, log: WorkerLog) -> None:
+        self.identity = identity
+        self.log = log
+        self.pid: int | None = None
+        self.asked = time.time()
+        self.initialised: float | None = None
+        self.invocation: Invocation | None = None
+        self.next: asyncio.Future[Invocation] | None = None
+        self.served = 0
+        self.ending: Ending | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    def kill(self, ending: Ending) -> None:
+        """End the process at once; its invocation ends with ``ending``."""
+        self.ending = self.ending or ending
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def stop_timer(self) -> None:
+        """It is in time."""
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def peak_memory(self) -> int | None:
+        """Peak resident memory in MiB, pages shared with the zygote included."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
+            return None
+        lines = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+        return round(int(lines[0].split()[1]) / 1024) if lines else None
+
+
+class WorkerPool:
+    """The workers of one function. All methods run on the event loop's thread."""
+
+    def __init__(
+        self,
+        function: FunctionDefinition,
+        *,
+        host: str,
+        environment: dict[str, str],
+        concurrency: int,
+        journal: Journal,
+        faults: Faults,
+    ) -> None:
+        self.function = function
+        self.ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._host = host
+        self._environment = environment
+        self._concurrency = concurrency
+        self._journal = journal
+        self._faults = faults
+        self._workers: dict[str, Worker] = {}
+        self._idle: list[Worker] = []
+        self._waiting: deque[Invocation] = deque()
+        self._numbers = 0
+        self._closed = False
+        self._starting = asyncio.Lock()
+        self._connection: socket.socket | None = None
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start the zygote. ``ready`` is settled when it has imported the handler."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        function = self.function
+        settings = {
+            "handler": function.handler,
+            "code": list(function.code),
+            "durable": function.durable,
+            "clients": list(function.clients),
+            "preload": function.preload,
+            "host": self._host,
+        }
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-P", str(_ZYGOTE), str(theirs.fileno()), json.dumps(settings)),
+            stdin=asyncio.subprocess.DEVNULL,
+            # Standard output carries the ready line of this service: nothing else may be on it.
+            stdout=sys.stderr.fileno(),
+            env=self._environment,
+            cwd=function.code[0],
+            pass_fds=[theirs.fileno()],
+            # A Ctrl-C in the terminal is for the sandbox, which ends its workers itself.
+            start_new_session=True,
+        )
+        theirs.close()
+        if self._closed:
+            ours.close()
+            self._process.kill()
+            return
+        self._connection = ours
+        asyncio.get_running_loop().add_reader(ours, self._hear_zygote, ours)
+
+    def close(self) -> None:
+        """End all workers for good; what they were doing ends as killed."""
+        self._closed = True
+        self._end_workers()
+
+    def _end_workers(self) -> None:
+        if self._connection is not None:
+            asyncio.get_running_loop().remove_reader(self._connection)
+            self._connection.close()
+            self._connection = None
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+        for worker in list(self._workers.values()):
+            self._gone(worker, -signal.SIGKILL)
+        while self._waiting:
+            self._waiting.popleft().end(_exit_outcome(None, -signal.SIGKILL))
+
+    def status(self) -> dict[str, Any]:
+        """Numbers of workers by what they do, and of invocations that wait for one."""
+        return {
+            "workers": len(self._workers),
+            "idle": len(self._idle),
+            "running": self._running,
+            "waiting": len(self._waiting),
+            "accessKey": self.function.access_key,
+        }
+
+    @property
+    def _running(self) -> int:
+        return sum(1 for worker in self._workers.values() if worker.invocation)
+
+    @property
+    def saturated(self) -> bool:
+        """Whether one more invocation would exceed the function's concurrency."""
+        return self._running + len(self._waiting) >= self._concurrency
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        """Run it on a free worker, or as soon as one is free."""
+        async with self._starting:
+            if self._connection is None and not self._closed:
+                await self.start()
+        if self._closed:
+            return _exit_outcome(None, -signal.SIGKILL)
+        self._waiting.append(invocation)
+        self._hand_out()
+        return await invocation.outcome
+
+    def find(self, identity: str) -> Worker | None:
+        """The worker of this identity."""
+        return self._workers.get(identity)
+
+    def find_execution(self, execution_arn: str) -> Worker | None:
+        """The worker that runs this durable execution now."""
+        for worker in self._workers.values():
+            if worker.invocation and worker.invocation.execution_arn == execution_arn:
+                return worker
+        return None
+
+    async def next(self, worker: Worker) -> Invocation:
+        """What the worker is to do next: answers when there is something."""
+        if worker.initialised is None:
+            worker.initialised = time.time()
+            worker.stop_timer()
+        worker.next = asyncio.get_running_loop().create_future()
+        self._idle.append(worker)
+        self._hand_out()
+        return await worker.next
+
+    def finish(self, worker: Worker, request_id: str, outcome: Outcome) -> bool:
+        """Take a worker's answer. False when that is not what it is working on."""
+        invocation = worker.invocation
+        if invocation is None or invocation.request_id != request_id or worker.ending:
+            return False
+        if self._faults.take("after", self.function.name, invocation.execution, None):
+            worker.kill("killed")
+            return True
+        self._settle(worker, outcome)
+        return True
+
+    def fail_initialisation(self, worker: Worker, payload: bytes) -> None:
+        """Take the error that kept a worker from initialising: the next in line gets it."""
+        worker.initialised = time.time()
+        if self._waiting:
+            invocation = self._waiting.popleft()
+            invocation.begin()
+            worker.invocation = invocation
+            self._settle(worker, Outcome("error", payload))
+
+    def _hand_out(self) -> None:
+        while self._waiting and self._idle:
+            self._give(self._idle.pop(), self._waiting.popleft())
+        # The rest is starting, or has answered and is about to ask for more.
+        coming = len(self._workers) - len(self._idle) - self._running
+        wanted = len(self._waiting) - coming
+        for _ in range(min(wanted, self._concurrency - len(self._workers))):
+            self._fork()
+
+    def _give(self, worker: Worker, invocation: Invocation) -> None:
+        loop = asyncio.get_running_loop()
+        invocation.begin()
+        worker.invocation = worker.log.invocation = invocation
+        worker.timer = loop.call_later(self.function.timeout, worker.kill, "timeout")
+        if self._faults.take("before", self.function.name, invocation.execution, None):
+            worker.kill("killed")
+            return
+        if worker.next is not None:
+            worker.next.set_result(invocation)
+
+    def _fork(self) -> None:
+        if self._connection is None:
+            return
+        self._numbers += 1
+        identity = f"{self.function.name}-{self._numbers}"
+        read, write = os.pipe()
+        log = WorkerLog(read, self.function.name, self._journal)
+        worker = self._workers[identity] = Worker(identity, log)
+        limit = _INIT_SECONDS + self.function.timeout
+        worker.timer = asyncio.get_running_loop().call_later(limit, worker.kill, "timeout")
+        stream = f"{time.strftime('%Y/%m/%d')}/[{self.function.name}]{self._numbers}"
+        message = {
+            "worker": identity,
+            "prefix": f"_runtime/{identity}",
+            "environment": {"AWS_LAMBDA_LOG_STREAM_NAME": stream},
+        }
+        # A zygote that is gone is noticed by its closed socket, which settles what waits.
+        with contextlib.suppress(ConnectionError):
+            socket.send_fds(self._connection, [json.dumps(message).encode()], [write])
+        os.close(write)
+
+    def _hear_zygote(self, connection: socket.socket) -> None:
+        try:
+            packet = connection.recv(_PACKET, socket.MSG_DONTWAIT)
+        except (BlockingIOError, InterruptedError):
+            return
+        except ConnectionResetError:
+            packet = b""
+        if not packet:
+            _log.error("the zygote of %s is gone", self.function.name)
+            self._zygote_ready({"threads": 1, "error": "its process ended"})
+            self._end_workers()
+            return
+        message = json.loads(packet)
+        if "ready" in message:
+            self._zygote_ready(message["ready"])
+        elif worker := self._workers.get(message.get("started") or message.get("exited") or ""):
+            if "started" in message:
+                worker.pid = message["pid"]
+                if worker.ending:
+                    worker.kill(worker.ending)
+            else:
+                self._gone(worker, message["code"])
+
+    def _zygote_ready(self, report: dict[str, Any]) -> None:
+        if report["error"]:
+            _log.warning("importing %s failed: %s", self.function.name, report["error"])
+        if report["threads"] > 1:
+            _log.warning("%s starts threads on import: its workers start cold", self.function.name)
+        if not self.ready.done():
+            self.ready.set_result(report)
+
+    def _gone(self, worker: Worker, code: int) -> None:
+        self._workers.pop(worker.identity, None)
+        if worker in self._idle:
+            self._idle.remove(worker)
+        if worker.next is not None:
+            worker.next.cancel()
+        worker.log.drain()
+        worker.log.close()
+        if worker.invocation is None and worker.initialised is None and self._waiting:
+            worker.invocation = self._waiting.popleft()
+            worker.invocation.begin()
+        if worker.invocation is not None:
+            self._settle(worker, _exit_outcome(worker, code))
+        self._hand_out()
+
+    def _settle(self, worker: Worker, outcome: Outcome) -> None:
+        invocation, worker.invocation = worker.invocation, None
+        worker.stop_timer()
+        worker.log.drain()
+        worker.log.invocation = None
+        if invocation is None:
+            return
+        worker.served += 1
+        entry: dict[str, Any] = {
+            "function": self.function.name,
+            "request_id": invocation.request_id,
+            "execution": invocation.execution,
+            "outcome": outcome.ending,
+            "milliseconds": round((time.time() - invocation.started) * 1000),
+            "cold": worker.served == 1,
+            "memory": worker.peak_memory(),
+        }
+        if worker.served == 1 and worker.initialised is not None:
+            entry["init_milliseconds"] = round((worker.initialised - worker.asked) * 1000)
+        self._journal.add("invocation", **entry)
+        invocation.end(outcome)
+
+
+def _exit_outcome(worker: Worker | None, code: int) -> Outcome:
+    """What Lambda says of a process that ended instead of answering."""
+    invocation = worker.invocation if worker else None
+    prefix = f"RequestId: {invocation.request_id} Error: " if invocation else ""
+    if worker and invocation and worker.ending == "timeout":
+        timeout = invocation.target.function.timeout
+        message = f"{prefix}Task timed out after {timeout:.2f} seconds"
+        return Outcome.failed("timeout", "Sandbox.Timedout", message)
+    if code < 0:
+        how = f"signal: {signal.Signals(-code).name.removeprefix('SIG').lower()}"
+        how = how.replace("signal: kill", "signal: killed")
+        message = f"{prefix}Runtime exited with error: {how}"
+        return Outcome.failed("killed", "Runtime.ExitError", message)
+    message = f"{prefix}Runtime exited " + (
+        f"with error: exit status {code}" if code else "without providing a reason"
+    )
+    return Outcome.failed("error", "Runtime.ExitError", message)

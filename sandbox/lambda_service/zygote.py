@@ -1,0 +1,186 @@
+"""The process a function's workers are forked from: imports once, forks per execution environment.
+
+It is run as a script, outside of the package, so that a worker sees the function's code and
+layers only. It keeps a single thread, since a fork copies just the thread that forks.
+
+Talks over a SOCK_SEQPACKET socket, one JSON object a packet:
+- in: ``{"worker": id, "environment": {...}}`` with the write end of the worker's log pipe
+- out: ``{"ready": {"threads", "milliseconds", "error"}}``, ``{"started": id, "pid"}``,
+  ``{"exited": id, "signal"|"status"}``
+"""
+
+import ctypes
+import functools
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+_PR_SET_PDEATHSIG = 1
+_PACKET = 65536
+_RUNTIME_MODULES = (
+    "concurrent.futures.thread",
+    "http.client",
+    "awslambdaric.lambda_context",
+    "awslambdaric.lambda_runtime_log_utils",
+    "awslambdaric.lambda_runtime_marshaller",
+)
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _preload(handler: str, durable: bool, clients: list[str]) -> str | None:
+    """Import what every worker would import. Returns what went wrong, if anything did.
+
+    awslambdaric.lambda_runtime_client stays out: its native half reads the runtime API's address
+    once, when it is loaded, and that address differs for each worker.
+    """
+    try:
+        for module in _RUNTIME_MODULES:
+            importlib.import_module(module)
+        importlib.import_module(handler.rpartition(".")[0].replace("/", "."))
+        if durable:
+            service = importlib.import_module("aws_durable_execution_sdk_python.lambda_service")
+            service.LambdaClient.initialize_client()
+        if clients:
+            _load_service_models(clients)
+    except BaseException as error:  # noqa: BLE001 - a worker meets the same error and reports it
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _load_service_models(clients: list[str]) -> None:
+    """Parse the models of these services of AWS once, for every session of every worker.
+
+    A client's first making costs 10 to 150 ms of processor, nearly all of it for its model.
+    """
+    boto3 = importlib.import_module("boto3")
+    session: Any = importlib.import_module("botocore.session")
+    session.create_loader = functools.cache(session.create_loader)
+    for client in clients:
+        boto3.client(client)
+
+
+def serve(handler: str, host: str, prefix: str) -> NoReturn:
+    """Run the loop of Lambda's own runtime client against ``http://host/prefix``."""
+    os.environ["AWS_LAMBDA_RUNTIME_API"] = f"{host}/{prefix}"
+    from awslambdaric import bootstrap
+    from awslambdaric.lambda_runtime_client import LambdaRuntimeClient
+
+    class Client(LambdaRuntimeClient):  # type: ignore[misc]
+        """Reports errors of initialisation by http.client, which wants a bare host and port."""
+
+        def call_rapid(self, http_method: str, endpoint: str, *rest: Any, **named: Any) -> None:
+            super().call_rapid(http_method, f"/{prefix}{endpoint}", *rest, **named)
+
+    bootstrap.run(handler, Client(host, use_thread_for_polling_next=True))
+    sys.exit(0)
+
+
+class Zygote:
+    """Forks workers on request and reports how they end."""
+
+    def __init__(self, connection: socket.socket, settings: dict[str, Any]) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._workers: dict[int, str] = {}
+        self._forks_loaded = False
+
+    def run(self) -> None:
+        """Serve until the other end closes. Workers die with this process."""
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        self._load()
+        while True:
+            readable, _, _ = select.select([self._connection.fileno(), wake_read], [], [])
+            if wake_read in readable:
+                os.read(wake_read, _PACKET)
+                self._reap()
+            if self._connection.fileno() in readable:
+                packet, descriptors, _, _ = socket.recv_fds(self._connection, _PACKET, 1)
+                if not packet:
+                    return
+                self._fork(json.loads(packet), descriptors[0])
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self._connection.send(json.dumps(message).encode())
+
+    def _load(self) -> None:
+        started = time.perf_counter()
+        error = None
+        if self._settings["preload"]:
+            settings = self._settings
+            error = _preload(settings["handler"], settings["durable"], settings["clients"])
+        threads = len(list(Path("/proc/self/task").iterdir()))
+        self._forks_loaded = self._settings["preload"] and threads == 1
+        gc.collect()
+        gc.freeze()
+        spent = round((time.perf_counter() - started) * 1000)
+        self._send({"ready": {"threads": threads, "milliseconds": spent, "error": error}})
+
+    def _fork(self, message: dict[str, Any], log: int) -> None:
+        pid = os.fork()
+        if pid == 0:
+            self._become_worker(message, log)
+        os.close(log)
+        self._workers[pid] = message["worker"]
+        self._send({"started": message["worker"], "pid": pid})
+
+    def _become_worker(self, message: dict[str, Any], log: int) -> NoReturn:
+        status = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _die_with_parent()
+            self._connection.close()
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.close(log)
+            os.environ.update(message["environment"])
+            place = (self._settings["handler"], self._settings["host"], message["prefix"])
+            if not self._forks_loaded:
+                program = [sys.executable, "-P", __file__, "--worker", *place]
+                os.execv(sys.executable, [*program, json.dumps(self._settings["code"])])  # noqa: S606
+            serve(*place)
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        except BaseException:  # noqa: BLE001 - nothing of the zygote may run on in a worker
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(status)
+
+    def _reap(self) -> None:
+        while self._workers:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            worker = self._workers.pop(pid, None)
+            code = os.waitstatus_to_exitcode(status)
+            self._send({"exited": worker, "code": code})
+
+
+def main() -> None:
+    """``zygote.py FD SETTINGS`` or, for a worker that starts cold, ``--worker … CODE``."""
+    if sys.argv[1] == "--worker":
+        handler, host, prefix, code = sys.argv[2:6]
+        sys.path[:0] = json.loads(code)
+        serve(handler, host, prefix)
+    _die_with_parent()
+    settings = json.loads(sys.argv[2])
+    sys.path[:0] = settings["code"]
+    Zygote(socket.socket(fileno=int(sys.argv[1])), settings).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,325 @@
+"""The project's SAM template as a deployment would expand it: functions, rules, tables, queues."""
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from boto3 import Session
+from samtranslator.parser.parser import Parser
+from samtranslator.public.exceptions import InvalidDocumentException
+from samtranslator.translator.translator import Translator
+from samtranslator.yaml_helper import yaml_parse
+
+from sandbox.intrinsics import Resolver, TemplateError
+
+_LOCAL_CODE = {
+    "AWS::Serverless::Function": "CodeUri",
+    "AWS::Serverless::LayerVersion": "ContentUri",
+}
+_BUCKET = "sandbox"
+
+
+@dataclass(frozen=True)
+class DurableConfig:
+    """Longest time of an execution in seconds, and days that its history is kept."""
+
+    execution_timeout: int
+    retention_days: int
+
+
+@dataclass(frozen=True)
+class FunctionResource:
+    """A function. ``code`` and ``layers`` are what goes in front of ``sys.path``; times in seconds,
+    memory in MiB; ``services`` are those its role's policies mention."""
+
+    logical_id: str
+    name: str
+    arn: str
+    handler: str
+    code: Path
+    layers: tuple[Path, ...]
+    environment: Mapping[str, str]
+    timeout: int
+    memory: int
+    durable: DurableConfig | None
+    aliases: tuple[str, ...]
+    retries: int
+    on_failure: str | None
+    dead_letter: str | None
+    services: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RuleResource:
+    """A rule; ``targets`` are in the shape of EventBridge's PutTargets."""
+
+    logical_id: str
+    name: str
+    arn: str
+    bus: str
+    pattern: Mapping[str, Any] | None
+    schedule: str | None
+    state: str
+    targets: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class TableResource:
+    """A table; ``definition`` is in the shape of DynamoDB's CreateTable."""
+
+    logical_id: str
+    name: str
+    definition: Mapping[str, Any]
+    expiry_attribute: str | None
+    point_in_time_recovery: bool
+
+
+@dataclass(frozen=True)
+class QueueResource:
+    """A queue; ``attributes`` are in the shape of SQS's CreateQueue."""
+
+    logical_id: str
+    name: str
+    arn: str
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Permission:
+    """Who may invoke which function (an ARN, with its qualifier): ``source`` may hold wildcards."""
+
+    principal: str
+    function: str
+    source: str | None
+
+    def allows(self, principal: str, function: str, source: str) -> bool:
+        """Whether it lets ``source`` of ``principal`` invoke ``function``."""
+        named = (self.principal, self.function) == (principal, function)
+        return named and (self.source is None or fnmatchcase(source, self.source))
+
+
+@dataclass(frozen=True)
+class DeployedTemplate:
+    """What a deployment of the template would make, as far as the sandbox has it."""
+
+    functions: tuple[FunctionResource, ...]
+    rules: tuple[RuleResource, ...]
+    tables: tuple[TableResource, ...]
+    queues: tuple[QueueResource, ...]
+    permissions: tuple[Permission, ...]
+
+
+def read_template(
+    path: Path,
+    parameters: Mapping[str, Any],
+    *,
+    build: Path | None = None,
+    stack: str = "leeway",
+    region: str = "us-east-1",
+    account: str = "123456789012",
+) -> DeployedTemplate:
+    """Expand a template by SAM's own translator and resolve its expressions.
+
+    ``parameters`` override the template's defaults. With ``build`` (``.aws-sam/build``) functions
+    and layers are taken from there, as ``sam build`` left them, else from the source tree.
+
+    Raises:
+        TemplateError: SAM refuses the template, or something in it cannot be resolved.
+    """
+    source = yaml_parse(path.read_text())
+    translated = _translate(source, parameters, region)
+    resolver = Resolver(translated, parameters, stack=stack, region=region, account=account)
+    return _Reader(translated, resolver, _places(source, path.parent, build)).read()
+
+
+def _places(source: Mapping[str, Any], root: Path, build: Path | None) -> dict[str, Path]:
+    """Logical id → folder for ``sys.path``, of functions and layers."""
+    places = {}
+    common = source.get("Globals", {}).get("Function", {}).get("CodeUri", ".")
+    for logical_id, resource in source["Resources"].items():
+        key = _LOCAL_CODE.get(resource["Type"])
+        if key is None:
+            continue
+        if build is None:
+            places[logical_id] = (root / resource["Properties"].get(key, common)).resolve()
+        else:
+            inside = "python" if key == "ContentUri" else ""
+            places[logical_id] = (build / logical_id / inside).resolve()
+    return places
+
+
+def _translate(
+    source: Mapping[str, Any], parameters: Mapping[str, Any], region: str
+) -> dict[str, Any]:
+    template = copy.deepcopy(dict(source))
+    for logical_id, resource in template["Resources"].items():
+        if key := _LOCAL_CODE.get(resource["Type"]):
+            # The translator takes uploaded code only. The key leads back to the logical id, which
+            # it changes for layers.
+            resource.setdefault("Properties", {})[key] = f"s3://{_BUCKET}/{logical_id}"
+    translator = Translator(None, Parser(), [], Session(region_name=region))
+    try:
+        translated: dict[str, Any] = translator.translate(
+            template, dict(parameters), get_managed_policy_map=dict
+        )
+    except InvalidDocumentException as error:
+        raise TemplateError("; ".join(cause.message for cause in error.causes)) from error
+    finally:
+        # To nobody; unpublished ones are complained about when the process ends.
+        translator.metrics.publish()
+    return translated
+
+
+class _Reader:
+    """Reads the resources of one translated template."""
+
+    def __init__(
+        self, template: Mapping[str, Any], resolver: Resolver, places: Mapping[str, Path]
+    ) -> None:
+        self._resolver = resolver
+        self._places = places
+        self._resources: Mapping[str, Any] = template["Resources"]
+
+    def read(self) -> DeployedTemplate:
+        return DeployedTemplate(
+            functions=tuple(self._function(name) for name in self._all("AWS::Lambda::Function")),
+            rules=tuple(self._rule(name) for name in self._all("AWS::Events::Rule")),
+            tables=tuple(self._table(name) for name in self._all("AWS::DynamoDB::Table")),
+            queues=tuple(self._queue(name) for name in self._all("AWS::SQS::Queue")),
+            permissions=tuple(self._permission(n) for n in self._all("AWS::Lambda::Permission")),
+        )
+
+    def _all(self, kind: str) -> list[str]:
+        return [
+            logical_id
+            for logical_id, resource in self._resources.items()
+            if resource["Type"] == kind and self._resolver.exists(logical_id)
+        ]
+
+    def _arn(self, logical_id: str) -> str:
+        return str(self._resolver.attribute(logical_id, "Arn", logical_id))
+
+    def _function(self, logical_id: str) -> FunctionResource:
+        properties = self._resolver.properties(logical_id)
+        name = self._resolver.name(logical_id)
+        durable = properties.get("DurableConfig")
+        events = self._event_config(name)
+        destination = events.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
+        variables = properties.get("Environment", {}).get("Variables", {})
+        return FunctionResource(
+            logical_id=logical_id,
+            name=name,
+            arn=self._arn(logical_id),
+            handler=properties["Handler"],
+            code=self._place(properties["Code"]["S3Key"], logical_id),
+            layers=tuple(self._layer(layer, logical_id) for layer in properties.get("Layers", [])),
+            environment={key: str(value) for key, value in variables.items()},
+            timeout=int(properties.get("Timeout", 3)),
+            memory=int(properties.get("MemorySize", 128)),
+            durable=durable
+            and DurableConfig(
+                int(durable["ExecutionTimeout"]), int(durable.get("RetentionPeriodInDays", 14))
+            ),
+            aliases=tuple(
+                self._resources[alias]["Properties"]["Name"]
+                for alias in self._all("AWS::Lambda::Alias")
+                if self._resolver.properties(alias)["FunctionName"] == name
+            ),
+            retries=int(events.get("MaximumRetryAttempts", 2)),
+            on_failure=destination,
+            dead_letter=properties.get("DeadLetterConfig", {}).get("TargetArn"),
+            services=self._services(logical_id),
+        )
+
+    def _event_config(self, function: str) -> dict[str, Any]:
+        for logical_id in self._all("AWS::Lambda::EventInvokeConfig"):
+            properties = self._resolver.properties(logical_id)
+            if properties["FunctionName"] == function:
+                return properties
+        return {}
+
+    def _layer(self, arn: str, function: str) -> Path:
+        for logical_id in self._all("AWS::Lambda::LayerVersion"):
+            if self._resolver.reference(logical_id, function) == arn:
+                key = self._resources[logical_id]["Properties"]["Content"]["S3Key"]
+                return self._place(key, function)
+        raise TemplateError(f"{function}: the layer {arn} is not of this template")
+
+    def _place(self, key: str, function: str) -> Path:
+        place = self._places[key]
+        if not place.is_dir():
+            raise TemplateError(f"{function}: there is no folder {place}")
+        return place
+
+    def _services(self, function: str) -> tuple[str, ...]:
+        role = self._resources[function]["Properties"].get("Role", {})
+        logical_id = role.get("Fn::GetAtt", [""])[0] if isinstance(role, dict) else ""
+        if logical_id not in self._resources:
+            return ()
+        policies = self._resolver.properties(logical_id).get("Policies", [])
+        statements = [s for p in policies for s in _listed(p["PolicyDocument"]["Statement"])]
+        actions = [a for s in statements for a in _listed(s.get("Action", []))]
+        return tuple(sorted({action.partition(":")[0] for action in actions}))
+
+    def _rule(self, logical_id: str) -> RuleResource:
+        properties = self._resolver.properties(logical_id)
+        return RuleResource(
+            logical_id=logical_id,
+            name=self._resolver.name(logical_id),
+            arn=self._arn(logical_id),
+            bus=properties.get("EventBusName", "default"),
+            pattern=properties.get("EventPattern"),
+            schedule=properties.get("ScheduleExpression"),
+            state=properties.get("State", "ENABLED"),
+            targets=tuple(properties.get("Targets", [])),
+        )
+
+    def _table(self, logical_id: str) -> TableResource:
+        properties = self._resolver.properties(logical_id)
+        expiry = properties.pop("TimeToLiveSpecification", {})
+        recovery = properties.pop("PointInTimeRecoverySpecification", {})
+        name = self._resolver.name(logical_id)
+        return TableResource(
+            logical_id=logical_id,
+            name=name,
+            definition={**properties, "TableName": name},
+            expiry_attribute=expiry.get("AttributeName") if expiry.get("Enabled") else None,
+            point_in_time_recovery=bool(recovery.get("PointInTimeRecoveryEnabled")),
+        )
+
+    def _queue(self, logical_id: str) -> QueueResource:
+        properties = self._resolver.properties(logical_id)
+        given = {k: v for k, v in properties.items() if k not in ("QueueName", "Tags")}
+        return QueueResource(
+            logical_id=logical_id,
+            name=self._resolver.name(logical_id),
+            arn=self._arn(logical_id),
+            attributes={key: _attribute(value) for key, value in given.items()},
+        )
+
+    def _permission(self, logical_id: str) -> Permission:
+        properties = self._resolver.properties(logical_id)
+        function = str(properties["FunctionName"])
+        if not function.startswith("arn:"):
+            name, _, qualifier = function.partition(":")
+            arns = [self._arn(f) for f in self._all("AWS::Lambda::Function")]
+            base = next((arn for arn in arns if arn.endswith(f":function:{name}")), name)
+            function = f"{base}:{qualifier}" if qualifier else base
+        return Permission(properties["Principal"], function, properties.get("SourceArn"))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _attribute(value: Any) -> str:
+    """A queue's attribute, which SQS takes as text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return str(value)

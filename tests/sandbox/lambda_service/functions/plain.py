@@ -1,0 +1,51 @@
+"""Plain functions: each handler behaves in one way."""
+
+import json
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+
+def echo(event: Any, context: Any) -> dict[str, Any]:
+    """Answers with what it was given."""
+    print(json.dumps({"seen": event}))
+    return {
+        "event": event,
+        "pid": os.getpid(),
+        "arn": context.invoked_function_arn,
+        "request_id": context.aws_request_id,
+        "remaining": context.get_remaining_time_in_millis(),
+    }
+
+
+def environment(event: Any, context: Any) -> dict[str, str]:
+    return dict(os.environ)
+
+
+def failing(event: Any, context: Any) -> None:
+    """Fails from ``depth`` calls down."""
+    if event.get("depth", 0) > 0:
+        failing({"depth": event["depth"] - 1}, context)
+    logging.getLogger().error("about to fail")
+    raise ValueError("no good")
+
+
+def slow(event: Any, context: Any) -> int:
+    time.sleep(event["seconds"])
+    return os.getpid()
+
+
+def leaving(event: Any, context: Any) -> None:
+    os._exit(event["status"])
+
+
+def marking(event: Any, context: Any) -> Any:
+    """Leaves a mark, and fails until there are ``needed`` of them."""
+    marks = Path(event["marks"])
+    with marks.open("a") as file:
+        file.write(f"{context.aws_request_id}\n")
+    if len(marks.read_text().splitlines()) < event["needed"]:
+        raise RuntimeError("not yet")
+    return event["needed"]

@@ -1,0 +1,181 @@
+"""Durable executions: names, steps, waits, callbacks, how they end."""
+
+import json
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from .conftest import ARN, eventually
+
+
+def _name() -> str:
+    return f"name-{uuid.uuid4()}"
+
+
+def test_steps_run_once_around_a_wait(service: Any, tmp_path: Path) -> None:
+    event = {"marks": str(tmp_path / "marks")}
+    name = _name()
+    answer = service.invoke("steps:live", event, DurableExecutionName=name)
+
+    assert answer == {"event": event, "steps": ["first", "second"]}
+    assert (tmp_path / "marks").read_text().split() == ["first", "second"]
+    assert len(service.journal("invocation", execution=name, outcome="ok")) == 2
+
+
+def test_an_execution_can_be_looked_up_with_its_history(service: Any) -> None:
+    name = _name()
+    arn = service.send("steps:live", {"a": 1}, DurableExecutionName=name)["DurableExecutionArn"]
+    assert service.ended(arn) == "SUCCEEDED"
+
+    found = service.client.get_durable_execution(DurableExecutionArn=arn)
+    history = service.client.get_durable_execution_history(DurableExecutionArn=arn)
+    assert f":function:steps:1/durable-execution/{name}/" in arn
+    assert found["DurableExecutionName"] == name
+    assert found["FunctionArn"] == f"{ARN}steps:1"
+    assert json.loads(found["Result"])["steps"] == ["first", "second"]
+    assert [e["Name"] for e in history["Events"] if e["EventType"] == "StepSucceeded"] == [
+        "first",
+        "second",
+    ]
+
+
+def test_a_name_is_started_once(service: Any, tmp_path: Path) -> None:
+    event = {"marks": str(tmp_path / "marks")}
+    name = _name()
+
+    def start(_: int) -> str:
+        response = service.send("steps:live", event, DurableExecutionName=name)
+        assert response["StatusCode"] == 202
+        return str(response["DurableExecutionArn"])
+
+    with ThreadPoolExecutor(4) as threads:
+        arns = set(threads.map(start, range(4)))
+    (arn,) = arns
+    assert service.ended(arn) == "SUCCEEDED"
+    assert start(0) == arn
+    assert (tmp_path / "marks").read_text().split() == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("function", "event"), [("steps:live", {"a": 2}), ("steps:$LATEST", {"a": 1})]
+)
+def test_a_name_with_another_payload_or_version_is_a_conflict(
+    service: Any, function: str, event: Any
+) -> None:
+    name = _name()
+    service.send("steps:live", {"a": 1}, DurableExecutionName=name)
+
+    with pytest.raises(service.client.exceptions.DurableExecutionAlreadyStartedException):
+        service.send(function, event, DurableExecutionName=name)
+
+
+def test_starts_without_a_name_are_executions_of_their_own(service: Any) -> None:
+    arns = {service.send("steps:live", {})["DurableExecutionArn"] for _ in range(2)}
+
+    assert len(arns) == 2
+
+
+@pytest.mark.parametrize(
+    ("function", "more", "said"),
+    [
+        ("steps", {}, "unqualified ARN"),
+        ("lasting:live", {}, "executionTimeout greater than 15 minutes"),
+        ("steps:live", {"DurableExecutionName": "a b"}, "durableExecutionName"),
+    ],
+)
+def test_what_lambda_refuses_of_durable_functions_is_refused(
+    service: Any, function: str, more: Any, said: str
+) -> None:
+    with pytest.raises(ClientError, match=said):
+        service.invoke(function, {}, **more)
+
+
+def test_an_execution_that_fails_hands_its_event_to_the_dead_letter_queue(
+    service: Any, messages: Any
+) -> None:
+    arn = service.send("durable-failing:live", {"notice": 4})["DurableExecutionArn"]
+
+    assert service.ended(arn) == "FAILED"
+    (message,) = eventually(lambda: messages("durable-dead"))
+    assert json.loads(message["Body"]) == {"notice": 4}
+
+
+def test_the_caller_of_an_execution_that_fails_gets_its_error(service: Any) -> None:
+    error = service.invoke("durable-failing:live", {})
+
+    assert (error["errorType"], error["errorMessage"]) == ("ValueError", "no good")
+
+
+def test_an_execution_can_be_stopped(service: Any, messages: Any) -> None:
+    arn = service.send("waiting:live", {"notice": 5})["DurableExecutionArn"]
+    service.client.stop_durable_execution(
+        DurableExecutionArn=arn, Error={"ErrorType": "Enough", "ErrorMessage": "stop"}
+    )
+
+    assert service.ended(arn) == "STOPPED"
+    (message,) = eventually(lambda: messages("durable-dead"))
+    assert json.loads(message["Body"]) == {"notice": 5}
+
+
+def test_an_execution_that_takes_too_long_times_out(service: Any) -> None:
+    arn = service.send("brief:live", {})["DurableExecutionArn"]
+
+    assert service.ended(arn) == "TIMED_OUT"
+
+
+def test_an_invocation_that_exceeds_the_functions_timeout_is_run_again(
+    service: Any, tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+
+    assert service.invoke("overdue:live", {"marks": str(marks)}) == "done"
+    assert marks.read_text().split() == ["run", "run"]
+
+
+def test_an_execution_goes_on_when_it_is_called_back(service: Any, tmp_path: Path) -> None:
+    place = tmp_path / "callback"
+    arn = service.send("calling-back:live", {"callback": str(place)})["DurableExecutionArn"]
+    callback = eventually(lambda: place.exists() and place.read_text())
+    service.client.send_durable_execution_callback_success(CallbackId=callback, Result=b'"yes"')
+
+    assert service.ended(arn) == "SUCCEEDED"
+    result = service.client.get_durable_execution(DurableExecutionArn=arn)["Result"]
+    assert "yes" in result
+
+
+def test_executions_are_listed_by_function(service: Any) -> None:
+    name = _name()
+    arn = service.send("waiting:live", {}, DurableExecutionName=name)["DurableExecutionArn"]
+
+    def listed(**more: Any) -> list[str]:
+        answer = service.client.list_durable_executions_by_function(
+            FunctionName="waiting", DurableExecutionName=name, **more
+        )
+        return [found["DurableExecutionArn"] for found in answer["DurableExecutions"]]
+
+    started = service.client.get_durable_execution(DurableExecutionArn=arn)["StartTimestamp"]
+    assert listed() == [arn]
+    assert listed(Statuses=["RUNNING"], StartedAfter=started.replace(year=2000)) == [arn]
+    assert listed(Statuses=["SUCCEEDED"]) == []
+    assert listed(StartedBefore=started.replace(year=2000)) == []
+
+
+def test_an_execution_that_does_not_exist_is_not_found(service: Any) -> None:
+    with pytest.raises(service.client.exceptions.ResourceNotFoundException):
+        service.client.get_durable_execution(
+            DurableExecutionArn=f"{ARN}steps:1/durable-execution/none/none"
+        )
+
+
+def test_forty_executions_at_once_all_succeed(service: Any) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        starts = threads.map(
+            lambda number: service.send("steps:live", {"number": number}), range(40)
+        )
+        arns = [start["DurableExecutionArn"] for start in starts]
+
+    assert {service.ended(arn) for arn in arns} == {"SUCCEEDED"}

@@ -1,0 +1,69 @@
+"""Workers killed on command, and what becomes of their work."""
+
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import eventually
+
+
+# The execution's checkpoints: first step done and wait begun, then second step done.
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_an_execution_survives_a_kill_at_any_checkpoint(
+    service: Any, tmp_path: Path, when: str, step: int
+) -> None:
+    marks = tmp_path / "marks"
+    name = f"fault-{uuid.uuid4()}"
+    fault = {"function": "ste*", "execution": "fault-*", "kill": when, "step": step}
+    service.control("PUT", "faults", {"faults": [fault]})
+    arn = service.send("steps:live", {"marks": str(marks)}, DurableExecutionName=name)[
+        "DurableExecutionArn"
+    ]
+
+    assert service.ended(arn) == "SUCCEEDED"
+    assert service.control("GET", "faults") == {"faults": []}
+    (killed,) = service.journal("invocation", execution=name, outcome="killed")
+    assert killed["function"] == "steps"
+    runs = Counter(marks.read_text().split())
+    assert set(runs) == {"first", "second"}
+    assert runs.total() == (3 if _step_is_lost(when, step) else 2)
+
+
+def _step_is_lost(when: str, step: int) -> bool:
+    """Whether the kill comes between a step's work and its record."""
+    return when == "before" and step in (1, 3)
+
+
+@pytest.mark.parametrize(("when", "runs"), [("before", 1), ("after", 2)])
+def test_an_event_survives_a_kill_around_its_invocation(
+    service: Any, tmp_path: Path, when: str, runs: int
+) -> None:
+    marks = tmp_path / "marks"
+    service.control("PUT", "faults", {"faults": [{"function": "marking", "kill": when}]})
+    sent = service.send("marking", {"marks": str(marks), "needed": 1})
+    request = sent["ResponseMetadata"]["RequestId"]
+
+    eventually(lambda: service.journal("invocation", request_id=request, outcome="ok"))
+    assert len(service.journal("invocation", request_id=request, outcome="killed")) == 1
+    assert len(marks.read_text().split()) == runs
+
+
+def test_a_fault_for_another_execution_does_not_fire(service: Any) -> None:
+    fault = {"function": "steps", "execution": "other-*", "kill": "before", "step": 1}
+    service.control("PUT", "faults", {"faults": [fault]})
+    name = f"spared-{uuid.uuid4()}"
+    service.invoke("steps:live", {}, DurableExecutionName=name)
+
+    assert service.control("GET", "faults") == {"faults": [fault]}
+    assert not service.journal("invocation", execution=name, outcome="killed")
+
+
+def test_a_fault_that_makes_no_sense_is_refused(service: Any) -> None:
+    status, answer = service.raw_control("PUT", "faults", {"faults": [{"kill": "soon"}]})
+
+    assert status == 400
+    assert "faults.0.kill" in answer["Message"]

@@ -1,0 +1,83 @@
+"""The service as a process: how it comes and goes."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .conftest import Service, definition, durable, eventually
+
+SERVICE = [sys.executable, "-m", "sandbox.lambda_service"]
+
+
+def _alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def _with_worker(line: str) -> tuple[Service, int]:
+    service = Service(f"http://127.0.0.1:{json.loads(line)['port']}")
+    functions = [
+        definition("echo", "plain.echo"),
+        definition("slow", "plain.slow"),
+        durable("waiting", "durable.waiting"),
+    ]
+    service.control("PUT", "functions", {"functions": functions})
+    pid = service.invoke("echo")["pid"]
+    service.send("slow", {"seconds": 60})
+    service.send("waiting:live", {})
+    service.client.close()
+    return service, pid
+
+
+@contextmanager
+def _started(*command: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+    """A process and its standard output; whatever a test finds, it is gone afterwards."""
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process, process.stdout
+        finally:
+            process.kill()
+
+
+def test_it_ends_with_its_workers_when_told_to() -> None:
+    with _started(*SERVICE, "--retry-delay", "0.1") as (process, output):
+        _, worker = _with_worker(output.readline())
+        process.terminate()
+
+        assert process.wait(10) == 0
+        assert output.read() == ""
+    eventually(lambda: not _alive(worker))
+
+
+def test_it_ends_when_the_process_that_started_it_is_gone() -> None:
+    start = f"import subprocess, sys; subprocess.run({SERVICE!r}, check=True)"
+    with _started(sys.executable, "-c", start) as (parent, output):
+        service, worker = _with_worker(output.readline())
+        parent.kill()
+        parent.wait()
+
+    eventually(lambda: not _alive(worker))
+    eventually(lambda: _refused(service))
+
+
+def test_it_ends_with_its_standard_input_when_asked_to() -> None:
+    with _started(*SERVICE, "--exit-with-parent") as (process, output):
+        output.readline()
+        assert process.stdin is not None
+        process.stdin.close()
+
+        assert process.wait(10) == 0
+
+
+def _refused(service: Any) -> bool:
+    try:
+        service.control("GET", "status")
+    except ConnectionError:
+        return True
+    return False

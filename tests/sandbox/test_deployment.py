@@ -1,0 +1,147 @@
+"""Deploying a template into a running sandbox."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from sandbox.deployment import DeploymentError, deploy
+from sandbox.template import read_template
+from tests.sandbox.lambda_service.conftest import KEYS, Service, running_service
+
+TEMPLATE = """
+Transform: AWS::Serverless-2016-10-31
+Resources:
+  Common:
+    Type: AWS::Serverless::LayerVersion
+    Properties: {ContentUri: layer}
+  Receiver:
+    Type: AWS::Serverless::Function
+    Properties:
+      Runtime: python3.13
+      Handler: handler.handler
+      CodeUri: receiver
+      Layers: [!Ref Common]
+      AutoPublishAlias: live
+      Environment: {Variables: {TABLE: !Ref Table}}
+      Policies:
+        - Statement: [{Effect: Allow, Action: dynamodb:PutItem, Resource: !GetAtt Table.Arn}]
+      Events:
+        Notice:
+          Type: EventBridgeRule
+          Properties: {Pattern: {source: [aws.ec2]}}
+  Table:
+    Type: AWS::DynamoDB::Table
+    Properties:
+      BillingMode: PAY_PER_REQUEST
+      AttributeDefinitions: [{AttributeName: pk, AttributeType: S}]
+      KeySchema: [{AttributeName: pk, KeyType: HASH}]
+      TimeToLiveSpecification: {AttributeName: expires, Enabled: true}
+      PointInTimeRecoverySpecification: {PointInTimeRecoveryEnabled: true}
+  Queue:
+    Type: AWS::SQS::Queue
+"""
+DURABLE = """
+  Worker:
+    Type: AWS::Serverless::Function
+    Properties:
+      Runtime: python3.13
+      Handler: handler.handler
+      CodeUri: receiver
+      DurableConfig: {ExecutionTimeout: 60, RetentionPeriodInDays: 1}
+"""
+RULE = """
+  Rule:
+    Type: AWS::Events::Rule
+    Properties:
+      EventPattern: {source: [aws.health]}
+      Targets: [{Id: one, Arn: !GetAtt TARGET.Arn}]
+"""
+PERMISSION = """
+  Permission:
+    Type: AWS::Lambda::Permission
+    Properties:
+      Action: lambda:InvokeFunction
+      FunctionName: !Ref Worker
+      Principal: events.amazonaws.com
+      SourceArn: !GetAtt Rule.Arn
+"""
+LAYER = "ANSWER = 42\n"
+HANDLER = """
+import os
+import boto3
+from common import ANSWER
+
+def handler(event, context):
+    table = boto3.resource("dynamodb").Table(os.environ["TABLE"])
+    table.put_item(Item={"pk": "a", **event})
+    return ANSWER
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for folder in ("layer", "receiver"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "layer" / "common.py").write_text(LAYER)
+    (tmp_path / "receiver" / "handler.py").write_text(HANDLER)
+    (tmp_path / "template.yaml").write_text(TEMPLATE)
+    return tmp_path
+
+
+@pytest.fixture
+def aws() -> Iterator[str]:
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def service(aws: str) -> Iterator[Service]:
+    with running_service("--aws", aws) as service:
+        yield service
+
+
+def test_a_template_is_put_into_the_sandbox(project: Path, aws: str, service: Service) -> None:
+    deploy(read_template(project / "template.yaml", {}), aws, service.url)
+
+    clients: dict[str, Any] = {
+        name: boto3.client(name, endpoint_url=aws, **KEYS) for name in ("dynamodb", "sqs", "events")
+    }
+    assert service.invoke("leeway-Receiver:live", {"note": "x"}) == 42
+    item = clients["dynamodb"].get_item(TableName="leeway-Table", Key={"pk": {"S": "a"}})["Item"]
+    expiry = clients["dynamodb"].describe_time_to_live(TableName="leeway-Table")
+    rule = clients["events"].describe_rule(Name="leeway-ReceiverNotice")
+    (target,) = clients["events"].list_targets_by_rule(Rule="leeway-ReceiverNotice")["Targets"]
+    assert item["note"] == {"S": "x"}
+    assert expiry["TimeToLiveDescription"]["AttributeName"] == "expires"
+    assert clients["sqs"].get_queue_url(QueueName="leeway-Queue")["QueueUrl"]
+    assert json.loads(rule["EventPattern"]) == {"source": ["aws.ec2"]}
+    assert target["Arn"].endswith(":function:leeway-Receiver:live")
+    for client in clients.values():
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        (RULE.replace("TARGET", "Receiver"), "Rule: no AWS::Lambda::Permission lets"),
+        (
+            DURABLE + RULE.replace("TARGET", "Worker") + PERMISSION,
+            "Rule: Worker is durable and needs an alias",
+        ),
+    ],
+)
+def test_wiring_that_would_silently_fail_is_refused(project: Path, added: str, said: str) -> None:
+    path = project / "template.yaml"
+    path.write_text(path.read_text() + added)
+    nowhere = "http://127.0.0.1:9"
+
+    with pytest.raises(DeploymentError, match=said):
+        deploy(read_template(path, {}), nowhere, nowhere)

@@ -1,0 +1,218 @@
+"""Reading a SAM template as a deployment would expand it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.intrinsics import TemplateError
+from sandbox.template import DeployedTemplate, read_template
+
+ROOT = Path(__file__).parents[2]
+ARN = "arn:aws:lambda:us-east-1:123456789012:function:"
+
+TEMPLATE = """
+Transform: AWS::Serverless-2016-10-31
+Parameters:
+  Colour: {Type: String, Default: green}
+  Names: {Type: CommaDelimitedList, Default: "a, b"}
+Mappings:
+  Sizes: {green: {memory: 512}}
+Conditions:
+  Green: !Equals [!Ref Colour, green]
+Globals:
+  Function:
+    Runtime: python3.13
+    Handler: handler.handler
+    AutoPublishAlias: live
+    Layers: [!Ref Common]
+Resources:
+  Common:
+    Type: AWS::Serverless::LayerVersion
+    Properties: {ContentUri: layer}
+  Receiver:
+    Type: AWS::Serverless::Function
+    Properties:
+      CodeUri: receiver
+      MemorySize: !FindInMap [Sizes, !Ref Colour, memory]
+      Role: !GetAtt Role.Arn
+      Environment:
+        Variables:
+          TABLE: !Ref Table
+          NAMES: !Join ["+", !Ref Names]
+          WORKER: !Ref Worker.Alias
+          TEXT: !Sub "${Colour} ${AWS::Region} ${Queue.QueueName} ${!kept}"
+          MAYBE: !If [Green, "yes", !Ref AWS::NoValue]
+          FIRST: !Select [0, !Split ["-", "x-y"]]
+      EventInvokeConfig:
+        MaximumRetryAttempts: 1
+        DestinationConfig: {OnFailure: {Type: SQS, Destination: !GetAtt Queue.Arn}}
+      Events:
+        Notice:
+          Type: EventBridgeRule
+          Properties:
+            Pattern: {source: [aws.ec2]}
+            RetryPolicy: {MaximumRetryAttempts: 5}
+  Worker:
+    Type: AWS::Serverless::Function
+    Properties:
+      FunctionName: !Sub "${AWS::StackName}-worker"
+      CodeUri: worker
+      Timeout: 900
+      DurableConfig: {ExecutionTimeout: 3600, RetentionPeriodInDays: 7}
+      DeadLetterQueue: {Type: SQS, TargetArn: !GetAtt Queue.Arn}
+  Role:
+    Type: AWS::IAM::Role
+    Properties:
+      AssumeRolePolicyDocument: {}
+      Policies:
+        - PolicyName: all
+          PolicyDocument:
+            Statement:
+              - {Effect: Allow, Action: [ec2:DescribeInstances, dynamodb:GetItem], Resource: "*"}
+              - {Effect: Allow, Action: ec2:RunInstances, Resource: "*"}
+  Table:
+    Type: AWS::DynamoDB::Table
+    Properties:
+      BillingMode: PAY_PER_REQUEST
+      AttributeDefinitions: [{AttributeName: pk, AttributeType: S}]
+      KeySchema: [{AttributeName: pk, KeyType: HASH}]
+      TimeToLiveSpecification: {AttributeName: expires, Enabled: true}
+  Queue:
+    Type: AWS::SQS::Queue
+    Properties: {MessageRetentionPeriod: 60, SqsManagedSseEnabled: true}
+  Unwanted:
+    Type: AWS::SQS::Queue
+    Condition: Red
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for folder in ("layer", "receiver", "worker"):
+        (tmp_path / folder).mkdir()
+    text = TEMPLATE.replace("Globals:", "  Red: !Not [!Condition Green]\nGlobals:", 1)
+    (tmp_path / "template.yaml").write_text(text)
+    return tmp_path
+
+
+def _read(project: Path, **parameters: Any) -> DeployedTemplate:
+    return read_template(project / "template.yaml", parameters)
+
+
+def test_a_function_has_the_environment_that_a_deployment_would_give_it(project: Path) -> None:
+    receiver, _ = _read(project).functions
+
+    assert receiver.environment == {
+        "TABLE": "leeway-Table",
+        "NAMES": "a+b",
+        "WORKER": f"{ARN}leeway-worker:live",
+        "TEXT": "green us-east-1 leeway-Queue ${kept}",
+        "MAYBE": "yes",
+        "FIRST": "x",
+    }
+    assert receiver.memory == 512
+
+
+def test_parameters_override_the_templates_defaults(project: Path) -> None:
+    text = (project / "template.yaml").read_text().replace("green: {memory", "red: {memory")
+    (project / "template.yaml").write_text(text)
+    template = _read(project, Colour="red", Names="c")
+
+    assert template.functions[0].environment["NAMES"] == "c"
+    assert "MAYBE" not in template.functions[0].environment
+    assert [queue.logical_id for queue in template.queues] == ["Queue", "Unwanted"]
+
+
+def test_what_a_condition_forbids_does_not_exist(project: Path) -> None:
+    assert [queue.logical_id for queue in _read(project).queues] == ["Queue"]
+
+
+def test_a_function_has_its_aliases_retries_and_queues(project: Path) -> None:
+    receiver, worker = _read(project).functions
+    queue = "arn:aws:sqs:us-east-1:123456789012:leeway-Queue"
+
+    assert (receiver.aliases, receiver.retries, receiver.on_failure) == (("live",), 1, queue)
+    assert (worker.retries, worker.on_failure, worker.dead_letter) == (2, None, queue)
+    assert receiver.durable is None
+    assert worker.durable is not None
+    assert (worker.durable.execution_timeout, worker.durable.retention_days) == (3600, 7)
+
+
+def test_a_functions_services_are_those_of_its_policies(project: Path) -> None:
+    assert _read(project).functions[0].services == ("dynamodb", "ec2")
+
+
+def test_code_comes_from_the_source_tree_or_from_a_build(project: Path) -> None:
+    build = project / "build"
+    for folder in ("Common/python", "Receiver", "Worker"):
+        (build / folder).mkdir(parents=True)
+    source, _ = _read(project).functions
+    built, _ = read_template(project / "template.yaml", {}, build=build).functions
+
+    assert (source.code, source.layers) == (project / "receiver", (project / "layer",))
+    assert (built.code, built.layers) == (build / "Receiver", (build / "Common/python",))
+
+
+def test_a_rule_has_its_pattern_and_its_targets(project: Path) -> None:
+    (rule,) = _read(project).rules
+    (target,) = rule.targets
+
+    assert rule.pattern == {"source": ["aws.ec2"]}
+    assert rule.state == "ENABLED"
+    assert target["Arn"].endswith(":live")
+    assert target["RetryPolicy"] == {"MaximumRetryAttempts": 5}
+
+
+def test_tables_and_queues_are_in_the_shape_of_their_apis(project: Path) -> None:
+    template = _read(project)
+
+    assert template.tables[0].definition["TableName"] == "leeway-Table"
+    assert template.tables[0].expiry_attribute == "expires"
+    assert "TimeToLiveSpecification" not in template.tables[0].definition
+    assert template.queues[0].attributes == {
+        "MessageRetentionPeriod": "60",
+        "SqsManagedSseEnabled": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("!Ref Table", "!Ref Tabel", "Receiver: there is no parameter or resource Tabel"),
+        ("!Ref Table", "!GetAtt Table.Colour", "Receiver: the sandbox does not know Colour"),
+        ("!Ref Table", "!ImportValue x", "Receiver: the sandbox does not resolve Fn::ImportValue"),
+        ("!If [Green", "!If [Blue", "Receiver: there is no condition Blue"),
+        ("[0, !Split", "[9, !Split", "Receiver: Fn::Select of"),
+        ("!Ref Colour, memory", "!Ref Colour, disk", "Receiver: Fn::FindInMap of"),
+        ("CodeUri: receiver", "CodeUri: nowhere", "Receiver: there is no folder"),
+        ("Pattern: {source: [aws.ec2]}", "Patern: {}", "Receiver"),
+        (", Default: green", "", "Colour: this parameter has no default"),
+    ],
+)
+def test_what_cannot_be_resolved_is_named(
+    project: Path, before: str, after: str, said: str
+) -> None:
+    path = project / "template.yaml"
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after))
+
+    with pytest.raises(TemplateError, match=said.replace(".", r"\.")):
+        _read(project)
+
+
+def test_a_parameter_that_the_template_lacks_is_refused(project: Path) -> None:
+    with pytest.raises(TemplateError, match="Color: the template has no such parameter"):
+        _read(project, Color="red")
+
+
+def test_the_projects_own_template_is_understood() -> None:
+    template = read_template(ROOT / "template.yaml", {"ClusterNames": "one,two"})
+    functions = {function.name: function for function in template.functions}
+
+    receive, retire = functions["leeway-receive-notice"], functions["leeway-retire-node"]
+    assert receive.environment["LEEWAY_CLUSTERS"] == "one,two"
+    assert receive.environment["LEEWAY_RETIRE_NODE"] == f"{retire.arn}:live"
+    assert retire.durable
+    assert {table.name for table in template.tables} == {receive.environment["LEEWAY_TABLE"]}
+    assert all(rule.targets for rule in template.rules)
