@@ -1,6 +1,7 @@
 """The Steps Protocol on AWS Lambda durable functions."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from aws_durable_execution_sdk_python import DurableContext
@@ -29,6 +30,12 @@ class Typed[T](SerDes[T]):
         return self._adapter.validate_json(data)
 
 
+@cache
+def typed[T](kind: type[T]) -> Typed[T]:
+    """Build the reader and writer of a type once: pydantic takes milliseconds for each."""
+    return Typed(kind)
+
+
 def retry(error: Exception, attempt: int) -> RetryDecision:
     """Try a failed step again after 1, 2, 4 … 30 seconds: whatever failed, giving up on a node
     loses its pods, and a step may always run again."""
@@ -45,7 +52,7 @@ class DurableSteps:
 
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
         """Do `work` once and remember its result; again if the function died before that."""
-        config = StepConfig(retry_strategy=retry, serdes=Typed(kind))
+        config = StepConfig(retry_strategy=retry, serdes=typed(kind))
         result: Any = self._context.step(lambda _: work(), name=name, config=config)
         return result  # type: ignore[no-any-return]
 

@@ -1,0 +1,120 @@
+"""Both functions in Lambda's container, by `sam local invoke`, against a sandbox."""
+
+import json
+import uuid
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from leeway.cloud.dynamodb import DynamoRecords
+from leeway.cloud.ec2 import Ec2Instances
+from leeway.reception import Reception
+
+from sandbox.up import Sandbox
+from tests.sam.invocation import Invoke
+
+EVENTS = Path(__file__).parents[2] / "events"
+
+pytestmark = pytest.mark.sam
+
+
+def event_of(name: str) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads((EVENTS / f"{name}.json").read_text())
+    return event
+
+
+def warning_for(instance: str) -> dict[str, Any]:
+    """The Spot interruption of events/, sent now, for this instance."""
+    event = event_of("spot-interruption")
+    detail = {**event["detail"], "instance-id": instance}
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {**event, "id": str(uuid.uuid4()), "time": now, "detail": detail}
+
+
+def nodes(sandbox: Sandbox) -> list[tuple[str, str]]:
+    """Instance and node of every node that has joined."""
+    joined = [e for e in sandbox.journal() if e["kind"] == "node-joined"]
+    return [(entry["instance"], entry["node"]) for entry in joined]
+
+
+def client_of(sandbox: Sandbox, service: str) -> Any:
+    """A boto3 client of the sandbox, whatever this process's environment says."""
+    said = sandbox.environment()
+    return boto3.client(
+        service,
+        endpoint_url=said["AWS_ENDPOINT_URL_LAMBDA" if service == "lambda" else "AWS_ENDPOINT_URL"],
+        region_name=said["AWS_REGION"],
+        aws_access_key_id=said["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=said["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
+def executions(sandbox: Sandbox) -> set[str]:
+    """The names of the executions of retire_node that have been started."""
+    arn = sandbox.sam_environment()["ReceiveNoticeFunction"]["LEEWAY_RETIRE_NODE"]
+    name, _, alias = arn.rpartition(":")
+    listed = client_of(sandbox, "lambda").list_durable_executions_by_function(
+        FunctionName=name, Qualifier=alias
+    )
+    return {execution["DurableExecutionName"] for execution in listed["DurableExecutions"]}
+
+
+class HeldBack:
+    """A `retire_node` that is not started, so that the test can start it by SAM."""
+
+    def start(self, instance: str, cluster: str, generation: int) -> None:
+        """Keep what would have been its order."""
+        self.order = {"instance": instance, "cluster": cluster, "generation": generation}
+
+
+def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
+    """Have the instance's retirement written down; what retire_node is to be started with."""
+    table = sandbox.sam_environment()["RetireNodeFunction"]["LEEWAY_TABLE"]
+    held_back = HeldBack()
+    Reception(
+        records=DynamoRecords(partial(client_of, sandbox, "dynamodb"), table),
+        instances=Ec2Instances(partial(client_of, sandbox, "ec2")),
+        retire_node=held_back,
+        clusters=[sandbox.endpoints.cluster],
+    ).receive(warning_for(instance))
+    return held_back.order
+
+
+def test_receive_notice_starts_the_retirement_of_a_nodes_instance(
+    invoke: Invoke, sandbox: Sandbox
+) -> None:
+    instance, _ = nodes(sandbox)[0]
+    (received,) = invoke("ReceiveNoticeFunction", warning_for(instance)).answer["instances"]
+    assert (received["instance"], received["result"]) == (instance, "started")
+    assert f"retire-{instance}-1" in executions(sandbox)
+
+
+def test_receive_notice_leaves_an_instance_alone_that_is_in_no_cluster_under_care(
+    invoke: Invoke,
+) -> None:
+    (received,) = invoke("ReceiveNoticeFunction", event_of("spot-interruption")).answer["instances"]
+    assert received["result"] == "not-ours"
+
+
+def test_receive_notice_says_what_is_wrong_with_an_event_that_is_no_notice(invoke: Invoke) -> None:
+    answer = invoke("ReceiveNoticeFunction", {"version": "0"}).answer
+    assert answer["errorType"] == "MalformedNotice"
+
+
+def test_retire_node_drains_a_node_and_tells_each_pods_way(
+    invoke: Invoke, sandbox: Sandbox
+) -> None:
+    instance, node = nodes(sandbox)[1]
+    invocation = invoke("RetireNodeFunction", order_for(sandbox, instance))
+    assert (invocation.answer["node"], invocation.answer["result"]) == (node, "drained")
+    assert "forbidden" not in (invocation.stdout + invocation.stderr).lower()
+    cordoned = {e["node"] for e in sandbox.journal() if e["kind"] == "node-cordoned"}
+    assert node in cordoned
+
+
+def test_retire_node_ends_where_nothing_is_written_down_of_the_instance(invoke: Invoke) -> None:
+    answer = invoke("RetireNodeFunction", event_of("retire-node")).answer
+    assert answer["result"] == "superseded"

@@ -1,0 +1,76 @@
+"""What the template does so that no notice gets lost between EventBridge and the functions."""
+
+from pathlib import Path
+
+import pytest
+
+from sandbox.template import DeployedTemplate, FunctionResource, read_template
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def deployed() -> DeployedTemplate:
+    return read_template(ROOT / "template.yaml", {"ClusterNames": "blue,green"})
+
+
+def named(deployed: DeployedTemplate, logical_id: str) -> FunctionResource:
+    return next(f for f in deployed.functions if f.logical_id == logical_id)
+
+
+def test_every_rule_is_on_retries_and_keeps_what_it_cannot_deliver(
+    deployed: DeployedTemplate,
+) -> None:
+    queues = {queue.arn for queue in deployed.queues}
+    for rule in deployed.rules:
+        assert (rule.bus, rule.state) == ("default", "ENABLED")
+        for target in rule.targets:
+            assert target["RetryPolicy"]["MaximumRetryAttempts"] > 0
+            assert target["DeadLetterConfig"]["Arn"] in queues
+
+
+def test_every_rule_may_invoke_receive_notice(deployed: DeployedTemplate) -> None:
+    function = named(deployed, "ReceiveNoticeFunction").arn
+    for rule in deployed.rules:
+        assert [target["Arn"] for target in rule.targets] == [function]
+        assert any(
+            permission.allows("events.amazonaws.com", function, rule.arn)
+            for permission in deployed.permissions
+        )
+
+
+def test_every_function_keeps_what_it_failed_on_in_a_queue_of_its_own(
+    deployed: DeployedTemplate,
+) -> None:
+    kept = {f.logical_id: f.on_failure or f.dead_letter for f in deployed.functions}
+    assert len(set(kept.values())) == len(deployed.functions)
+    assert set(kept.values()) == {queue.arn for queue in deployed.queues}
+
+
+def test_a_durable_function_has_a_dead_letter_queue_since_it_knows_no_destinations(
+    deployed: DeployedTemplate,
+) -> None:
+    retire_node = named(deployed, "RetireNodeFunction")
+    assert retire_node.durable
+    assert retire_node.dead_letter
+    assert retire_node.on_failure is None
+
+
+def test_functions_get_the_clusters_under_care_and_each_others_names(
+    deployed: DeployedTemplate,
+) -> None:
+    (table,) = deployed.tables
+    for function in deployed.functions:
+        assert function.environment["LEEWAY_CLUSTERS"] == "blue,green"
+        assert function.environment["LEEWAY_TABLE"] == table.name
+    receive_notice = named(deployed, "ReceiveNoticeFunction")
+    retire_node = named(deployed, "RetireNodeFunction")
+    assert receive_notice.environment["LEEWAY_RETIRE_NODE"] == f"{retire_node.arn}:live"
+
+
+def test_only_an_endpoint_that_is_given_reaches_the_environment(deployed: DeployedTemplate) -> None:
+    given = read_template(ROOT / "template.yaml", {"EndpointUrl": "http://localhost:4566"})
+    for function in given.functions:
+        assert function.environment["AWS_ENDPOINT_URL"] == "http://localhost:4566"
+    for function in deployed.functions:
+        assert not {name for name in function.environment if name.startswith("AWS_")}

@@ -1,0 +1,53 @@
+"""The layer's requirements: the versions that the tests run with, and nothing else."""
+
+import re
+from importlib.metadata import distribution, version
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PIN = re.compile(r"^([A-Za-z0-9_.-]+)==([^ \\]+)", re.MULTILINE)
+
+
+def pins(path: str) -> dict[str, str]:
+    """Name → version of every pin in a requirements file."""
+    found = PIN.findall((ROOT / path).read_text())
+    return {canonicalize_name(name): version for name, version in found}
+
+
+def needed(name: str) -> set[str]:
+    """What a distribution needs at run time, and what those need in turn."""
+    seen: set[tuple[str, str]] = set()
+    todo = [(canonicalize_name(name), "")]
+    while todo:
+        current, extra = todo.pop()
+        for requirement in map(Requirement, distribution(current).requires or []):
+            if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+                continue
+            wanted = canonicalize_name(requirement.name)
+            found = {(wanted, wanted_extra) for wanted_extra in {"", *requirement.extras}} - seen
+            seen |= found
+            todo += found
+    return {name for name, _ in seen}
+
+
+def test_the_layer_carries_what_leeway_needs_and_nothing_else() -> None:
+    assert pins("layers/leeway/requirements.txt").keys() == needed("leeway")
+
+
+def test_the_layer_carries_the_versions_that_are_pinned_for_the_tests() -> None:
+    tested = pins("requirements/dev.txt")
+    layer = pins("layers/leeway/requirements.txt")
+    assert layer == {name: tested[name] for name in layer}
+
+
+def test_the_tests_run_with_the_versions_that_are_pinned() -> None:
+    layer = pins("layers/leeway/requirements.txt")
+    assert {name: version(name) for name in layer} == layer
+
+
+def test_no_requirements_file_says_where_packages_come_from() -> None:
+    for path in [*ROOT.glob("requirements/*"), ROOT / "layers/leeway/requirements.txt"]:
+        assert not re.search(r"https?://|--(extra-)?index-url|--find-links", path.read_text())

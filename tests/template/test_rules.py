@@ -1,0 +1,95 @@
+"""Which rule takes which event: the rules of the expanded template against the files of events/."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto.events.models import EventPattern
+
+from sandbox.template import RuleResource, read_template
+
+ROOT = Path(__file__).parents[2]
+EVENTS = ROOT / "events"
+OWNER = "ReceiveNoticeFunction"
+
+TAKEN_BY = {
+    "capacity-block-interruption": "CapacityReservationInterruption",
+    "capacity-reservation-interruption": "CapacityReservationInterruption",
+    "launch-lifecycle-action": "LaunchLifecycleAction",
+    "lifecycle-test-notification": "TerminateLifecycleAction",
+    "rebalance-recommendation": "RebalanceRecommendation",
+    "scheduled-change": "ScheduledChange",
+    "scheduled-change-cancelled": "ScheduledChange",
+    "spot-interruption": "SpotInterruption",
+    "spot-interruption-hibernate": "SpotInterruption",
+    "spot-interruption-stop": "SpotInterruption",
+    "state-change-running": "StateChange",
+    "state-change-shutting-down": "StateChange",
+    "state-change-stopped": "StateChange",
+    "state-change-stopping": "StateChange",
+    "state-change-terminated": "StateChange",
+    "terminate-lifecycle-action": "TerminateLifecycleAction",
+}
+NO_EVENT = {"retire-node"}
+
+NEAR_MISSES: dict[str, tuple[str, dict[str, Any]]] = {
+    "a state that asks for nothing": ("state-change-running", {"detail": {"state": "pending"}}),
+    "somebody's own event of that type": ("spot-interruption", {"source": "com.example"}),
+    "another type of that source": (
+        "spot-interruption",
+        {"detail-type": "EC2 Spot Instance Request Fulfillment"},
+    ),
+    "Leeway's own event": ("spot-interruption", {"source": "leeway"}),
+    "a launch that has succeeded": (
+        "launch-lifecycle-action",
+        {"detail-type": "EC2 Instance Launch Successful"},
+    ),
+    "health of another service": ("scheduled-change", {"detail": {"service": "RDS"}}),
+    "an issue, not a change": ("scheduled-change", {"detail": {"eventTypeCategory": "issue"}}),
+    "an abuse report": ("scheduled-change", {"detail-type": "AWS Health Abuse Event"}),
+}
+
+
+@pytest.fixture(scope="module")
+def rules() -> tuple[RuleResource, ...]:
+    return read_template(ROOT / "template.yaml", {}).rules
+
+
+def event_of(name: str) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads((EVENTS / f"{name}.json").read_text())
+    return event
+
+
+def takers(rules: tuple[RuleResource, ...], event: Any) -> list[str]:
+    return [
+        rule.logical_id.removeprefix(OWNER)
+        for rule in rules
+        if EventPattern(None, dict(rule.pattern or {})).matches_event(event)
+    ]
+
+
+def test_every_file_of_events_has_its_place_in_this_table() -> None:
+    assert {path.stem for path in EVENTS.glob("*.json")} == TAKEN_BY.keys() | NO_EVENT
+
+
+@pytest.mark.parametrize("name", TAKEN_BY)
+def test_an_event_is_taken_by_exactly_its_rule(rules: tuple[RuleResource, ...], name: str) -> None:
+    assert takers(rules, event_of(name)) == [TAKEN_BY[name]]
+
+
+def test_every_rule_has_an_event_to_show_what_it_takes(rules: tuple[RuleResource, ...]) -> None:
+    assert {rule.logical_id.removeprefix(OWNER) for rule in rules} == set(TAKEN_BY.values())
+
+
+@pytest.mark.parametrize("case", NEAR_MISSES)
+def test_a_near_miss_is_taken_by_no_rule(rules: tuple[RuleResource, ...], case: str) -> None:
+    name, changes = NEAR_MISSES[case]
+    event = event_of(name)
+    detail = {**event["detail"], **changes.get("detail", {})}
+    assert takers(rules, {**event, **changes, "detail": detail}) == []
+
+
+def test_events_have_ids_of_their_own() -> None:
+    ids = [event_of(name)["id"] for name in TAKEN_BY]
+    assert len(set(ids)) == len(ids)
