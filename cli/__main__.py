@@ -1,0 +1,5 @@
+"""`python -m cli`, the same as `leeway`."""
+
+from cli.main import main
+
+main()

@@ -1,0 +1,280 @@
+"""`leeway sandbox`: keeps a sandbox running, and does things to it."""
+
+import json
+import os
+import shlex
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.errors import BadInputError, CannotBeDoneError, unreadable
+from cli.output import Format, FormatOption, messages, print_json, results
+
+if TYPE_CHECKING:
+    from sandbox.up import Sandbox
+
+END_PATIENCE = 15.0  # seconds that `down` waits for `up` to end
+FEWEST_NODES, MOST_NODES = 3, 1000  # on fewer the workloads find no room
+PARTS = ("kubernetes", "aws", "lambda")
+
+app = typer.Typer(
+    help="An embedded AWS and an embedded Kubernetes that stay up until they are told to go.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+def default_state_dir() -> Path:
+    """Where a sandbox's state is kept, by the XDG base directory specification."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "leeway" / "sandbox"
+
+
+StateDirOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="The sandbox's folder (default: one for each user)."),
+]
+
+
+@contextmanager
+def sandbox_errors() -> Iterator[None]:
+    """Turn what the sandbox complains of into a command's error."""
+    from sandbox.children import RefusedError, SandboxError
+
+    try:
+        yield
+    except RefusedError as error:
+        raise BadInputError(str(error)) from error
+    except SandboxError as error:
+        first, _, details = str(error).partition("\n")
+        raise CannotBeDoneError(first, details) from error
+
+
+@app.command()
+def up(
+    nodes: Annotated[int, typer.Option(help="How many nodes its cluster has.")] = 5,
+    seed: Annotated[int, typer.Option(help="Chooses the sizes and times of its workloads.")] = 0,
+    state_dir: StateDirOption = None,
+    host: Annotated[str, typer.Option(help="The address its servers bind.")] = "127.0.0.1",
+    advertise: Annotated[
+        str, typer.Option(help="The host that others, such as containers, reach it by.")
+    ] = "127.0.0.1",
+    env_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what sam local invoke --env-vars takes."),
+    ] = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Run a sandbox until Ctrl-C, SIGTERM or `leeway sandbox down`."""
+    if not FEWEST_NODES <= nodes <= MOST_NODES:
+        raise BadInputError(f"--nodes: expected {FEWEST_NODES} to {MOST_NODES}, got {nodes}")
+    if env_file is not None and not env_file.absolute().parent.is_dir():
+        raise BadInputError(f"--env-file: {env_file.absolute().parent} is no folder")
+
+    from cli.progress import Progress
+    from sandbox.up import Sandbox
+    from sandbox.world import demo_world
+
+    signal.signal(signal.SIGTERM, _end)
+    folder = state_dir or default_state_dir()
+    with sandbox_errors(), ExitStack() as stack:
+        with Progress(messages()) as progress:
+            starting = Sandbox.start(
+                demo_world(seed, nodes),
+                state_dir=folder.absolute(),
+                host=host,
+                advertise=advertise,
+                tell=progress.tell_start,
+            )
+            sandbox = stack.enter_context(starting)
+        # From here on Ctrl-C is the way to end it, not a way to break it off.
+        signal.signal(signal.SIGINT, _end)
+        if env_file is not None:
+            env_file.write_text(json.dumps(sandbox.sam_environment(), indent=2) + "\n")
+        _introduce(sandbox, output, env_file)
+        _warn_of(advertise)
+        while True:
+            signal.pause()
+
+
+def _warn_of(advertise: str) -> None:
+    """Say so when functions that run in the sandbox itself could not follow the advertised name."""
+    try:
+        socket.gethostbyname(advertise)
+    except OSError:
+        messages().print(
+            f"This host does not know {advertise}: only functions that run where it is known, such"
+            " as in sam local's containers, reach the cluster."
+        )
+
+
+def _end(*_: object) -> None:
+    raise typer.Exit
+
+
+def _introduce(sandbox: "Sandbox", output: Format, env_file: Path | None) -> None:
+    environment = {**sandbox.environment(), "KUBECONFIG": str(sandbox.kubeconfig)}
+    if output is Format.JSON:
+        print_json({**_ends(sandbox), "environment": environment})
+        sys.stdout.flush()
+        return
+    console = results()
+    console.print(f"AWS         {sandbox.aws_url}\nLambda      {sandbox.lambda_url}")
+    console.print(f"Kubernetes  {sandbox.kubernetes_url}  (cluster {sandbox.endpoints.cluster})\n")
+    for name, value in environment.items():
+        console.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)
+    if env_file is not None:
+        console.print(f"\nsam local invoke … --env-vars {env_file}", soft_wrap=True)
+    messages().print("\nUntil Ctrl-C, or [bold]leeway sandbox down[/] from elsewhere.")
+
+
+def _ends(sandbox: "Sandbox") -> dict[str, Any]:
+    return {
+        "cluster": sandbox.endpoints.cluster,
+        "aws": sandbox.aws_url,
+        "lambda": sandbox.lambda_url,
+        "kubernetes": sandbox.kubernetes_url,
+        "kubeconfig": str(sandbox.kubeconfig),
+        "pid": sandbox.endpoints.pid,
+    }
+
+
+@app.command()
+def down(state_dir: StateDirOption = None) -> None:
+    """End the sandbox that `up` runs."""
+    from sandbox.up import is_running
+
+    folder = state_dir or default_state_dir()
+    with _attached(folder) as sandbox:
+        os.kill(sandbox.endpoints.pid, signal.SIGTERM)
+    patience = time.monotonic() + END_PATIENCE
+    while is_running(folder):
+        if time.monotonic() > patience:
+            raise CannotBeDoneError(f"process {sandbox.endpoints.pid} has not ended yet")
+        time.sleep(0.1)
+    messages().print("The sandbox has ended.")
+
+
+@app.command()
+def status(state_dir: StateDirOption = None, output: FormatOption = Format.TABLE) -> None:
+    """Show where the sandbox answers, and its nodes and pods."""
+    from sandbox.up import census
+
+    with _attached(state_dir) as sandbox:
+        nodes, pods = census(sandbox.journal())
+        parts = sandbox.status()
+    if output is Format.JSON:
+        print_json({**_ends(sandbox), "nodes": nodes, "pods": pods, "parts": parts})
+        return
+    console = results()
+    for name, value in _ends(sandbox).items():
+        console.print(f"{name:<12}{value}", soft_wrap=True)
+    console.print(f"{'nodes':<12}{nodes} Ready\n{'pods':<12}{pods} running")
+
+
+@app.command()
+def send(
+    event: Annotated[Path, typer.Argument(metavar="EVENT.json", help="An EventBridge event.")],
+    copies: Annotated[int, typer.Option(min=1, help="How often it is delivered.")] = 1,
+    state_dir: StateDirOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Deliver an event to the rules that match it, as EventBridge would."""
+    content = _read_event(event)
+    with _attached(state_dir) as sandbox:
+        functions = sandbox.send(content, copies)
+    if output is Format.JSON:
+        print_json({"functions": functions})
+    else:
+        reached = ", ".join(functions) or "no function: no rule matches it"
+        results().print(f"delivered to {reached}")
+
+
+@app.command()
+def interrupt(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="A node's name, or an instance id.")],
+    late: Annotated[
+        float, typer.Option(min=0, max=120, help="Seconds of the two minutes that are gone.")
+    ] = 0.0,
+    copies: Annotated[int, typer.Option(min=0, help="How often the warning is delivered.")] = 1,
+    state_dir: StateDirOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Let EC2 take a Spot instance back, with its two-minute warning."""
+    with _attached(state_dir) as sandbox:
+        instance = _instance_of(sandbox, node)
+        (begun,) = sandbox.interrupt([instance], late=late, copies=copies)
+    if output is Format.JSON:
+        print_json(begun)
+    else:
+        left = begun["reclaim_at"] - time.time()
+        results().print(f"{instance} has its warning; EC2 takes it in {left:.0f} s")
+
+
+@app.command()
+def faults(
+    part: Annotated[str, typer.Argument(metavar="PART", help="kubernetes, aws or lambda.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FAULTS.json", help="A list of faults; none ends them all."),
+    ] = None,
+    state_dir: StateDirOption = None,
+) -> None:
+    """Let a part of the sandbox fail as the file says, instead of as it did before."""
+    if part not in PARTS:
+        raise BadInputError(f"PART: expected one of {', '.join(PARTS)}, got {part!r}")
+    wanted = [] if file is None else _read_json(file)
+    if not isinstance(wanted, list):
+        raise BadInputError(f"{file}: expected a JSON list of faults")
+    with _attached(state_dir) as sandbox:
+        sandbox.faults(part, wanted)
+    messages().print(f"{part}: {len(wanted)} faults")
+
+
+@contextmanager
+def _attached(state_dir: Path | None) -> "Iterator[Sandbox]":
+    from sandbox.up import Sandbox
+
+    with sandbox_errors():
+        sandbox = Sandbox.attach(state_dir or default_state_dir())
+        with closing(sandbox):
+            yield sandbox
+
+
+def _instance_of(sandbox: "Sandbox", node: str) -> str:
+    if node.startswith("i-"):
+        return node
+    found = {
+        entry["node"]: entry["instance"]
+        for entry in sandbox.journal()
+        if entry["kind"] == "node-joined"
+    }
+    if node not in found:
+        raise BadInputError(f"NODE: the sandbox has no node {node!r}")
+    return str(found[node])
+
+
+def _read_event(path: Path) -> Mapping[str, Any]:
+    event = _read_json(path)
+    if not isinstance(event, dict):
+        raise BadInputError(f"{path}: expected a JSON object, an EventBridge event")
+    for field in ("source", "detail-type", "detail"):
+        if field not in event:
+            raise BadInputError(f"{path}: {field}: missing; every EventBridge event has it")
+    return event
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except ValueError as error:
+        raise BadInputError(f"{path}: expected JSON: {error}") from error

@@ -1,0 +1,1 @@
+"""An embedded AWS and an embedded Kubernetes, so that everything of Leeway runs on a laptop."""

@@ -1,0 +1,382 @@
+"""Brings a whole sandbox up, from its three processes to pods that run, and takes it down."""
+
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+import urllib3
+import yaml
+
+from sandbox.children import ROOT, Child, RefusedError, SandboxError, stop_all
+from sandbox.furnishing import (
+    credentials,
+    furnish_aws,
+    furnish_kubernetes,
+    kubeconfig,
+)
+from sandbox.world import World
+
+if TYPE_CHECKING:
+    from sandbox.template import DeployedTemplate
+
+__all__ = ["Endpoints", "Sandbox", "SandboxError"]
+
+START_TIMEOUT = 60.0
+SETTLE_TIMEOUT = 90.0
+STATE_FILE, LOCK_FILE = "sandbox.json", "lock"
+EXIT_WITH_PARENT = "--exit-with-parent"  # the cluster's process does so by itself
+PARTS = ("kubernetes", "aws", "lambda")
+
+# Is told what is being done and, where that can be counted, how much of it: (what, done, total).
+Tell = Callable[[str, int, int | None], None]
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """Where a running sandbox answers, and what else later commands need of it."""
+
+    pid: int
+    cluster: str
+    nodes: int
+    aws: str
+    lambda_: str
+    kubernetes: str
+    kubernetes_control: str
+    ca: str
+    token: str
+    advertise: str
+    strangers: tuple[str, ...] = ()
+
+
+class Sandbox:
+    """A sandbox that runs: its endpoints, its journals, and what can be done to it."""
+
+    def __init__(self, state_dir: Path, endpoints: Endpoints) -> None:
+        self.state_dir = state_dir
+        self.endpoints = endpoints
+        self._http = urllib3.PoolManager(retries=False, timeout=30.0)
+        self._controls = {
+            "kubernetes": endpoints.kubernetes_control,
+            "aws": endpoints.aws,
+            "lambda": endpoints.lambda_,
+        }
+        self._read = dict.fromkeys(PARTS, 0)
+        self._entries: list[dict[str, Any]] = []
+        self.deployed: DeployedTemplate | None = None
+
+    @classmethod
+    @contextmanager
+    def start(
+        cls,
+        world: World,
+        *,
+        state_dir: Path,
+        host: str = "127.0.0.1",
+        advertise: str = "127.0.0.1",
+        template: Path = ROOT / "template.yaml",
+        build: Path | None = None,
+        parameters: Mapping[str, str] | None = None,
+        options: Mapping[str, Sequence[str]] | None = None,
+        tell: Tell = lambda _what, _done, _total: None,
+    ) -> Iterator[Self]:
+        """Run a sandbox with this world in it while the context lasts.
+
+        Args:
+            world: what is in it.
+            state_dir: its folder: kubeconfig, certificates, logs, and the file `attach` reads.
+            host: the address its servers bind.
+            advertise: the address that the cluster's endpoint has in DescribeCluster.
+            template: the template to deploy.
+            build: SAM's build folder, to run what `sam build` made instead of the source tree.
+            parameters: the template's parameters, over the defaults.
+            options: more arguments for its processes, by part (`kubernetes`, `aws`, `lambda`).
+            tell: is told what is being done.
+
+        Raises:
+            SandboxError: one of its processes did not start, or the world did not come to life.
+        """
+        state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        children: list[Child] = []
+        with ExitStack() as stack:
+            stack.enter_context(_only_one(state_dir))
+            stack.callback(stop_all, children)
+            tell("starting its processes", 0, None)
+            starting = _Starting(state_dir, world, host, advertise, dict(options or {}), children)
+            endpoints = starting.run(template)
+            sandbox = cls(state_dir, endpoints)
+            stack.callback(sandbox.close)
+            tell("launching instances", 0, None)
+            strangers = furnish_aws(world, endpoints.aws)
+            sandbox.endpoints = replace(endpoints, strangers=strangers)
+            tell("deploying template.yaml", 0, None)
+            sandbox.deploy(template, parameters or {}, build)
+            # Workloads come last: on a cluster of one node all of them would land on that one.
+            sandbox.wait_for(world.nodes, 0, tell)
+            tell("creating workloads", 0, None)
+            furnish_kubernetes(world.workloads, sandbox.write_kubeconfig())
+            sandbox.wait_for(world.nodes, world.pods, tell)
+            state_file = state_dir / STATE_FILE
+            state_file.write_text(json.dumps(asdict(sandbox.endpoints), indent=2))
+            stack.callback(state_file.unlink, missing_ok=True)
+            yield sandbox
+
+    @classmethod
+    def attach(cls, state_dir: Path) -> Self:
+        """The sandbox that runs with this folder; SandboxError when none does."""
+        try:
+            state = json.loads((state_dir / STATE_FILE).read_text())
+        except FileNotFoundError:
+            raise SandboxError(f"no sandbox runs with its state in {state_dir}") from None
+        if not is_running(state_dir):
+            raise SandboxError(f"the sandbox of {state_dir} has ended without a goodbye")
+        return cls(state_dir, Endpoints(**{**state, "strangers": tuple(state["strangers"])}))
+
+    def close(self) -> None:
+        """Close the connections to its control APIs."""
+        self._http.clear()
+
+    @property
+    def aws_url(self) -> str:
+        """Where all AWS services but Lambda answer."""
+        return self.endpoints.aws
+
+    @property
+    def lambda_url(self) -> str:
+        """Where Lambda answers."""
+        return self.endpoints.lambda_
+
+    @property
+    def kubernetes_url(self) -> str:
+        """Where the cluster's API answers."""
+        return self.endpoints.kubernetes
+
+    @property
+    def kubeconfig(self) -> Path:
+        """A kubeconfig with the admin's token."""
+        return self.state_dir / "kubeconfig"
+
+    def environment(self) -> dict[str, str]:
+        """The variables with which AWS SDKs and CLIs talk to this sandbox."""
+        return credentials(self.aws_url, self.lambda_url)
+
+    def deploy(self, template: Path, parameters: Mapping[str, str], build: Path | None) -> None:
+        """Deploy the template as CloudFormation would, with this cluster under care."""
+        from sandbox.deployment import DeploymentError, deploy
+        from sandbox.intrinsics import TemplateError
+        from sandbox.template import read_template
+
+        given = {"ClusterNames": self.endpoints.cluster, **parameters}
+        try:
+            self.deployed = read_template(template, given, build=build)
+            deploy(self.deployed, self.aws_url, self.lambda_url)
+        except (DeploymentError, TemplateError) as error:
+            raise SandboxError(f"{template}: {error}") from error
+
+    def sam_environment(self) -> dict[str, dict[str, str]]:
+        """What `sam local invoke --env-vars` takes: each function's variables, by logical id.
+
+        Only a sandbox that this process started knows its functions.
+        """
+        host = self.endpoints.advertise
+        outside = credentials(*(_at(host, url) for url in (self.aws_url, self.lambda_url)))
+        functions = self.deployed.functions if self.deployed else ()
+        return {function.logical_id: {**function.environment, **outside} for function in functions}
+
+    def write_kubeconfig(self) -> dict[str, Any]:
+        """Write `kubeconfig`, readable by its owner only, and return what it says."""
+        ends = self.endpoints
+        config = kubeconfig(ends.cluster, ends.kubernetes, ends.ca, ends.token)
+        self.kubeconfig.touch(mode=0o600)
+        self.kubeconfig.write_text(yaml.safe_dump(config, sort_keys=False))
+        return config
+
+    def wait_for(self, nodes: int, pods: int, tell: Tell, timeout: float = SETTLE_TIMEOUT) -> None:
+        """Wait until so many nodes are Ready and so many pods run."""
+        deadline = time.monotonic() + timeout
+        ready, running = census(self.journal())
+        while ready < nodes or running < pods:
+            now = f"{ready} of {nodes} nodes Ready, {running} of {pods} pods running"
+            if time.monotonic() > deadline:
+                raise SandboxError(f"after {timeout:.0f} s: {now}")
+            tell(now, ready + running, nodes + pods)
+            time.sleep(0.2)
+            ready, running = census(self.journal())
+
+    def journal(self) -> list[dict[str, Any]]:
+        """Everything the sandbox's parts have seen so far, oldest first."""
+        fresh: list[dict[str, Any]] = []
+        for part in PARTS:
+            found = self._control(part, "GET", f"journal?since={self._read[part]}")
+            self._read[part] = found["next"]
+            fresh += found["entries"]
+        if fresh:
+            self._entries = sorted(self._entries + fresh, key=lambda entry: entry["at"])
+        return list(self._entries)
+
+    def status(self) -> dict[str, Any]:
+        """What each part says of itself, by part."""
+        return {part: self._control(part, "GET", "status") for part in PARTS}
+
+    def faults(self, part: str, faults: Sequence[Mapping[str, Any]]) -> None:
+        """Replace the faults of a part (`kubernetes`, `aws` or `lambda`)."""
+        self._control(part, "PUT", "faults", {"faults": list(faults)})
+
+    def send(self, event: Mapping[str, Any], copies: int = 1) -> list[str]:
+        """Deliver an event as EventBridge would; the functions it reaches."""
+        sent = self._control("aws", "POST", f"events?copies={copies}", event)["sent"]
+        return [function for entry in sent for function in entry["functions"]]
+
+    def interrupt(
+        self, instances: Sequence[str], *, late: float = 0.0, copies: int = 1
+    ) -> list[dict[str, Any]]:
+        """Let EC2 take Spot instances back, two minutes after the time in their warnings.
+
+        `late` is how many seconds in the past that time lies. Returns for each instance the
+        warning's id (`event`) and the epoch second of the reclaim (`reclaim_at`).
+        """
+        body = {"instance": list(instances), "late": late, "copies": copies}
+        begun: list[dict[str, Any]] = self._control("aws", "POST", "interrupt", body)[
+            "interruptions"
+        ]
+        return begun
+
+    def _control(self, part: str, method: str, path: str, body: Any = None) -> Any:
+        url = f"{self._controls[part]}/_sandbox/{path}"
+        try:
+            answer = self._http.request(method, url, **({} if body is None else {"json": body}))
+        except urllib3.exceptions.HTTPError as error:
+            raise SandboxError(f"the sandbox's {part} does not answer: {error}") from error
+        said = answer.data.decode(errors="replace")[:300]
+        if 400 <= answer.status < 500:
+            raise RefusedError(f"the sandbox's {part} refuses: {said}")
+        if answer.status >= 300:
+            raise SandboxError(f"the sandbox's {part} answered {answer.status}: {said}")
+        return answer.json()
+
+
+@dataclass(frozen=True)
+class _Starting:
+    """Starts the three processes and tells each of the others."""
+
+    state_dir: Path
+    world: World
+    host: str
+    advertise: str
+    options: Mapping[str, Sequence[str]]
+    children: list[Child]
+
+    def run(self, template: Path) -> Endpoints:
+        # Expanding the template takes SAM's translator about as long to import as moto takes.
+        warming = threading.Thread(target=_import_translator, args=(template,), daemon=True)
+        cluster = ["--cluster-name", self.world.cluster]
+        certificate = ["--certificate", str(self.state_dir / "certificate")]
+        kubernetes = self._start("kubernetes", [*cluster, *certificate, *self._seed()])
+        aws = self._start("aws", [EXIT_WITH_PARENT, *self._seed()])
+        warming.start()
+        aws_said = aws.ready(START_TIMEOUT)
+        aws_url = f"http://127.0.0.1:{aws_said['port']}"
+        lambda_service = self._start("lambda", [EXIT_WITH_PARENT, "--aws", aws_url])
+        cluster_said = kubernetes.ready(START_TIMEOUT)
+        lambda_url = f"http://127.0.0.1:{lambda_service.ready(START_TIMEOUT)['port']}"
+        warming.join()
+        endpoints = Endpoints(
+            pid=os.getpid(),
+            cluster=self.world.cluster,
+            nodes=self.world.nodes,
+            aws=aws_url,
+            lambda_=lambda_url,
+            kubernetes=f"https://127.0.0.1:{cluster_said['port']}",
+            kubernetes_control=cluster_said["control"],
+            ca=cluster_said["ca"],
+            token=cluster_said["token"],
+            advertise=self.advertise,
+        )
+        self._link(endpoints, cluster_said["port"])
+        return endpoints
+
+    def _start(self, part: str, arguments: Sequence[str]) -> Child:
+        module = {"lambda": "lambda_service"}.get(part, part)
+        child = Child.start(
+            f"sandbox.{module}",
+            ["--host", self.host, "--port", "0", *arguments, *self.options.get(part, ())],
+            self.state_dir / f"{part}.log",
+        )
+        self.children.append(child)
+        return child
+
+    def _seed(self) -> list[str]:
+        return ["--seed", str(self.world.seed)]
+
+    def _link(self, endpoints: Endpoints, kubernetes_port: int) -> None:
+        name = self.world.cluster
+        answer = urllib3.request(
+            "PUT",
+            f"{endpoints.aws}/_sandbox/links",
+            json={
+                "kubernetes": {name: endpoints.kubernetes_control},
+                "eks": {
+                    name: {
+                        "endpoint": f"https://{self.advertise}:{kubernetes_port}",
+                        "ca_file": endpoints.ca,
+                    }
+                },
+                "lambda": endpoints.lambda_,
+            },
+        )
+        if answer.status >= 300:
+            raise SandboxError(f"the sandbox's aws refused its links: {answer.data.decode()}")
+
+
+def _at(host: str, url: str) -> str:
+    """The URL as it is reached by another name of this host."""
+    return f"http://{host}:{urlsplit(url).port}"
+
+
+def _import_translator(template: Path) -> None:
+    if template.exists():
+        import sandbox.template  # noqa: F401
+
+
+@contextmanager
+def _only_one(state_dir: Path) -> Iterator[None]:
+    """Hold the folder's lock: the kernel lets go of it however this process ends."""
+    with (state_dir / LOCK_FILE).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SandboxError(f"a sandbox runs already with its state in {state_dir}") from None
+        yield
+
+
+def is_running(state_dir: Path) -> bool:
+    """Whether a process holds the folder's lock."""
+    try:
+        with _only_one(state_dir):
+            return False
+    except SandboxError:
+        return True
+
+
+def census(entries: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """How many nodes are Ready and how many pods run, by the journal."""
+    nodes: set[str] = set()
+    pods: set[str] = set()
+    for entry in entries:
+        match entry["kind"]:
+            case "node-ready":
+                nodes.add(entry["node"])
+            case "node-gone":
+                nodes.discard(entry["node"])
+            case "pod-running":
+                pods.add(entry["uid"])
+            case "pod-ended":
+                pods.discard(entry["uid"])
+    return len(nodes), len(pods)

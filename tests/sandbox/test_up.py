@@ -1,0 +1,203 @@
+"""A whole sandbox, from its processes to pods that run, over HTTP only."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from lightkube import Client, KubeConfig
+from lightkube.core.exceptions import ApiError
+from lightkube.resources.core_v1 import Node, Pod
+
+from cli import main
+from sandbox.children import Child, SandboxError
+from sandbox.furnishing import client
+from sandbox.up import Sandbox, census, is_running
+from sandbox.world import World, demo_world, smoke_world
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    with Sandbox.start(smoke_world(), state_dir=tmp_path_factory.mktemp("sandbox")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def kube(sandbox: Sandbox) -> Iterator[Client]:
+    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as client:
+        yield client
+
+
+def test_nodes_are_ready_and_pods_run_when_it_is_up(kube: Client) -> None:
+    nodes = list(kube.list(Node))
+    pods = list(kube.list(Pod, namespace="shop"))
+
+    assert len(nodes) == 3
+    assert [pod.status.phase for pod in pods if pod.status] == ["Running"] * 3
+
+
+def test_every_node_is_a_spot_instance_of_the_cluster(sandbox: Sandbox, kube: Client) -> None:
+    ec2 = client("ec2", sandbox.aws_url)
+    owned = [{"Name": "tag:kubernetes.io/cluster/smoke", "Values": ["owned"]}]
+    reservations = ec2.describe_instances(Filters=owned)["Reservations"]
+    instances = [instance for found in reservations for instance in found["Instances"]]
+
+    by_node = {
+        node.spec.providerID.rpartition("/")[2]
+        for node in kube.list(Node)
+        if node.spec and node.spec.providerID
+    }
+    assert {instance["InstanceId"] for instance in instances} == by_node
+    assert {instance["InstanceLifecycle"] for instance in instances} == {"spot"}
+
+
+def test_eks_describes_the_cluster_with_the_api_that_runs(sandbox: Sandbox) -> None:
+    eks = client("eks", sandbox.aws_url)
+
+    assert eks.describe_cluster(name="smoke")["cluster"]["endpoint"] == sandbox.kubernetes_url
+
+
+def test_the_kubeconfig_is_readable_by_its_owner_only_and_its_token_counts(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    assert sandbox.kubeconfig.stat().st_mode & 0o077 == 0
+
+    wrong = tmp_path / "kubeconfig"
+    wrong.write_text(sandbox.kubeconfig.read_text().replace(sandbox.endpoints.token, "wrong"))
+    with (
+        Client(KubeConfig.from_file(wrong), trust_env=False) as stranger,
+        pytest.raises(ApiError) as refused,
+    ):
+        list(stranger.list(Node))
+    assert refused.value.status.code == 401
+
+
+def test_the_journals_are_merged_in_order(sandbox: Sandbox) -> None:
+    entries = sandbox.journal()
+
+    moments = [entry["at"] for entry in entries]
+    assert moments == sorted(moments)
+    assert {"instance-state", "node-ready", "pod-running"} <= {entry["kind"] for entry in entries}
+    assert census(entries) == (3, 3)
+
+
+def test_an_event_is_delivered_to_the_functions_of_the_template(sandbox: Sandbox) -> None:
+    notice = json.loads((Path("events") / "rebalance-recommendation.json").read_text())
+
+    assert sandbox.send(notice) == ["leeway-receive-notice"]
+
+
+def test_later_commands_find_it_by_its_folder(
+    sandbox: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(sandbox.state_dir)
+
+    assert Sandbox.attach(sandbox.state_dir).aws_url == sandbox.aws_url
+    assert main.run(["sandbox", "status", "--state-dir", folder, "-o", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["nodes"], told["pods"]) == (3, 3)
+    assert main.run(["sandbox", "interrupt", "no-such-node", "--state-dir", folder]) == 2
+    assert "no node 'no-such-node'" in capsys.readouterr().err
+
+
+def test_what_the_sandbox_refuses_is_bad_input(
+    sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, faults = ["--state-dir", str(sandbox.state_dir)], tmp_path / "faults.json"
+    faults.write_text('[{"no-such-field": 1}]')
+
+    assert main.run(["sandbox", "faults", "kubernetes", str(faults), *folder]) == 2
+    assert "no-such-field" in capsys.readouterr().err
+    assert main.run(["sandbox", "interrupt", "i-0123456789abcdef0", *folder]) == 2
+    assert "i-0123456789abcdef0" in capsys.readouterr().err
+
+
+def test_a_second_sandbox_in_the_same_folder_is_refused(sandbox: Sandbox) -> None:
+    with (
+        pytest.raises(SandboxError, match="runs already"),
+        Sandbox.start(smoke_world(), state_dir=sandbox.state_dir),
+    ):
+        pytest.fail("it started")
+
+
+def test_sam_gets_every_functions_environment_with_the_sandboxs_endpoints(
+    sandbox: Sandbox,
+) -> None:
+    by_function = sandbox.sam_environment()
+
+    assert set(by_function) == {"ReceiveNoticeFunction", "RetireNodeFunction"}
+    assert by_function["ReceiveNoticeFunction"]["AWS_ENDPOINT_URL"] == sandbox.aws_url
+    assert by_function["ReceiveNoticeFunction"]["LEEWAY_CLUSTERS"] == "smoke"
+
+
+def test_up_says_where_it_is_and_down_ends_it(tmp_path: Path) -> None:
+    folder = ["--state-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "cli", "sandbox", "up", "--nodes", "3", "-o", "json"]
+    with subprocess.Popen([*command, *folder], stdout=subprocess.PIPE) as up:
+        assert up.stdout is not None
+        told = json.loads(b"".join(document(up.stdout)))
+        assert told["environment"]["AWS_ENDPOINT_URL"] == told["aws"]
+        assert main.run(["sandbox", "down", *folder]) == 0
+        assert up.wait(5) == 0
+    assert not is_running(tmp_path)
+    assert main.run(["sandbox", "status", *folder]) == 1
+
+
+def document(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of the first JSON document; more may come later."""
+    for line in lines:
+        yield line
+        if line == b"}\n":
+            return
+
+
+def test_a_part_that_fails_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
+    options = {"aws": ["--no-such-option"]}
+    with (
+        pytest.raises(SandboxError, match=r"sandbox.aws did not start(.|\n)*no-such-option"),
+        Sandbox.start(smoke_world(), state_dir=tmp_path, options=options),
+    ):
+        pytest.fail("it started")
+
+
+def test_a_child_that_says_nothing_is_not_waited_for_forever(tmp_path: Path) -> None:
+    silent = tmp_path / "silent.py"
+    silent.write_text("import time; time.sleep(60)")
+    os.environ["PYTHONPATH"] = str(tmp_path)
+    child = Child.start("silent", [], tmp_path / "log")
+    try:
+        with pytest.raises(SandboxError, match="silent was not ready after 1 s"):
+            child.ready(timeout=1)
+    finally:
+        child.stop()
+        del os.environ["PYTHONPATH"]
+    assert child.process.returncode is not None
+
+
+def test_everything_ends_when_the_context_is_broken_off(tmp_path: Path) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        Sandbox.start(World("empty", groups=()), state_dir=tmp_path) as running,
+    ):
+        raise KeyboardInterrupt
+    for part in ("kubernetes", "aws", "lambda"):
+        with pytest.raises(SandboxError, match=f"the sandbox's {part} does not answer"):
+            running.faults(part, [])
+    assert not is_running(tmp_path)
+    assert not (tmp_path / "sandbox.json").exists()
+
+
+@pytest.mark.parametrize("nodes", [3, 20, 100])
+def test_the_demos_world_has_some_seven_pods_a_node(nodes: int) -> None:
+    world = demo_world(seed=1, nodes=nodes)
+
+    assert world.nodes == nodes
+    assert 6 <= world.pods / nodes <= 12
+
+
+def test_the_same_seed_makes_the_same_world() -> None:
+    assert demo_world(seed=4) == demo_world(seed=4)
+    assert demo_world(seed=4) != demo_world(seed=5)
