@@ -8,10 +8,8 @@ BIN := .venv/bin
 # SAM builds the layer with the python3.13 it finds on the PATH: the one of .venv.
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
 UV := $(BIN)/uv --quiet
-# What is deployed is built for the template's architecture; what runs here, for this machine's.
-HOST := $(patsubst aarch64,arm64,$(shell uname -m))
 
-.PHONY: help setup demo test lint check bench sam-test build local deploy pins
+.PHONY: help setup demo test lint check bench sam-test build deploy pins
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -34,17 +32,14 @@ lint: setup .tools/sam/.ready .tools/checkov/.ready ## all of check but the test
 	$(SAM) validate --lint
 	.tools/checkov/bin/checkov --file template.yaml --framework cloudformation --compact --quiet --skip-download
 
-bench: setup ## measure: time to cordon, import time, cold start, memory
+bench: build ## measure: time to cordon, import time, cold start, memory
 	$(BIN)/python -m bench
 
-sam-test: build local ## run what was built: imported as Lambda would, and by sam local invoke
+sam-test: build ## run what was built: imported as Lambda would, and by sam local invoke
 	PATH="$(CURDIR)/.tools/sam/bin:$$PATH" SAM_CLI_TELEMETRY=0 $(BIN)/python -m pytest tests/sam -m sam
 
 build: setup .tools/sam/.ready ## build the artefacts that deploy uploads
 	$(SAM) build
-
-local: setup .tools/sam/.ready ## build for this machine, into .aws-sam/local, for sam local invoke
-	$(SAM) build --build-dir .aws-sam/local --parameter-overrides Architecture=$(HOST)
 
 deploy: build ## deploy, asking for what it does not know
 	$(SAM) deploy --guided

@@ -1,6 +1,5 @@
 """`leeway drain`: the drain engine from a terminal, with `kubectl drain`'s refusals."""
 
-import json
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -151,11 +150,10 @@ def _report(node: str, drain: "Drain", output: Format) -> None:
 
 def _rows(drain: "Drain") -> list[dict[str, Any]]:
     from leeway.drain.progress import PodProgress
-    from pydantic import TypeAdapter
+    from leeway.typed_json import adapter_of
 
-    adapter = TypeAdapter(list[PodProgress])
-    rows: list[dict[str, Any]] = json.loads(adapter.dump_json(list(drain.pods.values())))
-    return rows
+    writer = adapter_of(PodProgress)
+    return [writer.dump_python(pod, mode="json") for pod in drain.pods.values()]
 
 
 def _show_plan(node: str, pods: "list[Pod]", terms: "Terms", now: datetime, output: Format) -> None:

@@ -58,7 +58,8 @@ def explain(
 
 
 def _read_notice(path: Path) -> "Notice":
-    from leeway.notices import MalformedNotice, UnknownNotice, parse_notice
+    from leeway.notices import MalformedNotice, UnknownNotice
+    from leeway.notices.parse import parse_notice
 
     try:
         text = path.read_text(encoding="utf-8")

@@ -14,8 +14,8 @@ from leeway.notices import (
     MalformedNotice,
     NoticeKind,
     UnknownNotice,
-    parse_notice,
 )
+from leeway.notices.parse import parse_notice
 
 EVENTS = Path(__file__).parents[2] / "events"
 ORDER = "retire-node.json"

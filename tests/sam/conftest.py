@@ -17,7 +17,7 @@ from sandbox.world import smoke_world
 from tests.sam.invocation import Invocation, Invoke
 
 ROOT = Path(__file__).parents[2]
-BUILD = ROOT / ".aws-sam" / "local"
+BUILD = ROOT / ".aws-sam" / "build"
 ARCHITECTURE = {"aarch64": "arm64"}.get(platform.machine(), platform.machine())
 CANNOT = 3
 """Exit status of tools/lambda-image where a machine can neither pull nor make the image."""
@@ -25,7 +25,7 @@ CANNOT = 3
 
 @pytest.fixture(scope="session")
 def build() -> Path:
-    """The folder that `make local` built into."""
+    """The folder that `make build` built into."""
     if not (BUILD / "template.yaml").exists():
         pytest.fail("nothing is built: these tests are run by `make sam-test`")
     return BUILD

@@ -1,7 +1,6 @@
 """The Steps Protocol on AWS Lambda durable functions."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from aws_durable_execution_sdk_python import DurableContext
@@ -9,6 +8,8 @@ from aws_durable_execution_sdk_python.config import Duration, StepConfig
 from aws_durable_execution_sdk_python.retries import RetryDecision
 from aws_durable_execution_sdk_python.serdes import SerDes, SerDesContext
 from pydantic import TypeAdapter
+
+from leeway.typed_json import adapter_of
 
 LONGEST_PAUSE = 30
 ATTEMPTS = 100
@@ -19,7 +20,7 @@ class Typed[T](SerDes[T]):
     """Writes and reads a step's result as JSON of a given type."""
 
     def __init__(self, kind: type[T]) -> None:
-        self._adapter = TypeAdapter(kind)
+        self._adapter: TypeAdapter[T] = adapter_of(kind)
 
     def serialize(self, value: T, serdes_context: SerDesContext) -> str:
         """Write a result."""
@@ -28,12 +29,6 @@ class Typed[T](SerDes[T]):
     def deserialize(self, data: str, serdes_context: SerDesContext) -> T:
         """Read a result that an earlier invocation wrote."""
         return self._adapter.validate_json(data)
-
-
-@cache
-def typed[T](kind: type[T]) -> Typed[T]:
-    """Build the reader and writer of a type once: pydantic takes milliseconds for each."""
-    return Typed(kind)
 
 
 def retry(error: Exception, attempt: int) -> RetryDecision:
@@ -52,7 +47,7 @@ class DurableSteps:
 
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
         """Do `work` once and remember its result; again if the function died before that."""
-        config = StepConfig(retry_strategy=retry, serdes=typed(kind))
+        config = StepConfig(retry_strategy=retry, serdes=Typed(kind))
         result: Any = self._context.step(lambda _: work(), name=name, config=config)
         return result  # type: ignore[no-any-return]
 

@@ -5,11 +5,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from leeway.cluster.ports import NodeEvent
 from leeway.drain.progress import Drain, PodProgress, Stage, Way
 from leeway.notices import NoticeKind
+from leeway.typed_json import adapter_of
 
 
 class Result(StrEnum):
@@ -87,11 +86,11 @@ class Outcome:
 
     def to_json(self) -> str:
         """Render the detail of the Leeway event."""
-        return _ADAPTER.dump_json(self).decode()
+        return adapter_of(Outcome).dump_json(self).decode()
 
     def to_dict(self) -> dict[str, Any]:
         """Render the answer of the function."""
-        rendered: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")
+        rendered: dict[str, Any] = adapter_of(Outcome).dump_python(self, mode="json")
         return rendered
 
     def as_node_event(self, node_uid: str) -> NodeEvent:
@@ -106,9 +105,6 @@ class Outcome:
             message=f"{self.sentence} ({self.replacement_reason})",
             warning=self.result is Result.INCOMPLETE,
         )
-
-
-_ADAPTER = TypeAdapter(Outcome)
 
 
 def result_of(node_settled: bool, node: str, drain: Drain) -> Result:

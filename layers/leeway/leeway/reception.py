@@ -6,7 +6,8 @@ from enum import StrEnum
 from typing import Any
 
 from leeway.cloud.ports import CloudUnavailable, Instances, RecordChanged, Records, RetireNode
-from leeway.notices import InstanceId, Notice, parse_notice
+from leeway.notices import InstanceId, Notice
+from leeway.notices.parse import parse_notice
 from leeway.policies import DEFAULTS, Action, Ruling, rule
 from leeway.records import InstanceFacts, Retirement, receive
 

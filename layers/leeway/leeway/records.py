@@ -30,7 +30,7 @@ class Phase(StrEnum):
 class InstanceFacts(BaseModel):
     """What EC2 says of an instance that a retirement needs, and that does not change."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     instance: str
     cluster: str
@@ -44,7 +44,7 @@ class InstanceFacts(BaseModel):
 class ReplacementIntent(BaseModel):
     """The replacement that a retirement asked for; written before the call that asks."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     method: str
     reason: str
@@ -57,7 +57,7 @@ class Retirement(BaseModel):
     `version` counts writes (the optimistic lock); `generation` counts starts of `retire_node`.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     facts: InstanceFacts
     generation: Annotated[int, Field(ge=1)]

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, Protocol
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from leeway.clock import Clock
 from leeway.cloud.ports import (
@@ -27,6 +27,7 @@ from leeway.draining import Draining, pause_before_next
 from leeway.outcome import Outcome, result_of
 from leeway.records import Phase, ReplacementIntent, Retirement
 from leeway.replacement import Decision, Method, decide_replacement
+from leeway.typed_json import adapter_of
 
 PASS = timedelta(seconds=10)
 """How long one drain step lasts at most; what it achieved is checkpointed at its end."""
@@ -62,10 +63,7 @@ def parse_order(event: Any) -> Order:
     Raises:
         ValueError: it is no order; the message names the field and what was expected.
     """
-    return _ORDER.validate_python(event)
-
-
-_ORDER = TypeAdapter(Order)
+    return adapter_of(Order).validate_python(event)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""What AWS tells us about instances: EventBridge events, parsed once and typed from there on."""
+"""What AWS tells us about instances: EventBridge events, parsed once and typed from there on.
+
+`parse` is imported from its own module, by those who parse: `retire_node` never does, and
+pydantic's models of the events would be part of its cold start.
+"""
 
 from leeway.notices.model import (
     InstanceId,
@@ -9,7 +13,6 @@ from leeway.notices.model import (
     NoticeKind,
     UnknownNotice,
 )
-from leeway.notices.parse import parse_notice
 
 __all__ = [
     "InstanceId",
@@ -19,5 +22,4 @@ __all__ = [
     "Notice",
     "NoticeKind",
     "UnknownNotice",
-    "parse_notice",
 ]
