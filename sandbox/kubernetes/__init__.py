@@ -1,0 +1,1 @@
+"""An embedded Kubernetes API with living inhabitants, spoken to over HTTPS only."""

@@ -1,0 +1,81 @@
+"""`python -m sandbox.kubernetes`: serves one cluster until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import NoReturn
+
+from sandbox.kubernetes.cluster import Settings
+from sandbox.kubernetes.serving import Serving
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m sandbox.kubernetes", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0: any free one")
+    parser.add_argument("--cluster-name", default="sandbox")
+    parser.add_argument("--certificate", type=Path, help="folder of ca.crt, tls.crt and tls.key")
+    parser.add_argument("--rbac", type=Path, help="file of ClusterRoles and bindings to enforce")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--pod-start", type=float, default=1.0, help="seconds, ± a fifth")
+    parser.add_argument("--node-join", type=float, default=4.0, help="seconds, ± a fifth")
+    parser.add_argument("--node-ready", type=float, default=1.0, help="seconds after joining")
+    parser.add_argument("--volume-attach", type=float, default=1.0, help="seconds")
+    return parser.parse_args()
+
+
+async def _serve(arguments: argparse.Namespace, folder: Path) -> None:
+    settings = Settings(
+        name=arguments.cluster_name,
+        pod_start=arguments.pod_start,
+        node_join=arguments.node_join,
+        node_ready=arguments.node_ready,
+        volume_attach=arguments.volume_attach,
+        seed=arguments.seed,
+    )
+    serving = Serving(settings, arguments.host, folder, arguments.rbac)
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    addresses = await serving.start(arguments.port)
+    ready = {
+        "ready": True,
+        "port": addresses.port,
+        "url": f"https://127.0.0.1:{addresses.port}",
+        "ca": str(addresses.ca.resolve()),
+        "token": addresses.token,
+        "control": f"http://127.0.0.1:{addresses.control_port}",
+    }
+    print(json.dumps(ready), flush=True)
+    await stopped.wait()
+    await serving.stop()
+
+
+def main() -> NoReturn:
+    """Run until SIGTERM, SIGINT or the end of the parent process."""
+    arguments = _arguments()
+    # Objects here hold no cycles: looking for them would only stop the world again and again.
+    gc.set_threshold(100_000, 50, 100)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    with tempfile.TemporaryDirectory(prefix="leeway-kubernetes-") as temporary:
+        asyncio.run(_serve(arguments, arguments.certificate or Path(temporary)))
+    # Nothing is left to save, and taking a million objects apart would outlast the stop's two
+    # seconds.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Server-side apply: merges what a manager applies, and finds its conflicts with the others.
+
+Rules: Kubernetes' server-side apply. A field that somebody else owns with another value is a
+conflict unless forced; a field that a manager stops applying goes when nobody else owns it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sandbox.kubernetes import defaults, errors, ownership
+from sandbox.kubernetes.objects import Object, copy, decode
+from sandbox.kubernetes.ownership import Path
+from sandbox.kubernetes.patches import is_set, merge_keys
+from sandbox.kubernetes.registry import Kind
+
+
+def merged(
+    kind: Kind,
+    current: Object,
+    applied: Object,
+    manager: str,
+    subresource: str,
+    *,
+    force: bool,
+) -> Object:
+    """Return the current object with an applied configuration merged in; 409 on conflicts."""
+    live = copy(current)
+    if subresource == "status":
+        applied = {"metadata": applied["metadata"], "status": applied.get("status", {})}
+    elif "status" in kind.subresources:
+        applied = {name: value for name, value in applied.items() if name != "status"}
+    managed = live["metadata"].get("managedFields")
+    owners = ownership.read(managed)
+    mine = (manager, "Apply", subresource)
+    wanted = ownership.leaves(applied)
+    values = ownership.leaves(live)
+    differing = {path for path in wanted if path not in values or values[path] != wanted[path]}
+    lost = {
+        identity: paths & differing
+        for identity, paths in owners.items()
+        if identity != mine and paths & differing
+    }
+    if lost and not force:
+        raise _conflicts(lost, managed or [])
+    for identity, paths in lost.items():
+        owners[identity] = owners[identity] - paths
+    previous = owners.get(mine, set())
+    owners[mine] = set(wanted)
+    shared = set().union(*owners.values())
+    for path in sorted(previous - shared, key=len, reverse=True):
+        _remove(live, path)
+    result: Object = _merge("", live, applied)
+    defaults.fill(kind, result)
+    result["metadata"]["managedFields"] = ownership.write(owners, kind, managed)
+    return result
+
+
+def _conflicts(
+    lost: dict[tuple[str, str, str], set[Path]], managed: list[Object]
+) -> errors.ApiError:
+    entries = {ownership.identity(entry): entry for entry in managed}
+    causes = []
+    told = []
+    for identity in sorted(lost):
+        described = _describe(entries[identity])
+        fields = [_field(path) for path in sorted(lost[identity])]
+        message = f"conflict with {described}"
+        causes += [
+            {"reason": "FieldManagerConflict", "message": message, "field": field}
+            for field in fields
+        ]
+        if len(fields) == 1:
+            told.append(f"{message}: {fields[0]}")
+        else:
+            told.append(f"conflicts with {described}:" + "".join(f"\n- {one}" for one in fields))
+    count = f"{len(causes)} conflict" + ("s" if len(causes) > 1 else "")
+    message = f"Apply failed with {count}: " + "\n".join(told)
+    return errors.ApiError(409, "Conflict", message, {"causes": causes})
+
+
+def _describe(entry: Object) -> str:
+    described = f'"{entry["manager"]}"'
+    if "subresource" in entry:
+        described += f' with subresource "{entry["subresource"]}"'
+    if entry["operation"] == "Update":
+        described += f" using {entry['apiVersion']} at {entry['time']}"
+    return described
+
+
+def _field(path: Path) -> str:
+    """Write a path as error causes do: `.spec.containers[name="c"].image`."""
+    told = ""
+    for element in path:
+        if element.startswith("f:"):
+            told += f".{element[2:]}"
+        elif element.startswith("k:"):
+            keys = ",".join(f'{key}="{value}"' for key, value in decode(element[2:]).items())
+            told += f"[{keys}]"
+        elif element.startswith("v:"):
+            told += f"[={element[2:]}]"
+    return told
+
+
+def _merge(field: str, live: Any, applied: Any) -> Any:
+    if isinstance(applied, dict) and isinstance(live, dict) and field != "nodeSelector":
+        return {
+            **live,
+            **{name: _merge(name, live.get(name), value) for name, value in applied.items()},
+        }
+    if isinstance(applied, list) and isinstance(live, list):
+        if is_set(field):
+            return [*live, *(one for one in applied if one not in live)]
+        keys = merge_keys(field, [*live, *applied])
+        if keys:
+            return _merge_items(keys, live, applied)
+    return applied
+
+
+def _merge_items(keys: tuple[str, ...], live: list[Object], applied: list[Object]) -> list[Object]:
+    result = {ownership.item_element(item, keys): item for item in live}
+    for item in applied:
+        element = ownership.item_element(item, keys)
+        result[element] = _merge("", result[element], item) if element in result else item
+    return list(result.values())
+
+
+def _remove(obj: Any, path: Path) -> None:
+    """Remove one field or list item; what is not there is gone already."""
+    name, below = path[0][2:], path[1:]
+    if not isinstance(obj, dict) or name not in obj:
+        return
+    if not below:
+        del obj[name]
+    elif not below[0].startswith(("k:", "v:")):
+        _remove(obj[name], below)
+    elif (found := _item(obj[name], below[0])) is not None:
+        if below[1:] in ((), (".",)):
+            obj[name].remove(found)
+        else:
+            _remove(found, below[1:])
+
+
+def _item(items: list[Any], element: str) -> Any:
+    identity = decode(element[2:])
+    for item in items:
+        if item == identity or (
+            isinstance(identity, dict)
+            and all(item.get(key) == value for key, value in identity.items())
+        ):
+            return item
+    return None

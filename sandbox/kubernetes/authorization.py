@@ -1,0 +1,153 @@
+"""Decides by RBAC who may do what, and answers the reviews that ask about it.
+
+Rules come from the ClusterRoles, Roles and bindings in the store. Without `enforced`, whoever is
+known may do everything, as on a cluster where nothing has been restricted yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sandbox.kubernetes import errors, registry
+from sandbox.kubernetes.authentication import User
+from sandbox.kubernetes.calls import Call
+from sandbox.kubernetes.objects import Object
+from sandbox.kubernetes.store import Change, Store
+
+_ALL_POWERFUL = "system:masters"
+_RBAC = (
+    registry.ROLE,
+    registry.ROLE_BINDING,
+    registry.CLUSTER_ROLE,
+    registry.CLUSTER_ROLE_BINDING,
+)
+
+
+class Authorizer:
+    """Knows the rules each user has, per namespace, until a role or a binding changes."""
+
+    def __init__(self, store: Store, *, enforced: bool) -> None:
+        self._store = store
+        self._enforced = enforced
+        self._rules: dict[tuple[User, str], list[Object]] = {}
+        for kind in _RBAC:
+            store.listen(kind, self._forget)
+
+    def check(self, call: Call) -> None:
+        """Let a call pass, or refuse it with 403."""
+        target = call.target
+        group = call.kind.group
+        allowed = self.allows(
+            call.user, call.verb, group, call.resource, target.namespace, target.name
+        )
+        if allowed:
+            return
+        scope = (
+            f'in the namespace "{target.namespace}"'
+            if target.namespace
+            else ("at the cluster scope")
+        )
+        why = (
+            f'User "{call.user.name}" cannot {call.verb} resource "{call.resource}" in API group '
+            f'"{group}" {scope}'
+        )
+        raise errors.forbidden(call.kind, target.name, why)
+
+    def allows(
+        self, user: User, verb: str, group: str, resource: str, namespace: str, name: str
+    ) -> bool:
+        """Say whether a user may do this; `resource` is "pods" or "pods/eviction"."""
+        if not self._enforced or _ALL_POWERFUL in user.groups:
+            return True
+        return any(
+            _covers(rule, verb, group, resource, name) for rule in self.rules(user, namespace)
+        )
+
+    def rules(self, user: User, namespace: str) -> list[Object]:
+        """Return the rules that apply to a user in a namespace ("" for the cluster's own)."""
+        if not self._enforced or _ALL_POWERFUL in user.groups:
+            return [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+        key = (user, namespace)
+        if key not in self._rules:
+            self._rules[key] = list(self._find_rules(user, namespace))
+        return self._rules[key]
+
+    def _forget(self, _change: Change) -> None:
+        self._rules.clear()
+
+    def _find_rules(self, user: User, namespace: str) -> Iterator[Object]:
+        bindings = [("", one) for one in self._store.every(registry.CLUSTER_ROLE_BINDING)]
+        if namespace:
+            bindings += [
+                (namespace, one) for one in self._store.every(registry.ROLE_BINDING, namespace)
+            ]
+        for of, binding in bindings:
+            if not any(_is_subject(one, user) for one in binding.get("subjects") or ()):
+                continue
+            reference = binding["roleRef"]
+            if reference["kind"] == "ClusterRole":
+                role = self._store.get(registry.CLUSTER_ROLE, "", reference["name"])
+            else:
+                role = self._store.get(registry.ROLE, of, reference["name"])
+            yield from (role or {}).get("rules") or ()
+
+
+def _is_subject(subject: Object, user: User) -> bool:
+    if subject["kind"] == "Group":
+        return subject["name"] in user.groups
+    if subject["kind"] == "User":
+        return bool(subject["name"] == user.name)
+    account = f"system:serviceaccount:{subject.get('namespace', '')}:{subject['name']}"
+    return account == user.name
+
+
+def _covers(rule: Object, verb: str, group: str, resource: str, name: str) -> bool:
+    subresource = resource.partition("/")[2]
+    resources = {"*", resource, f"*/{subresource}"} if subresource else {"*", resource}
+    names = rule.get("resourceNames")
+    return (
+        not {"*", verb}.isdisjoint(rule.get("verbs") or ())
+        and not {"*", group}.isdisjoint(rule.get("apiGroups") or ())
+        and not resources.isdisjoint(rule.get("resources") or ())
+        and (not names or name in names)
+    )
+
+
+def review(authorizer: Authorizer, user: User, path: str, body: Object) -> Object | None:
+    """Answer what a user asks about itself or, as a subject access review, about another."""
+    plural = path.rpartition("/")[2]
+    spec = body.get("spec") or {}
+    if plural == "selfsubjectreviews":
+        info = {"username": user.name, "groups": list(user.groups)}
+        return _reviewed("authentication.k8s.io/v1", "SelfSubjectReview", {}, {"userInfo": info})
+    if plural == "selfsubjectrulesreviews":
+        rules = authorizer.rules(user, spec.get("namespace", ""))
+        status = {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
+        return _reviewed("authorization.k8s.io/v1", "SelfSubjectRulesReview", {}, status)
+    if plural == "subjectaccessreviews":
+        user = User(spec.get("user", ""), tuple(spec.get("groups") or ()))
+        kind = "SubjectAccessReview"
+    elif plural == "selfsubjectaccessreviews":
+        kind = "SelfSubjectAccessReview"
+    else:
+        return None
+    asked = spec.get("resourceAttributes")
+    allowed = True
+    if asked:
+        resource = "/".join(filter(None, (asked.get("resource"), asked.get("subresource"))))
+        allowed = authorizer.allows(
+            user,
+            asked.get("verb", ""),
+            asked.get("group", ""),
+            resource,
+            asked.get("namespace", ""),
+            asked.get("name", ""),
+        )
+    return _reviewed("authorization.k8s.io/v1", kind, spec, {"allowed": allowed})
+
+
+def _reviewed(api_version: str, kind: str, spec: Object, status: Object) -> Object:
+    result: Object = {"kind": kind, "apiVersion": api_version, "metadata": {}}
+    if spec:
+        result["spec"] = spec
+    return {**result, "status": status}

@@ -1,0 +1,146 @@
+"""One request to the API, read from its path and query: who does what to which resource."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+from sandbox.kubernetes import errors, protobuf
+from sandbox.kubernetes.authentication import User
+from sandbox.kubernetes.objects import Object, decode
+from sandbox.kubernetes.registry import KINDS, Kind
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+@dataclasses.dataclass(slots=True)
+class Target:
+    """What a path points at; `name` is empty for a collection."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    subresource: str
+
+
+@dataclasses.dataclass(slots=True)
+class Call:
+    """A request that has been understood, ready to be carried out."""
+
+    verb: str
+    target: Target
+    query: Mapping[str, str]
+    user: User
+    user_agent: str
+    accept: str
+    content_type: str
+    body: bytes
+
+    @property
+    def kind(self) -> Kind:
+        """Return the kind the path names."""
+        return self.target.kind
+
+    @property
+    def resource(self) -> str:
+        """Return "pods" or "pods/eviction"."""
+        sub = self.target.subresource
+        return f"{self.kind.plural}/{sub}" if sub else self.kind.plural
+
+    @property
+    def dry_run(self) -> bool:
+        """Say whether the request must leave no trace."""
+        return self.query.get("dryRun") == "All"
+
+    @property
+    def manager(self) -> str:
+        """Return the field manager: the parameter, or the user agent up to its version."""
+        return self.query.get("fieldManager") or self.user_agent.partition("/")[0] or "unknown"
+
+    def decoded(self) -> Any:
+        """Return the body's JSON or YAML; 400 where it is neither."""
+        return _decoded(self.content_type, self.body)
+
+    def object(self) -> Object:
+        """Return the body as an object; 415 for formats the server does not read."""
+        return read_object(self.content_type, self.body)
+
+    def options(self) -> Object:
+        """Return the `DeleteOptions` of a DELETE: its body over its query parameters."""
+        options: Object = {}
+        if "gracePeriodSeconds" in self.query:
+            options["gracePeriodSeconds"] = int(self.query["gracePeriodSeconds"])
+        if "propagationPolicy" in self.query:
+            options["propagationPolicy"] = self.query["propagationPolicy"]
+        if self.body:
+            options |= self.object()
+        if self.dry_run:
+            options["dryRun"] = ["All"]
+        return options
+
+
+def read_object(content_type: str, body: bytes) -> Object:
+    """Read a body that must be an object; 400 or 415 where it can't be."""
+    if content_type == protobuf.CONTENT_TYPE:
+        return protobuf.read(body)
+    if content_type not in ("", "application/json", "application/yaml"):
+        raise errors.unsupported_media_type()
+    decoded = _decoded(content_type, body)
+    if not isinstance(decoded, dict):
+        raise errors.bad_request("couldn't get version/kind; json parse error: no object")
+    return decoded
+
+
+def _decoded(content_type: str, body: bytes) -> Any:
+    if content_type in ("application/yaml", "application/apply-patch+yaml"):
+        try:
+            return yaml.safe_load(body)
+        except yaml.YAMLError as error:
+            raise errors.bad_request(f"error decoding YAML: {error}") from error
+    try:
+        return decode(body)
+    except msgspec.DecodeError as error:
+        raise errors.bad_request(f"error decoding patch: {error}") from error
+
+
+def target_of(path: str) -> Target | None:
+    """Read a path; None where it is not one of a resource."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api":
+        group, version, rest = "", parts[1] if len(parts) > 1 else "", parts[2:]
+    elif parts[0] == "apis" and len(parts) > 2:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    if not rest:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and (group, version, rest[2]) in KINDS:
+        namespace, rest = rest[1], rest[2:]
+    kind = KINDS.get((group, version, rest[0]))
+    if kind is None or len(rest) > 3 or (kind.namespaced != bool(namespace) and len(rest) > 1):
+        return None
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    if subresource and subresource not in kind.subresources:
+        return None
+    return Target(kind, namespace, name, subresource)
+
+
+def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
+    """Return the verb as RBAC and audit know it; 405 where there is none."""
+    if method == "GET" and target.name:
+        return "get"
+    if method == "GET":
+        return "watch" if query.get("watch") in ("1", "true") else "list"
+    if method == "DELETE" and not target.name:
+        return "deletecollection"
+    verb = _VERBS.get(method)
+    needs_name = method != "POST" or bool(target.subresource)
+    if verb is None or needs_name != bool(target.name):
+        raise errors.method_not_allowed()
+    return verb

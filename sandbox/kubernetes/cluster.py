@@ -1,0 +1,110 @@
+"""What the API and the inhabitants share: the store, the journal, time and chance."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import Callable
+
+from sandbox.kubernetes import registry
+from sandbox.kubernetes.audit import AuditLog
+from sandbox.kubernetes.journal import Journal
+from sandbox.kubernetes.objects import (
+    Object,
+    controller_of,
+    name_of,
+    namespace_of,
+    timestamp,
+)
+from sandbox.kubernetes.store import Store
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How the cluster lives. All times in seconds."""
+
+    name: str = "sandbox"
+    pod_start: float = 1.0
+    pod_end: float = 0.5
+    node_join: float = 4.0
+    node_ready: float = 1.0
+    node_removal: float = 3.0
+    volume_attach: float = 1.0
+    volume_detach: float = 1.0
+    volume_force_detach: float = 360.0
+    seed: int = 0
+
+
+class Cluster:
+    """One cluster: its objects, its journal, and the loop on which everything in it lives."""
+
+    def __init__(self, settings: Settings, store: Store | None = None) -> None:
+        self.settings = settings
+        self.store = store or Store()
+        self.journal = Journal()
+        self.audit = AuditLog()
+        self.random = random.Random(settings.seed)
+
+    def later[*Arguments](
+        self,
+        seconds: float,
+        callback: Callable[[*Arguments], object],
+        *arguments: *Arguments,
+    ) -> asyncio.TimerHandle:
+        """Call back after some seconds."""
+        return asyncio.get_running_loop().call_later(seconds, callback, *arguments)
+
+    def soon(self, callback: Callable[[], object]) -> None:
+        """Call back when what runs now is done."""
+        asyncio.get_running_loop().call_soon(callback)
+
+    def jitter(self, seconds: float) -> float:
+        """Return the time with a fifth more or less."""
+        return seconds * self.random.uniform(0.8, 1.2)
+
+    def owner_name(self, obj: Object) -> str | None:
+        """Return the workload an object belongs to, such as "Deployment/default/web"."""
+        reference = controller_of(obj)
+        if reference is None:
+            return None
+        namespace = namespace_of(obj)
+        if reference["kind"] == "ReplicaSet":
+            replica_set = self.store.get(registry.REPLICA_SET, namespace, reference["name"])
+            above = controller_of(replica_set) if replica_set else None
+            reference = above or reference
+        return f"{reference['kind']}/{namespace}/{reference['name']}"
+
+    def event(
+        self, kind: registry.Kind, about: Object, reason: str, message: str, component: str
+    ) -> None:
+        """Write a Kubernetes Event about an object, as the component would."""
+        namespace = namespace_of(about) or "default"
+        now = timestamp()
+        warning = reason in ("FailedScheduling", "NodeNotReady", "Preempted", "FailedAttachVolume")
+        suffix = f"{self.random.getrandbits(56):014x}"
+        involved = {
+            "kind": kind.kind,
+            "apiVersion": kind.api_version,
+            "name": name_of(about),
+            "uid": about["metadata"]["uid"],
+        }
+        if namespace_of(about):
+            involved["namespace"] = namespace
+        self.store.create(
+            registry.EVENT,
+            {
+                "metadata": {"name": f"{name_of(about)}.{suffix}", "namespace": namespace},
+                "involvedObject": involved,
+                "reason": reason,
+                "message": message,
+                "source": {"component": component},
+                "firstTimestamp": now,
+                "lastTimestamp": now,
+                "count": 1,
+                "type": "Warning" if warning else "Normal",
+                "eventTime": None,
+                "reportingComponent": component,
+                "reportingInstance": "",
+            },
+        )

@@ -1,0 +1,150 @@
+"""Deletes objects as the API server does: graceful pods, finalizers, preconditions, cascades."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+from sandbox.kubernetes import errors, registry
+from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.objects import (
+    Object,
+    epoch,
+    is_finished,
+    is_terminating,
+    name_of,
+    path_of,
+    timestamp,
+    uid_of,
+)
+from sandbox.kubernetes.registry import Kind
+
+type Via = Literal["eviction", "delete", "controller"]
+FOREGROUND = "foregroundDeletion"
+
+
+def check_preconditions(kind: Kind, obj: Object, options: Object) -> None:
+    """Hold `DeleteOptions.preconditions` against the object; 409 where they fail."""
+    wanted = options.get("preconditions") or {}
+    uid, version = wanted.get("uid"), wanted.get("resourceVersion")
+    metadata = obj["metadata"]
+    if uid is not None and uid != metadata["uid"]:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
+        raise errors.conflict(kind, name_of(obj), why + str(metadata["uid"]))
+    if version is not None and version != metadata["resourceVersion"]:
+        why = f"Precondition failed: ResourceVersion in precondition: {version}, "
+        why += f"ResourceVersion in object meta: {metadata['resourceVersion']}"
+        raise errors.conflict(kind, name_of(obj), why)
+
+
+def delete(
+    cluster: Cluster,
+    kind: Kind,
+    obj: Object,
+    options: Object | None = None,
+    *,
+    via: Via = "controller",
+) -> Object:
+    """Begin or complete the deletion of an object; returns its last form.
+
+    `options` are the API's `DeleteOptions`, already checked. Pods on a node get their grace and
+    end when their kubelet says so; what has finalizers stays until they are gone.
+    """
+    options = options or {}
+    dry_run = bool(options.get("dryRun"))
+    if kind is registry.POD:
+        return _delete_pod(cluster, obj, options.get("gracePeriodSeconds"), via, dry_run)
+    if kind is registry.NAMESPACE:
+        status = {**obj.get("status", {}), "phase": "Terminating"}
+        return _mark(cluster, kind, {**obj, "status": status}, 0, dry_run)
+    propagation = options.get("propagationPolicy")
+    if options.get("orphanDependents"):
+        propagation = "Orphan"
+    if propagation == "Orphan" and not dry_run:
+        orphan(cluster, obj)
+    finalizers = list(obj["metadata"].get("finalizers") or ())
+    if propagation == "Foreground" and cluster.store.owned(uid_of(obj)):
+        if FOREGROUND not in finalizers:
+            finalizers.append(FOREGROUND)
+        obj = {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
+    if finalizers:
+        return _mark(cluster, kind, obj, 0, dry_run)
+    return obj if dry_run else cluster.store.remove(kind, obj) or obj
+
+
+def orphan(cluster: Cluster, owner: Object) -> None:
+    """Cut the references to an owner, so that its dependents outlive it."""
+    uid = uid_of(owner)
+    for kind, dependent in cluster.store.owned(uid):
+        references = [one for one in dependent["metadata"]["ownerReferences"] if one["uid"] != uid]
+        cluster.store.amend(kind, dependent, metadata={"ownerReferences": references})
+
+
+def finish_pod(cluster: Cluster, pod: Object, how: str) -> None:
+    """Take a pod whose containers have stopped out of the API, unless a finalizer holds it."""
+    current = cluster.store.get(registry.POD, pod["metadata"]["namespace"], name_of(pod))
+    if current is None or uid_of(current) != uid_of(pod):
+        return
+    ended = _mark(cluster, registry.POD, current, 0, dry_run=False)
+    if not ended["metadata"].get("finalizers"):
+        cluster.store.remove(registry.POD, ended)
+    journal_end(cluster, pod, how)
+
+
+def journal_end(cluster: Cluster, pod: Object, how: str) -> None:
+    """Write down that a pod's containers no longer run."""
+    node = pod["spec"].get("nodeName")
+    cluster.journal.add(
+        "pod-ended",
+        pod=path_of(pod),
+        uid=uid_of(pod),
+        node=node,
+        owner=cluster.owner_name(pod),
+        how=how,
+    )
+
+
+def _delete_pod(
+    cluster: Cluster, pod: Object, asked: int | None, via: Via, dry_run: bool
+) -> Object:
+    spec = pod["spec"]
+    grace = asked if asked is not None else spec.get("terminationGracePeriodSeconds", 30)
+    # Nobody has to stop what never ran or has finished.
+    if not spec.get("nodeName") or is_finished(pod):
+        grace = 0
+    grace = max(0, grace)
+    if is_terminating(pod):
+        left = pod["metadata"].get("deletionGracePeriodSeconds", 0)
+        if grace and grace >= left:
+            return pod
+    if dry_run:
+        return _mark(cluster, registry.POD, pod, grace, dry_run=True)
+    cluster.journal.add(
+        "pod-deletion",
+        pod=path_of(pod),
+        uid=uid_of(pod),
+        node=spec.get("nodeName"),
+        grace=grace,
+        via=via,
+    )
+    marked = _mark(cluster, registry.POD, pod, grace, dry_run=False)
+    if grace or pod["metadata"].get("finalizers"):
+        return marked
+    cluster.store.remove(registry.POD, marked)
+    if spec.get("nodeName") and not is_finished(pod):
+        journal_end(cluster, pod, "forced")
+    return marked
+
+
+def _mark(cluster: Cluster, kind: Kind, obj: Object, grace: int, dry_run: bool) -> Object:
+    """Set the deletion timestamp, or move it forward where a shorter grace asks for it."""
+    metadata = dict(obj["metadata"])
+    begun = time.time()
+    if "deletionTimestamp" in metadata:
+        begun = epoch(metadata["deletionTimestamp"])
+        begun -= metadata.get("deletionGracePeriodSeconds", 0)
+    elif "generation" in metadata:
+        metadata["generation"] += 1
+    metadata["deletionTimestamp"] = timestamp(begun + grace)
+    metadata["deletionGracePeriodSeconds"] = grace
+    return cluster.store.replace(kind, {**obj, "metadata": metadata}, dry_run=dry_run)

@@ -1,0 +1,275 @@
+"""The disruption controller: keeps the status of PodDisruptionBudgets.
+
+Rules: `disruptionsAllowed = max(0, currentHealthy − desiredHealthy)`; percentages, and any
+maxUnavailable, are of the count the pods' owners want and round up; a pod that an eviction has
+just been granted for does not count as healthy.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import time
+from collections.abc import Iterator
+
+from sandbox.kubernetes import registry
+from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.inhabitants.workqueue import WorkQueue
+from sandbox.kubernetes.matching import LabelTest, label_selector
+from sandbox.kubernetes.objects import (
+    Object,
+    controller_of,
+    epoch,
+    is_finished,
+    is_ready,
+    is_terminating,
+    labels_of,
+    name_of,
+    namespace_of,
+    timestamp,
+    uid_of,
+    with_condition,
+)
+from sandbox.kubernetes.store import Change, Key
+
+_GRANT_EXPIRES_SECONDS = 120
+_GATHER = 0.02  # seconds
+_SCALED = {
+    "ReplicaSet": registry.REPLICA_SET,
+    "Deployment": registry.DEPLOYMENT,
+    "StatefulSet": registry.STATEFUL_SET,
+}
+
+
+class _Budget:
+    """What is known of one budget between changes: its selector, and its pods in numbers."""
+
+    def __init__(self, key: Key, selector: Object | None) -> None:
+        self.key = key
+        self.test: LabelTest = label_selector(selector)
+        self.selector = selector
+        # One label that every covered pod must have, None where the selector names none.
+        equal = (selector or {}).get("matchLabels") or {}
+        self.hint: tuple[str, str] | None = next(iter(equal.items()), None)
+        self.healthy: set[str] = set()
+        self.unowned: dict[str, str] = {}
+        self.owners: dict[str, Object] = {}
+        self.pods: dict[str, str] = {}
+        self._number_of: collections.Counter[str] = collections.Counter()
+
+    def put(self, pod: Object) -> None:
+        """Count a pod in, in its present state; one that has finished does not count."""
+        if is_finished(pod):
+            return
+        uid, reference = uid_of(pod), controller_of(pod)
+        owner = ""
+        if reference is None:
+            self.unowned[uid] = name_of(pod)
+        else:
+            owner = reference["uid"]
+            self.owners[owner] = reference
+            self._number_of[owner] += 1
+        self.pods[uid] = owner
+        if is_ready(pod) and not is_terminating(pod):
+            self.healthy.add(uid)
+
+    def drop(self, uid: str) -> None:
+        """Count a pod out."""
+        owner = self.pods.pop(uid, None)
+        if owner is None:
+            return
+        self.healthy.discard(uid)
+        self.unowned.pop(uid, None)
+        if owner:
+            self._number_of[owner] -= 1
+            if not self._number_of[owner]:
+                del self.owners[owner]
+
+
+class _Namespace:
+    """The budgets of one namespace, by name and by a label their pods must have."""
+
+    def __init__(self) -> None:
+        self.budgets: dict[str, _Budget] = {}
+        self._by_hint: dict[tuple[str, str] | None, list[_Budget]] = {}
+
+    def put(self, budget: _Budget) -> None:
+        self.budgets[budget.key[1]] = budget
+        self._by_hint.setdefault(budget.hint, []).append(budget)
+
+    def take(self, name: str) -> _Budget | None:
+        budget = self.budgets.pop(name, None)
+        if budget is not None:
+            self._by_hint[budget.hint].remove(budget)
+        return budget
+
+    def covering(self, labels: dict[str, str]) -> Iterator[_Budget]:
+        for hint in (None, *labels.items()):
+            for budget in self._by_hint.get(hint, ()):
+                if budget.test(labels):
+                    yield budget
+
+
+class Disruption:
+    """Watches budgets, pods and their owners; answers which budgets cover a pod."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._store = cluster.store
+        self._queue: WorkQueue[Key] = WorkQueue(cluster, self._reconcile, after=_GATHER)
+        self._namespaces: dict[str, _Namespace] = collections.defaultdict(_Namespace)
+        self._of_pod: dict[str, list[Key]] = {}
+
+    def start(self) -> None:
+        """Begin to follow changes."""
+        self._store.listen(registry.BUDGET, self._budget_changed)
+        self._store.listen(registry.POD, self._pod_changed)
+        for kind in _SCALED.values():
+            self._store.listen(kind, self._owner_changed)
+
+    def budgets_of(self, pod: Object) -> list[Object]:
+        """Return the budgets whose selector matches a pod."""
+        found = (
+            self._store.get(registry.BUDGET, *key) for key in self._of_pod.get(uid_of(pod), ())
+        )
+        return [budget for budget in found if budget is not None]
+
+    def _budget_changed(self, change: Change) -> None:
+        budget = change.object
+        key = (namespace_of(budget), name_of(budget))
+        known = self._namespaces[key[0]]
+        old = known.budgets.get(key[1])
+        selector = budget["spec"].get("selector")
+        if change.type == "DELETED" or old is None or old.selector != selector:
+            known.take(key[1])
+            for uid in old.pods if old else ():
+                self._of_pod[uid].remove(key)
+            if change.type == "DELETED":
+                return
+            fresh = _Budget(key, selector)
+            known.put(fresh)
+            for pod in self._store.every(registry.POD, key[0]):
+                if fresh.test(labels_of(pod)):
+                    fresh.put(pod)
+                    self._of_pod.setdefault(uid_of(pod), []).append(key)
+        if change.previous is None or change.previous["spec"] != budget["spec"]:
+            self._queue.add(key)
+
+    def _pod_changed(self, change: Change) -> None:
+        pod, uid = change.object, uid_of(change.object)
+        known = self._namespaces[namespace_of(pod)]
+        if not known.budgets:
+            return
+        before, gone = change.previous, change.type == "DELETED"
+        relabelled = before is None or labels_of(before) != labels_of(pod)
+        if not relabelled and not gone and before and _health(before) == _health(pod):
+            return
+        for key in self._of_pod.get(uid, ()):
+            known.budgets[key[1]].drop(uid)
+            self._queue.add(key)
+        if relabelled or gone:
+            self._of_pod.pop(uid, None)
+            covering = [] if gone else list(known.covering(labels_of(pod)))
+            if covering:
+                self._of_pod[uid] = [one.key for one in covering]
+        for key in self._of_pod.get(uid, ()):
+            known.budgets[key[1]].put(pod)
+            self._queue.add(key)
+
+    def _owner_changed(self, change: Change) -> None:
+        before = (change.previous or {}).get("spec", {}).get("replicas")
+        if before != change.object["spec"].get("replicas"):
+            for name in self._namespaces[namespace_of(change.object)].budgets:
+                self._queue.add((namespace_of(change.object), name))
+
+    def _reconcile(self, key: Key) -> None:
+        budget = self._store.get(registry.BUDGET, *key)
+        known = self._namespaces[key[0]].budgets.get(key[1])
+        if budget is None or known is None:
+            return
+        disrupted = self._still_disrupted(budget)
+        promised = sum(uid in known.healthy for uid in disrupted.values())
+        healthy = len(known.healthy) - promised
+        expected, desired, problem = self._expectation(budget["spec"], known)
+        allowed = 0 if problem else max(0, healthy - desired)
+        reason = "SyncFailed" if problem else "SufficientPods" if allowed else "InsufficientPods"
+        generation = budget["metadata"]["generation"]
+        status: Object = {
+            "observedGeneration": generation,
+            "disruptionsAllowed": allowed,
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "expectedPods": expected,
+            "conditions": with_condition(
+                budget["status"].get("conditions"),
+                {
+                    "type": "DisruptionAllowed",
+                    "status": "True" if allowed else "False",
+                    "observedGeneration": generation,
+                    "lastTransitionTime": timestamp(),
+                    "reason": reason,
+                    "message": problem,
+                },
+            ),
+        }
+        if disrupted:
+            granted = budget["status"]["disruptedPods"]
+            status["disruptedPods"] = {name: granted[name] for name in disrupted}
+            self._cluster.later(_GRANT_EXPIRES_SECONDS, self._queue.add, key)
+        self._store.replace(registry.BUDGET, {**budget, "status": status})
+
+    def _still_disrupted(self, budget: Object) -> dict[str, str]:
+        """Return the pods with a granted eviction that have not begun to leave, as name → uid."""
+        fresh = time.time() - _GRANT_EXPIRES_SECONDS
+        found = {}
+        for name, at in (budget["status"].get("disruptedPods") or {}).items():
+            pod = self._store.get(registry.POD, namespace_of(budget), name)
+            if pod is not None and not is_terminating(pod) and epoch(at) > fresh:
+                found[name] = uid_of(pod)
+        return found
+
+    def _expectation(self, spec: Object, known: _Budget) -> tuple[int, int, str]:
+        """Return how many pods are expected, how many must stay healthy, and what is wrong."""
+        maximum = spec.get("maxUnavailable")
+        minimum: int | str = spec.get("minAvailable", 1)
+        if maximum is None and isinstance(minimum, int):
+            # A pod of no controller can be counted only where no share of anything is asked.
+            return len(known.pods), minimum, ""
+        expected, problem = self._scale(known)
+        if problem:
+            return 0, 0, problem
+        if maximum is not None:
+            return expected, max(0, expected - _share(maximum, expected)), ""
+        return expected, _share(minimum, expected), ""
+
+    def _scale(self, known: _Budget) -> tuple[int, str]:
+        """Add up what the owners of the covered pods want."""
+        for name in known.unowned.values():
+            return 0, f'found no controllers for pod "{name}"'
+        wanted: dict[str, int] = {}
+        for reference in known.owners.values():
+            kind = _SCALED.get(reference["kind"])
+            if kind is None:
+                described = f"{reference['kind']}.{reference['apiVersion']}"
+                return 0, f"{described} does not implement the scale subresource"
+            owner = self._store.get(kind, known.key[0], reference["name"])
+            if owner is None:
+                continue
+            # A Deployment's wish counts once, whichever of its ReplicaSets the pods are from.
+            above = controller_of(owner)
+            if above is not None and above["kind"] in _SCALED:
+                top = self._store.get(_SCALED[above["kind"]], known.key[0], above["name"])
+                owner = top or owner
+            wanted[uid_of(owner)] = owner["spec"].get("replicas", 1)
+        return sum(wanted.values()), ""
+
+
+def _share(value: int | str, of: int) -> int:
+    if isinstance(value, int):
+        return value
+    percent = float(value.removesuffix("%"))
+    return math.ceil(percent * of / 100)
+
+
+def _health(pod: Object) -> tuple[bool, bool, bool]:
+    return is_ready(pod), is_terminating(pod), is_finished(pod)

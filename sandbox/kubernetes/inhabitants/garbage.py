@@ -1,0 +1,113 @@
+"""Collects what nobody owns any more: dependents, pods of lost nodes, leaving namespaces."""
+
+from __future__ import annotations
+
+from sandbox.kubernetes import registry
+from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.deletion import FOREGROUND, delete, finish_pod
+from sandbox.kubernetes.inhabitants.instances import Instances
+from sandbox.kubernetes.inhabitants.workqueue import WorkQueue
+from sandbox.kubernetes.objects import (
+    Object,
+    is_finished,
+    is_terminating,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from sandbox.kubernetes.registry import KINDS, Kind
+from sandbox.kubernetes.store import Change
+
+# Admission must have seen that a namespace is leaving before its contents are looked at.
+_NAMESPACE_RESTS_SECONDS = 5.0
+_EVENT_LIVES_SECONDS = 3600.0
+
+
+class Garbage:
+    """Follows every deletion."""
+
+    def __init__(self, cluster: Cluster, instances: Instances) -> None:
+        self._cluster = cluster
+        self._store = cluster.store
+        self._instances = instances
+        self._namespaces: WorkQueue[str] = WorkQueue(cluster, self._empty_namespace)
+        self._owners: WorkQueue[str] = WorkQueue(cluster, self._collect)
+        self._foreground: dict[str, tuple[Kind, Object]] = {}
+
+    def start(self) -> None:
+        """Begin to follow changes."""
+        self._store.listen(None, self._changed)
+        self._store.listen(registry.NODE, self._node_changed)
+
+    def _changed(self, change: Change) -> None:
+        obj, namespace = change.object, namespace_of(change.object)
+        if change.kind is registry.EVENT and change.type == "ADDED":
+            self._cluster.later(_EVENT_LIVES_SECONDS, self._store.remove, registry.EVENT, obj)
+        elif change.type == "DELETED":
+            self._owners.add(uid_of(obj))
+            for reference in obj["metadata"].get("ownerReferences") or ():
+                if reference["uid"] in self._foreground:
+                    self._owners.add(reference["uid"])
+            home = self._store.get(registry.NAMESPACE, "", namespace) if namespace else None
+            if home is not None and is_terminating(home):
+                self._namespaces.add(namespace)
+            self._foreground.pop(uid_of(obj), None)
+        elif is_terminating(obj):
+            if change.kind is registry.NAMESPACE:
+                self._cluster.later(_NAMESPACE_RESTS_SECONDS, self._namespaces.add, name_of(obj))
+            if FOREGROUND in (obj["metadata"].get("finalizers") or ()):
+                self._foreground[uid_of(obj)] = (change.kind, obj)
+                self._owners.add(uid_of(obj))
+
+    def _collect(self, uid: str) -> None:
+        """Delete an owner's dependents; let an owner go that waits for them in the foreground."""
+        dependents = self._store.owned(uid)
+        for kind, dependent in dependents:
+            if not is_terminating(dependent):
+                delete(self._cluster, kind, dependent, {"propagationPolicy": "Background"})
+        waiting = self._foreground.get(uid)
+        if waiting is None or self._store.owned(uid):
+            return
+        kind, owner = waiting
+        current = self._store.get(kind, namespace_of(owner), name_of(owner))
+        if current is None or uid_of(current) != uid:
+            return
+        left = [one for one in current["metadata"]["finalizers"] if one != FOREGROUND]
+        current = self._store.amend(kind, current, metadata={"finalizers": left})
+        if current is not None and not left:
+            self._store.remove(kind, current)
+
+    def _empty_namespace(self, name: str) -> None:
+        namespace = self._store.get(registry.NAMESPACE, "", name)
+        if namespace is None or not is_terminating(namespace):
+            return
+        for kind, obj in self._contents(name):
+            if not is_terminating(obj):
+                delete(self._cluster, kind, obj)
+        if not self._contents(name):
+            self._store.remove(registry.NAMESPACE, namespace)
+
+    def _contents(self, namespace: str) -> list[tuple[Kind, Object]]:
+        namespaced = (kind for kind in KINDS.values() if kind.namespaced)
+        return [(kind, obj) for kind in namespaced for obj in self._store.every(kind, namespace)]
+
+    def _node_changed(self, change: Change) -> None:
+        """Drop the pods of a node that is no more."""
+        if change.type != "DELETED":
+            return
+        name = name_of(change.object)
+        for pod in self._store.on_node(name):
+            drop(self._cluster, pod, died=not self._instances.is_alive(name))
+
+
+def drop(cluster: Cluster, pod: Object, *, died: bool) -> None:
+    """Delete a pod without waiting for a kubelet that will never answer.
+
+    `died` says that its end has been written down when its node died.
+    """
+    if died or is_finished(pod):
+        current = cluster.store.amend(registry.POD, pod, metadata={"finalizers": []})
+        if current is not None:
+            cluster.store.remove(registry.POD, current)
+    else:
+        finish_pod(cluster, pod, "forced")

@@ -1,0 +1,191 @@
+"""The kubelets: start the pods bound to their nodes, end them gracefully, die with the instance.
+
+Annotations on a pod say how it behaves: `sandbox.leeway.sh/starts-after` and `…/ends-after` are
+how long it takes to become ready and to stop; `…/runs-for` ends a job's pod, `…/fails: "true"`
+ends it badly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from sandbox.kubernetes import registry
+from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.deletion import finish_pod, journal_end
+from sandbox.kubernetes.inhabitants.instances import Instances
+from sandbox.kubernetes.inhabitants.volumes import Volumes
+from sandbox.kubernetes.objects import (
+    Object,
+    annotation,
+    duration,
+    is_finished,
+    is_terminating,
+    name_of,
+    namespace_of,
+    path_of,
+    timestamp,
+    uid_of,
+    with_condition,
+)
+from sandbox.kubernetes.store import Change
+
+_PREFIX = "sandbox.leeway.sh/"
+
+
+class Kubelets:
+    """All kubelets at once: one timer per pod that is about to start or to end."""
+
+    def __init__(self, cluster: Cluster, instances: Instances, volumes: Volumes) -> None:
+        self._cluster = cluster
+        self._instances = instances
+        self._volumes = volumes
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._addresses = 0
+
+    def start(self) -> None:
+        """Begin to follow changes."""
+        self._instances.watch_deaths(self._node_died)
+        self._cluster.store.listen(registry.POD, self._pod_changed)
+
+    def _pod_changed(self, change: Change) -> None:
+        pod, old = change.object, change.previous
+        uid = uid_of(pod)
+        if change.type == "ADDED":
+            self._cluster.journal.add(
+                "pod-created", pod=path_of(pod), uid=uid, owner=self._cluster.owner_name(pod)
+            )
+        if change.type == "DELETED":
+            self._cancel(uid)
+            return
+        node = pod["spec"].get("nodeName")
+        if not node or not self._instances.is_alive(node):
+            return
+        if is_terminating(pod):
+            if _deletion(old) != _deletion(pod) and not is_finished(pod):
+                self._end(pod)
+        elif old is None or not old["spec"].get("nodeName"):
+            self._volumes.when_attached(pod, node, self._begin)
+
+    def _begin(self, pod: Object) -> None:
+        usual = self._cluster.jitter(self._cluster.settings.pod_start)
+        self._set(pod, duration(annotation(pod, f"{_PREFIX}starts-after"), usual), self._run)
+
+    def _run(self, pod: Object) -> None:
+        now = timestamp()
+        node = pod["spec"]["nodeName"]
+        conditions = self._current(pod)["status"].get("conditions")
+        for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
+            conditions = with_condition(conditions, _true(kind, now))
+        statuses = [_container_status(one, now) for one in pod["spec"]["containers"]]
+        self._addresses += 1
+        address = f"10.{self._addresses >> 16 & 255}.{self._addresses >> 8 & 255}"
+        running = self._cluster.store.amend(
+            registry.POD,
+            pod,
+            status={
+                "phase": "Running",
+                "conditions": conditions,
+                "startTime": now,
+                "podIP": f"{address}.{self._addresses & 255}",
+                "containerStatuses": statuses,
+            },
+        )
+        if running is None:
+            return
+        self._cluster.journal.add(
+            "pod-running",
+            pod=path_of(pod),
+            uid=uid_of(pod),
+            node=node,
+            owner=self._cluster.owner_name(pod),
+        )
+        runs_for = annotation(pod, f"{_PREFIX}runs-for")
+        if pod["spec"].get("restartPolicy") != "Always" or runs_for:
+            self._set(running, duration(runs_for, self._cluster.settings.pod_end), self._complete)
+
+    def _complete(self, pod: Object) -> None:
+        current = self._current(pod)
+        failed = annotation(pod, f"{_PREFIX}fails") == "true"
+        now = timestamp()
+        conditions = current["status"]["conditions"]
+        for kind in ("Ready", "ContainersReady"):
+            done = {**_true(kind, now), "status": "False", "reason": "PodCompleted"}
+            conditions = with_condition(conditions, done)
+        statuses = [
+            {**one, "ready": False, "started": False, "state": _terminated(one, failed, now)}
+            for one in current["status"]["containerStatuses"]
+        ]
+        self._cluster.store.amend(
+            registry.POD,
+            pod,
+            status={
+                "phase": "Failed" if failed else "Succeeded",
+                "conditions": conditions,
+                "containerStatuses": statuses,
+            },
+        )
+
+    def _end(self, pod: Object) -> None:
+        """Stop a pod in the time it takes, or when its grace runs out."""
+        usual = self._cluster.settings.pod_end
+        takes = duration(annotation(pod, f"{_PREFIX}ends-after"), usual)
+        grace = pod["metadata"]["deletionGracePeriodSeconds"]
+        if pod["status"].get("phase") == "Pending":
+            takes = min(takes, usual)
+        if takes <= grace:
+            self._set(pod, takes, self._stopped_gracefully)
+        else:
+            self._set(pod, grace, self._killed)
+
+    def _stopped_gracefully(self, pod: Object) -> None:
+        finish_pod(self._cluster, pod, "graceful")
+
+    def _killed(self, pod: Object) -> None:
+        finish_pod(self._cluster, pod, "grace-ran-out")
+
+    def _node_died(self, node: str) -> None:
+        for pod in self._cluster.store.on_node(node):
+            self._cancel(uid_of(pod))
+            if not is_finished(pod):
+                journal_end(self._cluster, pod, "died-with-node")
+
+    def _current(self, pod: Object) -> Object:
+        return self._cluster.store.get(registry.POD, namespace_of(pod), name_of(pod)) or pod
+
+    def _set(self, pod: Object, seconds: float, then: Callable[[Object], None]) -> None:
+        self._cancel(uid_of(pod))
+        self._timers[uid_of(pod)] = self._cluster.later(seconds, then, pod)
+
+    def _cancel(self, uid: str) -> None:
+        timer = self._timers.pop(uid, None)
+        if timer is not None:
+            timer.cancel()
+
+
+def _deletion(pod: Object | None) -> object:
+    return (pod or {"metadata": {}})["metadata"].get("deletionTimestamp")
+
+
+def _true(kind: str, now: str) -> Object:
+    return {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+
+
+def _container_status(container: Object, now: str) -> Object:
+    return {
+        "name": container["name"],
+        "state": {"running": {"startedAt": now}},
+        "lastState": {},
+        "ready": True,
+        "restartCount": 0,
+        "image": container.get("image", ""),
+        "imageID": "",
+        "started": True,
+    }
+
+
+def _terminated(status: Object, failed: bool, now: str) -> Object:
+    began = status["state"].get("running", {}).get("startedAt", now)
+    reason = "Error" if failed else "Completed"
+    ended = {"exitCode": int(failed), "reason": reason, "startedAt": began, "finishedAt": now}
+    return {"terminated": ended}

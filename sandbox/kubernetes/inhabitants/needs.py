@@ -1,0 +1,244 @@
+"""What a pod needs of a node and what a node has left, in integers, read once per pod and node."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sandbox.kubernetes.matching import LabelTest, label_selector, requirements
+from sandbox.kubernetes.objects import (
+    Object,
+    is_ready,
+    labels_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from sandbox.kubernetes.quantities import milli
+
+_BLOCKING = ("NoSchedule", "NoExecute")
+_UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spread:
+    """A topology spread constraint, or one term of pod affinity: pods counted by a node label."""
+
+    topology_key: str
+    selector: Object | None
+    namespace: str
+    max_skew: int = 1
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Need:
+    """One pod as the scheduler sees it. Resources are in thousandths of their units."""
+
+    uid: str
+    namespace: str
+    name: str
+    labels: dict[str, str]
+    owner: str
+    priority: int
+    preempts: bool
+    requests: dict[str, int]
+    tolerations: list[Object]
+    node_terms: list[list[LabelTest]]
+    pinned_to: str | None
+    spreads: list[Spread]
+    soft_spreads: list[Spread]
+    affinity: list[Spread]
+    anti_affinity: list[Spread]
+    claims: list[str]
+    volume_terms: list[LabelTest] = dataclasses.field(default_factory=list)
+
+    @property
+    def shape(self) -> str:
+        """Return what pods have in common that fit alike: their owner, or themselves."""
+        alone = not self.owner or self.pinned_to or self.claims
+        return self.uid if alone else self.owner
+
+
+def need_of(pod: Object) -> Need:
+    """Read a pod's needs."""
+    spec = pod["spec"]
+    affinity = spec.get("affinity") or {}
+    node_terms, pinned_to = _node_terms(spec, affinity.get("nodeAffinity") or {})
+    namespace = namespace_of(pod)
+    hard: list[Spread] = []
+    soft: list[Spread] = []
+    for one in spec.get("topologySpreadConstraints") or ():
+        spread = Spread(
+            one["topologyKey"], one.get("labelSelector"), namespace, one.get("maxSkew", 1)
+        )
+        is_hard = one.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
+        (hard if is_hard else soft).append(spread)
+    references = pod["metadata"].get("ownerReferences") or ()
+    return Need(
+        uid=uid_of(pod),
+        namespace=namespace,
+        name=name_of(pod),
+        labels=labels_of(pod),
+        owner=references[0]["uid"] if references else "",
+        priority=spec.get("priority", 0),
+        preempts=spec.get("preemptionPolicy") != "Never",
+        requests=_requests(spec),
+        tolerations=spec.get("tolerations") or [],
+        node_terms=node_terms,
+        pinned_to=pinned_to,
+        spreads=hard,
+        soft_spreads=soft,
+        affinity=_pod_terms(affinity.get("podAffinity"), namespace),
+        anti_affinity=_pod_terms(affinity.get("podAntiAffinity"), namespace),
+        claims=claims_of(pod),
+    )
+
+
+def claims_of(pod: Object) -> list[str]:
+    """Return the names of the volume claims a pod mounts."""
+    volumes = pod["spec"].get("volumes") or ()
+    sources = [one.get("persistentVolumeClaim") for one in volumes]
+    return [source["claimName"] for source in sources if source]
+
+
+def _requests(spec: Object) -> dict[str, int]:
+    """Add up a pod's requests: containers together, or the largest init container."""
+    total: dict[str, int] = {"pods": 1000}
+    for container in spec.get("containers") or ():
+        for name, value in ((container.get("resources") or {}).get("requests") or {}).items():
+            total[name] = total.get(name, 0) + milli(value)
+    for container in spec.get("initContainers") or ():
+        for name, value in ((container.get("resources") or {}).get("requests") or {}).items():
+            total[name] = max(total.get(name, 0), milli(value))
+    for name, value in (spec.get("overhead") or {}).items():
+        total[name] = total.get(name, 0) + milli(value)
+    return total
+
+
+def _node_terms(spec: Object, affinity: Object) -> tuple[list[list[LabelTest]], str | None]:
+    """Return alternatives, each a list of tests that must all pass, and the one node named."""
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    pinned_to = None
+    alternatives = []
+    for term in required.get("nodeSelectorTerms") or ():
+        for field in term.get("matchFields") or ():
+            if field["key"] == "metadata.name" and field["operator"] == "In":
+                pinned_to = field["values"][0]
+        alternatives.append(requirements(term.get("matchExpressions")))
+    selector = spec.get("nodeSelector")
+    if selector:
+        plain = label_selector({"matchLabels": selector})
+        alternatives = [[plain, *tests] for tests in alternatives or [[]]]
+    return alternatives, pinned_to
+
+
+def _pod_terms(affinity: Object | None, namespace: str) -> list[Spread]:
+    terms = (affinity or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+    return [
+        Spread(
+            term["topologyKey"],
+            term.get("labelSelector"),
+            (term.get("namespaces") or [namespace])[0],
+        )
+        for term in terms
+    ]
+
+
+class NodeRoom:
+    """One node: what it offers, what is taken, and by whom."""
+
+    def __init__(self, node: Object) -> None:
+        self.pods: dict[str, Need] = {}
+        self.nominated: dict[str, Need] = {}
+        self.used: dict[str, int] = {}
+        self.owners: dict[str, int] = {}
+        self.refresh(node)
+
+    def refresh(self, node: Object) -> None:
+        """Take over the node's present labels, taints and resources."""
+        self.name = name_of(node)
+        self.labels = labels_of(node)
+        spec = node["spec"]
+        taints = [one for one in spec.get("taints") or () if one["effect"] in _BLOCKING]
+        self.cordoned = bool(spec.get("unschedulable"))
+        self.taints = taints
+        self.ready = is_ready(node)
+        status = node.get("status") or {}
+        self.room = {name: milli(value) for name, value in status.get("allocatable", {}).items()}
+
+    def take(self, need: Need) -> None:
+        """Count a pod in."""
+        self.nominated.pop(need.uid, None)
+        if need.uid in self.pods:
+            return
+        self.pods[need.uid] = need
+        self.owners[need.owner] = self.owners.get(need.owner, 0) + 1
+        for name, value in need.requests.items():
+            self.used[name] = self.used.get(name, 0) + value
+
+    def release(self, uid: str) -> None:
+        """Count a pod out."""
+        need = self.pods.pop(uid, None)
+        if need is None:
+            return
+        self.owners[need.owner] -= 1
+        for name, value in need.requests.items():
+            self.used[name] -= value
+
+    def tolerated(self, need: Need) -> str | None:
+        """Say why the pod may not be put here, by cordon and taints; None when it may."""
+        if self.cordoned and not _tolerates(need.tolerations, _UNSCHEDULABLE):
+            return "node(s) were unschedulable"
+        for taint in self.taints:
+            if not _tolerates(need.tolerations, taint):
+                return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+        return None
+
+    def matches(self, need: Need) -> bool:
+        """Say whether the pod's node selector and affinity accept this node."""
+        if need.pinned_to is not None and need.pinned_to != self.name:
+            return False
+        return not need.node_terms or any(
+            all(test(self.labels) for test in tests) for tests in need.node_terms
+        )
+
+    def lacks(self, need: Need, *, freed: dict[str, int] | None = None) -> list[str]:
+        """Return the resources that do not suffice, as the scheduler names them."""
+        held = self.held_for_others(need)
+        short = []
+        for name, value in need.requests.items():
+            left = self.room.get(name, 0) - self.used.get(name, 0)
+            left += (freed or {}).get(name, 0) - held.get(name, 0)
+            if value > left:
+                short.append("Too many pods" if name == "pods" else f"Insufficient {name}")
+        return short
+
+    def held_for_others(self, need: Need) -> dict[str, int]:
+        """Add up what preempting pods of at least this priority are promised here."""
+        held: dict[str, int] = {}
+        for other in self.nominated.values():
+            if other.uid != need.uid and other.priority >= need.priority:
+                for name, value in other.requests.items():
+                    held[name] = held.get(name, 0) + value
+        return held
+
+    def load(self) -> float:
+        """Return the larger share of CPU or memory that is taken, 0 to 1."""
+        return max(
+            self.used.get(name, 0) / self.room[name] if self.room.get(name) else 0.0
+            for name in ("cpu", "memory")
+        )
+
+
+def _tolerates(tolerations: list[Object], taint: Object) -> bool:
+    return any(tolerates(one, taint) for one in tolerations)
+
+
+def tolerates(toleration: Object, taint: Object) -> bool:
+    """Say whether one toleration covers a taint."""
+    effect, key = toleration.get("effect"), toleration.get("key")
+    if effect and effect != taint["effect"]:
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return not key or bool(key == taint["key"])
+    value: str = toleration.get("value", "")
+    return bool(key == taint["key"] and value == taint.get("value", ""))

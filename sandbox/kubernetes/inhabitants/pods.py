@@ -1,0 +1,71 @@
+"""Makes a controller's pods from its template, and counts them."""
+
+from __future__ import annotations
+
+from sandbox.kubernetes import defaults, errors, registry
+from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.objects import (
+    Object,
+    epoch,
+    is_finished,
+    is_ready,
+    is_terminating,
+    name_of,
+    namespace_of,
+    owner_reference,
+)
+from sandbox.kubernetes.registry import Kind
+from sandbox.kubernetes.writing import suffix
+
+
+def spawn(
+    cluster: Cluster,
+    kind: Kind,
+    owner: Object,
+    *,
+    name: str = "",
+    labels: dict[str, str] | None = None,
+    spec: Object | None = None,
+) -> Object | None:
+    """Create a pod from an owner's template; `labels` and `spec` are set over the template's.
+
+    None where the namespace is leaving or the name is still taken.
+    """
+    namespace = namespace_of(owner)
+    home = cluster.store.get(registry.NAMESPACE, "", namespace)
+    if home is None or is_terminating(home):
+        return None
+    template = owner["spec"]["template"]
+    given = template.get("metadata") or {}
+    metadata: Object = {
+        "namespace": namespace,
+        "labels": {**(given.get("labels") or {}), **(labels or {})},
+        "ownerReferences": [owner_reference(kind.kind, kind.api_version, owner)],
+    }
+    if given.get("annotations"):
+        metadata["annotations"] = given["annotations"]
+    if name:
+        metadata["name"] = name
+    else:
+        metadata["generateName"] = f"{name_of(owner)}-"
+        metadata["name"] = metadata["generateName"] + suffix(cluster)
+    pod_spec = {**template["spec"], **(spec or {}), "enableServiceLinks": True}
+    pod_spec["tolerations"] = list(pod_spec.get("tolerations") or ())
+    pod = {"metadata": metadata, "spec": pod_spec}
+    defaults.admit(registry.POD, pod, cluster.store)
+    try:
+        return cluster.store.create(registry.POD, pod)
+    except errors.ApiError:
+        return None
+
+
+def active(cluster: Cluster, owner_uid: str) -> list[Object]:
+    """Return an owner's pods that neither leave nor have finished."""
+    owned = cluster.store.owned(owner_uid, registry.POD)
+    return [pod for _, pod in owned if not is_terminating(pod) and not is_finished(pod)]
+
+
+def removal_order(pod: Object) -> tuple[bool, bool, float]:
+    """Sort pods by who goes first when there are too many: unbound, unready, youngest."""
+    born = epoch(pod["metadata"]["creationTimestamp"])
+    return bool(pod["spec"].get("nodeName")), is_ready(pod), -born

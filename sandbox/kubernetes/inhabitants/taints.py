@@ -1,0 +1,98 @@
+"""Evicts from nodes by NoExecute taints, and frees nodes that are out of service.
+
+Rules: the taint-eviction controller (tolerationSeconds counts from the taint on) and the pod
+garbage collector (leaving pods on a node that is not ready and out of service go at once).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from sandbox.kubernetes import registry
+from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.deletion import delete
+from sandbox.kubernetes.inhabitants.garbage import drop
+from sandbox.kubernetes.inhabitants.instances import Instances
+from sandbox.kubernetes.inhabitants.needs import tolerates
+from sandbox.kubernetes.inhabitants.volumes import OUT_OF_SERVICE
+from sandbox.kubernetes.objects import Object, is_ready, is_terminating, name_of, uid_of
+from sandbox.kubernetes.store import Change
+
+
+class Taints:
+    """Follows the taints of nodes and the pods on them."""
+
+    def __init__(self, cluster: Cluster, instances: Instances) -> None:
+        self._cluster = cluster
+        self._instances = instances
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._tainted: set[str] = set()
+
+    def start(self) -> None:
+        """Begin to follow changes."""
+        self._cluster.store.listen(registry.NODE, self._node_changed)
+        self._cluster.store.listen(registry.POD, self._pod_changed)
+
+    def _node_changed(self, change: Change) -> None:
+        node, name = change.object, name_of(change.object)
+        taints = [] if change.type == "DELETED" else _no_execute(node)
+        if not taints and name not in self._tainted:
+            return
+        (self._tainted.add if taints else self._tainted.discard)(name)
+        for pod in self._cluster.store.on_node(name):
+            self._decide(pod, taints)
+        if any(one["key"] == OUT_OF_SERVICE for one in taints) and not is_ready(node):
+            for pod in self._cluster.store.on_node(name):
+                if is_terminating(pod):
+                    drop(self._cluster, pod, died=not self._instances.is_alive(name))
+
+    def _pod_changed(self, change: Change) -> None:
+        pod = change.object
+        name = pod["spec"].get("nodeName")
+        if change.type == "DELETED":
+            self._cancel(uid_of(pod))
+        elif name in self._tainted and _was_unbound(change.previous):
+            node = self._cluster.store.get(registry.NODE, "", name)
+            if node is not None:
+                self._decide(pod, _no_execute(node))
+
+    def _decide(self, pod: Object, taints: list[Object]) -> None:
+        self._cancel(uid_of(pod))
+        if is_terminating(pod) or not taints:
+            return
+        tolerations = pod["spec"].get("tolerations") or ()
+        patience: list[float] = []
+        for taint in taints:
+            covering = [one for one in tolerations if tolerates(one, taint)]
+            bounds = [one["tolerationSeconds"] for one in covering if "tolerationSeconds" in one]
+            patience += bounds if covering else [0.0]
+        if patience:
+            timer = self._cluster.later(min(patience), self._evict, pod)
+            self._timers[uid_of(pod)] = timer
+
+    def _evict(self, pod: Object) -> None:
+        self._timers.pop(uid_of(pod), None)
+        current = self._cluster.store.get(registry.POD, pod["metadata"]["namespace"], name_of(pod))
+        if current is None or uid_of(current) != uid_of(pod) or is_terminating(current):
+            return
+        delete(self._cluster, registry.POD, current)
+        node = self._cluster.store.get(registry.NODE, "", current["spec"]["nodeName"])
+        if (
+            node
+            and not is_ready(node)
+            and any(one["key"] == OUT_OF_SERVICE for one in _no_execute(node))
+        ):
+            drop(self._cluster, current, died=not self._instances.is_alive(name_of(node)))
+
+    def _cancel(self, uid: str) -> None:
+        timer = self._timers.pop(uid, None)
+        if timer is not None:
+            timer.cancel()
+
+
+def _no_execute(node: Object) -> list[Object]:
+    return [one for one in node["spec"].get("taints") or () if one["effect"] == "NoExecute"]
+
+
+def _was_unbound(pod: Object | None) -> bool:
+    return pod is None or not pod["spec"].get("nodeName")

@@ -1,0 +1,154 @@
+"""What every part asks of a Kubernetes object: names, times, owners, readiness.
+
+Objects are plain dictionaries in the shape of the API's JSON, without `kind` and `apiVersion`
+(the store knows those). An object that has been stored is never changed in place: whoever
+changes one builds a new dictionary that shares the untouched parts.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import re
+import time
+from typing import Any
+
+import msgspec
+
+type Object = dict[str, Any]
+
+_UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
+_DURATION = re.compile(rf"(?:{_PART.pattern})+")
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
+
+
+def copy(obj: Object) -> Object:
+    """Return an independent copy that may be changed in place."""
+    copied: Object = decode(encode(obj))
+    return copied
+
+
+def timestamp(at: float | None = None) -> str:
+    """Return RFC 3339 in UTC to the second, as `metav1.Time` is written; now by default."""
+    return _written(int(time.time() if at is None else at))
+
+
+@functools.lru_cache(maxsize=512)
+def _written(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
+
+
+def epoch(text: str) -> float:
+    """Read a `metav1.Time` or `MicroTime` as seconds since the epoch."""
+    return datetime.datetime.fromisoformat(text).timestamp()
+
+
+def name_of(obj: Object) -> str:
+    """Return `metadata.name`."""
+    name: str = obj["metadata"]["name"]
+    return name
+
+
+def namespace_of(obj: Object) -> str:
+    """Return `metadata.namespace`, empty for what belongs to the cluster."""
+    namespace: str = obj["metadata"].get("namespace", "")
+    return namespace
+
+
+def uid_of(obj: Object) -> str:
+    """Return `metadata.uid`."""
+    uid: str = obj["metadata"]["uid"]
+    return uid
+
+
+def path_of(obj: Object) -> str:
+    """Return "namespace/name", the form the journal uses."""
+    return f"{namespace_of(obj)}/{name_of(obj)}"
+
+
+def labels_of(obj: Object) -> dict[str, str]:
+    """Return the labels, possibly none."""
+    labels: dict[str, str] = obj["metadata"].get("labels") or {}
+    return labels
+
+
+def annotation(obj: Object, key: str) -> str | None:
+    """Return one annotation's value."""
+    value: str | None = (obj["metadata"].get("annotations") or {}).get(key)
+    return value
+
+
+def controller_of(obj: Object) -> Object | None:
+    """Return the owner reference marked `controller`, if there is one."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            controller: Object = reference
+            return controller
+    return None
+
+
+def owner_reference(kind: str, api_version: str, owner: Object) -> Object:
+    """Return the reference that a controller puts on what it creates."""
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": name_of(owner),
+        "uid": uid_of(owner),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def is_terminating(obj: Object) -> bool:
+    """Say whether deletion has begun."""
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def is_finished(pod: Object) -> bool:
+    """Say whether a pod has run to its end, well or badly."""
+    return pod["status"].get("phase") in ("Succeeded", "Failed")
+
+
+def condition(obj: Object, kind: str) -> Object | None:
+    """Return the status condition of this type."""
+    for found in obj.get("status", {}).get("conditions") or ():
+        if found["type"] == kind:
+            match: Object = found
+            return match
+    return None
+
+
+def is_ready(obj: Object) -> bool:
+    """Say whether the Ready condition of a pod or a node is True."""
+    ready = condition(obj, "Ready")
+    return ready is not None and ready["status"] == "True"
+
+
+def with_condition(conditions: list[Object] | None, new: Object) -> list[Object]:
+    """Return the conditions with one set; its transition time moves only with its status."""
+    result = []
+    placed = False
+    for old in conditions or ():
+        if old["type"] != new["type"]:
+            result.append(old)
+            continue
+        kept = new
+        if old["status"] == new["status"] and "lastTransitionTime" in old:
+            kept = {**new, "lastTransitionTime": old["lastTransitionTime"]}
+            if old.get("reason") == new.get("reason") and "lastUpdateTime" in old:
+                kept["lastUpdateTime"] = old["lastUpdateTime"]
+        result.append(kept)
+        placed = True
+    if not placed:
+        result.append(new)
+    return result
+
+
+def duration(text: str | None, default: float) -> float:
+    """Read seconds from "2s", "500ms", "1m30s" or a bare number; `default` where unreadable."""
+    if not text or not _DURATION.fullmatch(text):
+        return default
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))

@@ -1,0 +1,145 @@
+"""Applies merge, strategic-merge and JSON patches.
+
+Rules: RFC 7386, RFC 6902, and Kubernetes' strategic merge, in which some lists merge by a key
+(containers by name) and others, such as a node's taints, are replaced as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonpatch
+import jsonpointer
+
+from sandbox.kubernetes import errors
+from sandbox.kubernetes.objects import Object
+
+# Which lists of objects merge, and by which fields the items are told apart; the first one is
+# the strategic merge's, all are server-side apply's. Lists that are not here are atomic.
+MERGE_KEYS: dict[str, tuple[str, ...]] = {
+    "addresses": ("type",),
+    "conditions": ("type",),
+    "containers": ("name",),
+    "env": ("name",),
+    "ephemeralContainers": ("name",),
+    "hostAliases": ("ip",),
+    "imagePullSecrets": ("name",),
+    "initContainers": ("name",),
+    "ownerReferences": ("uid",),
+    "podIPs": ("ip",),
+    "resourceClaims": ("name",),
+    "schedulingGates": ("name",),
+    "secrets": ("name",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+    "volumeDevices": ("devicePath",),
+    "volumeMounts": ("mountPath",),
+    "volumes": ("name",),
+}
+_SETS = frozenset(("finalizers",))
+
+
+def merge_keys(field: str, items: list[Any]) -> tuple[str, ...] | None:
+    """Return the fields that tell a list's items apart, None where the list is atomic."""
+    if field == "ports":
+        container = any(isinstance(item, dict) and "containerPort" in item for item in items)
+        return ("containerPort" if container else "port", "protocol")
+    return MERGE_KEYS.get(field)
+
+
+def is_set(field: str) -> bool:
+    """Say whether a list of strings is merged as a set."""
+    return field in _SETS
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch (RFC 7386): null deletes, lists are replaced."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merge(result.get(name), value)
+    return result
+
+
+def json_patch(target: Object, operations: Any) -> Object:
+    """Apply a JSON patch (RFC 6902); 422 where it does not apply, 400 where it is none."""
+    if not isinstance(operations, list):
+        raise errors.bad_request("error decoding patch: json: cannot unmarshal into Go value")
+    try:
+        patched: Object = jsonpatch.apply_patch(target, operations)
+    except jsonpatch.InvalidJsonPatch as error:
+        raise errors.bad_request(f"error decoding patch: {error}") from error
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
+        message = "the server rejected our request due to an error in our request"
+        raise errors.ApiError(422, "Invalid", message, {}) from error
+    return patched
+
+
+def strategic_merge(target: Any, patch: Any) -> Any:
+    """Apply a strategic merge patch, with its `$patch`, `$retainKeys` and `$…` list directives."""
+    if not isinstance(patch, dict):
+        return patch
+    directive = patch.get("$patch")
+    if directive == "delete":
+        return {}
+    if directive == "replace":
+        return {name: value for name, value in patch.items() if name != "$patch"}
+    result = dict(target) if isinstance(target, dict) else {}
+    retained = patch.get("$retainKeys")
+    if retained is not None:
+        result = {name: value for name, value in result.items() if name in retained}
+    for name, value in patch.items():
+        if name.startswith("$deleteFromPrimitiveList/"):
+            field = name.partition("/")[2]
+            result[field] = [item for item in result.get(field) or () if item not in value]
+        elif name.startswith("$"):
+            continue
+        elif value is None:
+            result.pop(name, None)
+        elif isinstance(value, list):
+            result[name] = _merge_list(name, result.get(name) or [], value)
+        else:
+            result[name] = strategic_merge(result.get(name), value)
+    for name, order in patch.items():
+        if name.startswith("$setElementOrder/"):
+            _reorder(result, name.partition("/")[2], order)
+    return result
+
+
+def _merge_list(field: str, target: list[Any], patch: list[Any]) -> list[Any]:
+    if is_set(field):
+        return [*target, *(item for item in patch if item not in target)]
+    keys = merge_keys(field, [*target, *patch])
+    if keys is None or not all(isinstance(item, dict) for item in patch):
+        return patch
+    key = keys[0]
+    if any(item.get("$patch") == "replace" for item in patch):
+        return [item for item in patch if "$patch" not in item]
+    result = list(target)
+    for item in patch:
+        if key not in item:
+            raise errors.bad_request(f"map: {item} does not contain declared merge key: {key}")
+        at = next((i for i, old in enumerate(result) if old.get(key) == item[key]), None)
+        if item.get("$patch") == "delete":
+            result = [old for old in result if old.get(key) != item[key]]
+        elif at is None:
+            result.append(strategic_merge({}, item))
+        else:
+            result[at] = strategic_merge(result[at], item)
+    return result
+
+
+def _reorder(result: Object, field: str, order: list[Any]) -> None:
+    items = result.get(field)
+    if not isinstance(items, list):
+        return
+    keys = merge_keys(field, items)
+
+    def identity(item: Any) -> Any:
+        return item.get(keys[0]) if keys and isinstance(item, dict) else item
+
+    places = {identity(item): index for index, item in enumerate(order)}
+    items.sort(key=lambda item: places.get(identity(item), len(places)))

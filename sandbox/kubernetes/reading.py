@@ -1,0 +1,115 @@
+"""Answers get and list: selectors, pages, and the table form that kubectl asks for."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from sandbox.kubernetes import errors, registry, tables
+from sandbox.kubernetes.calls import Call
+from sandbox.kubernetes.matching import ObjectTest, parse_fields, parse_labels
+from sandbox.kubernetes.objects import Object, decode, encode, labels_of, name_of, namespace_of
+from sandbox.kubernetes.store import Key, Store
+
+
+def selection(call: Call) -> tuple[dict[str, str], ObjectTest | None]:
+    """Return what a call selects: the fields set equal, for indexes, and the whole predicate."""
+    terms, by_fields = parse_fields(call.kind.plural, call.query.get("fieldSelector", ""))
+    if call.target.name:
+        name = call.target.name
+        return {"metadata.name": name}, lambda obj: name_of(obj) == name
+    by_labels = parse_labels(call.query.get("labelSelector", ""))
+    equal = {path: value for path, value, wanted in terms if wanted}
+    if by_labels is None:
+        return equal, by_fields
+    return equal, lambda obj: by_labels(labels_of(obj)) and (by_fields is None or by_fields(obj))
+
+
+def candidates(
+    store: Store, call: Call, equal: dict[str, str], after: Key | None = None
+) -> Iterable[Object]:
+    """Return the objects a selection can match, by the narrowest index there is, in list order."""
+    kind, namespace = call.kind, call.target.namespace
+    name, node = equal.get("metadata.name"), equal.get("spec.nodeName")
+    if name and (namespace or not kind.namespaced):
+        found = store.get(kind, namespace, name)
+        return [found] if found else []
+    if kind is registry.POD and node:
+        pods = store.on_node(node)
+        return (
+            pod
+            for pod in pods
+            if (not namespace or namespace_of(pod) == namespace)
+            and (after is None or (namespace_of(pod), name_of(pod)) > after)
+        )
+    return store.every(kind, namespace, after)
+
+
+def get(store: Store, call: Call) -> Object:
+    """Answer a get: the object itself, or its table."""
+    target = call.target
+    obj = store.read(call.kind, target.namespace, target.name)
+    if tables.wanted(call.accept):
+        included = call.query.get("includeObject", "Metadata")
+        return tables.table(call.kind, [obj], {"resourceVersion": str(store.revision)}, included)
+    return call.kind.typed(obj)
+
+
+def listing(store: Store, call: Call) -> Object:
+    """Answer a list, or a page of one.
+
+    The pages of a list all carry the version of its first page, so that a watch from there
+    misses nothing that changed between them.
+    """
+    equal, test = selection(call)
+    limit = int(call.query.get("limit") or 0)
+    if call.query.get("resourceVersion") == "0":
+        limit = 0  # A server that answers from its cache gives all at once.
+    revision, after = store.revision, None
+    if call.query.get("continue"):
+        revision, after = _continue(call.query["continue"])
+        if revision < store.oldest:
+            message = (
+                "The provided continue parameter is too old to display a consistent list result"
+            )
+            raise errors.ApiError(410, "Expired", message)
+    found: Iterator[Object] = iter(candidates(store, call, equal, after))
+    if test is not None:
+        found = filter(test, found)
+    metadata: Object = {"resourceVersion": str(revision)}
+    items = list(itertools.islice(found, limit) if limit else found)
+    if limit and len(items) == limit:
+        left = sum(1 for _ in found)
+        if left:
+            last = items[-1]
+            metadata["continue"] = _token(revision, (namespace_of(last), name_of(last)))
+            if test is None:
+                metadata["remainingItemCount"] = left
+    if tables.wanted(call.accept):
+        included = call.query.get("includeObject", "Metadata")
+        return tables.table(call.kind, items, metadata, included)
+    return {
+        "kind": f"{call.kind.kind}List",
+        "apiVersion": call.kind.api_version,
+        "metadata": metadata,
+        "items": items,
+    }
+
+
+def _token(revision: int, last: Key) -> str:
+    start = "/".join(filter(None, last)) + "\0"
+    token = encode({"v": "meta.k8s.io/v1", "rv": revision, "start": start})
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+
+def _continue(token: str) -> tuple[int, Key]:
+    try:
+        content = decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        namespace, _, name = content["start"].rstrip("\0").rpartition("/")
+        return int(content["rv"]), (namespace, name)
+    except (ValueError, KeyError, TypeError, AttributeError, msgspec.DecodeError) as error:
+        message = f"invalid continue token: continue key is not valid: {error}"
+        raise errors.bad_request(message) from error

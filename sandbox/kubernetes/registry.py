@@ -1,0 +1,170 @@
+"""Which kinds the API serves: read from lightkube's generated resources, plus kubectl's names."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import Any
+
+from lightkube.core import resource as lightkube_resource
+
+_MODULES = (
+    "core_v1",
+    "apps_v1",
+    "autoscaling_v1",
+    "batch_v1",
+    "coordination_v1",
+    "discovery_v1",
+    "events_v1",
+    "networking_v1",
+    "node_v1",
+    "policy_v1",
+    "rbac_authorization_v1",
+    "scheduling_v1",
+    "storage_v1",
+)
+_SHORT_NAMES = {
+    "componentstatuses": ("cs",),
+    "configmaps": ("cm",),
+    "cronjobs": ("cj",),
+    "daemonsets": ("ds",),
+    "deployments": ("deploy",),
+    "endpoints": ("ep",),
+    "events": ("ev",),
+    "horizontalpodautoscalers": ("hpa",),
+    "ingresses": ("ing",),
+    "limitranges": ("limits",),
+    "namespaces": ("ns",),
+    "networkpolicies": ("netpol",),
+    "nodes": ("no",),
+    "persistentvolumeclaims": ("pvc",),
+    "persistentvolumes": ("pv",),
+    "poddisruptionbudgets": ("pdb",),
+    "pods": ("po",),
+    "priorityclasses": ("pc",),
+    "replicasets": ("rs",),
+    "replicationcontrollers": ("rc",),
+    "resourcequotas": ("quota",),
+    "serviceaccounts": ("sa",),
+    "services": ("svc",),
+    "statefulsets": ("sts",),
+    "storageclasses": ("sc",),
+}
+_ALL = frozenset(
+    (
+        "pods",
+        "replicationcontrollers",
+        "services",
+        "daemonsets",
+        "deployments",
+        "replicasets",
+        "statefulsets",
+        "cronjobs",
+        "jobs",
+        "horizontalpodautoscalers",
+    )
+)
+_WITH_GENERATION = frozenset(("apps", "batch", "policy", "scheduling.k8s.io"))
+_VERBS = {"global_list": "list", "global_watch": "watch", "post": "create", "put": "update"}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Kind:
+    """One kind of object as the API serves it; compared by identity."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    model: type[Any]
+    verbs: tuple[str, ...]
+    subresources: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def api_version(self) -> str:
+        """Return "v1" or "apps/v1"."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """Return "pods" or "deployments.apps", as error messages name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def short_names(self) -> tuple[str, ...]:
+        """Return what kubectl users may type instead."""
+        return _SHORT_NAMES.get(self.plural, ())
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """Return kubectl's groups of kinds, such as "all"."""
+        return ("all",) if self.plural in _ALL else ()
+
+    @property
+    def has_generation(self) -> bool:
+        """Say whether `metadata.generation` counts the changes of the spec."""
+        return self.group in _WITH_GENERATION or self.plural == "pods"
+
+    def typed(self, obj: dict[str, Any]) -> dict[str, Any]:
+        """Return a stored object as it stands alone in an answer."""
+        return {"kind": self.kind, "apiVersion": self.api_version, **obj}
+
+
+def _read() -> dict[tuple[str, str, str], Kind]:
+    kinds: dict[tuple[str, str, str], Kind] = {}
+    subresources = []
+    for module in _MODULES:
+        for value in vars(importlib.import_module(f"lightkube.resources.{module}")).values():
+            info = getattr(value, "_api_info", None)
+            if info is None:
+                continue
+            if info.action:
+                subresources.append(info)
+                continue
+            if "global_list" not in info.verbs and "list" not in info.verbs:
+                continue
+            definition = info.resource
+            verbs = tuple(sorted({_VERBS.get(verb, verb) for verb in info.verbs}))
+            kind = Kind(
+                group=definition.group,
+                version=definition.version,
+                kind=definition.kind,
+                plural=info.plural,
+                namespaced=not issubclass(value, lightkube_resource.GlobalResource),
+                model=value,
+                verbs=tuple(sorted({*verbs, "deletecollection"}) if "delete" in verbs else verbs),
+            )
+            kinds[kind.group, kind.version, kind.plural] = kind
+    for info in subresources:
+        parent = kinds.get((info.parent.group, info.parent.version, info.plural))
+        if parent is not None:
+            verbs = tuple(sorted({_VERBS.get(verb, verb) for verb in info.verbs}))
+            parent.subresources[info.action] = verbs
+    return kinds
+
+
+KINDS = _read()
+
+POD = KINDS["", "v1", "pods"]
+NODE = KINDS["", "v1", "nodes"]
+NAMESPACE = KINDS["", "v1", "namespaces"]
+EVENT = KINDS["", "v1", "events"]
+EVENTS_EVENT = KINDS["events.k8s.io", "v1", "events"]
+SERVICE_ACCOUNT = KINDS["", "v1", "serviceaccounts"]
+PERSISTENT_VOLUME = KINDS["", "v1", "persistentvolumes"]
+PERSISTENT_VOLUME_CLAIM = KINDS["", "v1", "persistentvolumeclaims"]
+DEPLOYMENT = KINDS["apps", "v1", "deployments"]
+REPLICA_SET = KINDS["apps", "v1", "replicasets"]
+DAEMON_SET = KINDS["apps", "v1", "daemonsets"]
+STATEFUL_SET = KINDS["apps", "v1", "statefulsets"]
+JOB = KINDS["batch", "v1", "jobs"]
+LEASE = KINDS["coordination.k8s.io", "v1", "leases"]
+BUDGET = KINDS["policy", "v1", "poddisruptionbudgets"]
+PRIORITY_CLASS = KINDS["scheduling.k8s.io", "v1", "priorityclasses"]
+STORAGE_CLASS = KINDS["storage.k8s.io", "v1", "storageclasses"]
+VOLUME_ATTACHMENT = KINDS["storage.k8s.io", "v1", "volumeattachments"]
+CLUSTER_ROLE = KINDS["rbac.authorization.k8s.io", "v1", "clusterroles"]
+CLUSTER_ROLE_BINDING = KINDS["rbac.authorization.k8s.io", "v1", "clusterrolebindings"]
+ROLE = KINDS["rbac.authorization.k8s.io", "v1", "roles"]
+ROLE_BINDING = KINDS["rbac.authorization.k8s.io", "v1", "rolebindings"]

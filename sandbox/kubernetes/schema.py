@@ -1,0 +1,120 @@
+"""The fields each kind has, read from lightkube's generated models: unknown and ill-typed ones.
+
+A server drops unknown fields with a warning, or refuses them where `fieldValidation=Strict`; a
+value of the wrong type can't be decoded at all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import types
+import typing
+from typing import Any
+
+import msgspec
+
+from sandbox.kubernetes import errors
+from sandbox.kubernetes.objects import Object
+from sandbox.kubernetes.registry import Kind
+
+_JSON_NAMES = {bool: "bool", int: "number", float: "number", str: "string", dict: "object"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Field:
+    """One field: the model or types of its values, and whether it is a list of them."""
+
+    model: type[Any] | None
+    types: tuple[type[Any], ...]
+    is_list: bool
+
+
+_FIELDS: dict[type[Any], dict[str, Field]] = {}
+
+
+def fields(model: type[Any]) -> dict[str, Field]:
+    """Return a model's fields by their JSON names."""
+    if model not in _FIELDS:
+        _FIELDS[model] = {
+            field.encode_name: _field(field.type) for field in msgspec.structs.fields(model)
+        }
+    return _FIELDS[model]
+
+
+def _field(hint: Any) -> Field:
+    options = [
+        option
+        for option in (typing.get_args(hint) if _is_union(hint) else (hint,))
+        if option is not type(None)
+    ]
+    if typing.get_origin(options[0]) is list:
+        inner = _field(typing.get_args(options[0])[0])
+        return Field(inner.model, inner.types, is_list=True)
+    if isinstance(options[0], type) and issubclass(options[0], msgspec.Struct):
+        return Field(options[0], (dict,), is_list=False)
+    plain = tuple(_plain(option) for option in options)
+    return Field(None, plain, is_list=False)
+
+
+def _is_union(hint: Any) -> bool:
+    return typing.get_origin(hint) in (typing.Union, types.UnionType)
+
+
+def _plain(option: Any) -> type[Any]:
+    if option is datetime.datetime:
+        return str
+    return option if isinstance(option, type) else dict
+
+
+def prune(kind: Kind, obj: Object) -> list[str]:
+    """Remove the fields the kind does not have, in place; return their paths.
+
+    400 where a value can't be decoded into its field.
+    """
+    unknown: list[str] = []
+    _prune_object(kind, kind.model, obj, "", unknown)
+    return unknown
+
+
+def _prune_object(kind: Kind, model: type[Any], obj: Object, path: str, unknown: list[str]) -> None:
+    known = fields(model)
+    for name in list(obj):
+        where = f"{path}.{name}" if path else name
+        field = known.get(name)
+        if field is None:
+            unknown.append(where)
+            del obj[name]
+            continue
+        value = obj[name]
+        if value is None:
+            continue
+        if field.is_list:
+            if not isinstance(value, list):
+                raise _undecodable(kind, where, value, "list")
+            for index, item in enumerate(value):
+                _prune_value(kind, field, item, f"{where}[{index}]", unknown)
+        else:
+            _prune_value(kind, field, value, where, unknown)
+
+
+def _prune_value(kind: Kind, field: Field, value: Any, where: str, unknown: list[str]) -> None:
+    if field.model is not None:
+        if not isinstance(value, dict):
+            raise _undecodable(kind, where, value, field.model.__name__)
+        _prune_object(kind, field.model, value, where, unknown)
+        return
+    accepted = (*field.types, int) if float in field.types else field.types
+    fits = isinstance(value, accepted) and (type(value) is not bool or bool in accepted)
+    # A quantity may be written as a bare number, and the models know quantities as strings.
+    if not fits and not (str in accepted and type(value) in (int, float) and "imit" in where):
+        expected = " or ".join(_JSON_NAMES.get(one, "object") for one in field.types)
+        raise _undecodable(kind, where, value, expected)
+
+
+def _undecodable(kind: Kind, where: str, value: Any, expected: str) -> errors.ApiError:
+    found = _JSON_NAMES.get(type(value), "array")
+    return errors.bad_request(
+        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: json: '
+        f"cannot unmarshal {found} into Go struct field {kind.kind}.{where} of type {expected}"
+    )

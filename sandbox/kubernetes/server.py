@@ -1,0 +1,258 @@
+"""The API over HTTPS: from a request to its answer, faults and refusals included."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+
+from aiohttp import web
+
+from sandbox.kubernetes import (
+    authorization,
+    deletion,
+    discovery,
+    errors,
+    eviction,
+    reading,
+    registry,
+    subresources,
+    writing,
+)
+from sandbox.kubernetes.authentication import Authenticator, User
+from sandbox.kubernetes.authorization import Authorizer
+from sandbox.kubernetes.calls import Call, read_object, target_of, verb_of
+from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.faults import Fault, Faults
+from sandbox.kubernetes.inhabitants.disruption import Disruption
+from sandbox.kubernetes.objects import Object, encode, is_terminating, name_of, uid_of
+from sandbox.kubernetes.watch import Watch
+
+_JSON = "application/json"
+_HEALTH = re.compile(r"/(healthz|livez|readyz)(/.*)?")
+_REVIEW = re.compile(r"/apis/auth(orization|entication)\.k8s\.io/v1/\w+")
+
+
+class ApiServer:
+    """Answers requests about one cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        disruption: Disruption,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        faults: Faults,
+    ) -> None:
+        self._cluster = cluster
+        self._disruption = disruption
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._faults = faults
+        self.requests = 0
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        self.requests += 1
+        try:
+            return await self._handle(request)
+        except errors.ApiError as error:
+            return _json(error.status, error.code, error.headers)
+        except errors.PlainError as error:
+            return web.Response(text=error.text, status=error.code, headers=error.headers)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path
+        if _HEALTH.fullmatch(path):
+            return web.Response(text="ok")
+        user = self._authenticator.user(request.headers.get("Authorization", ""))
+        if user is None:
+            raise errors.unauthorized()
+        if request.method == "GET" and (document := discovery.answer(path)) is not None:
+            return _json(document)
+        if request.method == "POST" and _REVIEW.fullmatch(path):
+            return await self._review(request, user)
+        target = target_of(path)
+        if target is None:
+            raise errors.page_not_found()
+        call = Call(
+            verb=verb_of(request.method, target, request.query),
+            target=target,
+            query=request.query,
+            user=user,
+            user_agent=request.headers.get("User-Agent", ""),
+            accept=request.headers.get("Accept", ""),
+            content_type=request.content_type if request.body_exists else "",
+            body=await request.read(),
+        )
+        fault = self._faults.strike(call.verb, call.resource)
+        if fault is None:
+            return await self._answer(request, call)
+        return await self._fail(request, call, fault)
+
+    async def _review(self, request: web.BaseRequest, user: User) -> web.Response:
+        body = read_object(request.content_type, await request.read())
+        answer = authorization.review(self._authorizer, user, request.path, body)
+        if answer is None:
+            raise errors.page_not_found()
+        return _json(answer, 201)
+
+    async def _fail(self, request: web.BaseRequest, call: Call, fault: Fault) -> web.StreamResponse:
+        if fault.latency:
+            await asyncio.sleep(fault.latency)
+        if fault.drop == "before" or (fault.drop and call.verb == "watch"):
+            return _hang_up(request, b"")
+        if fault.drop:
+            answer = await self._answer(request, call)
+            body = answer.body if isinstance(answer, web.Response) else None
+            whole = body if isinstance(body, bytes) else b"{}"
+            head = f"HTTP/1.1 {answer.status} OK\r\nContent-Type: {_JSON}\r\n"
+            head += f"Content-Length: {len(whole)}\r\n\r\n"
+            return _hang_up(request, head.encode() + whole[: len(whole) // 2])
+        if not fault.status:
+            return await self._answer(request, call)
+        self._note_eviction(call, fault.status)
+        raise _failure(fault)
+
+    async def _answer(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
+        try:
+            self._authorizer.check(call)
+            if call.verb == "watch":
+                return await self._watch(request, call)
+            response = self._carry_out(call)
+        except errors.ApiError as error:
+            self._note_eviction(call, error.code)
+            response = _json(error.status, error.code, error.headers)
+        else:
+            self._note_eviction(call, response.status)
+        return response
+
+    def _note_eviction(self, call: Call, status: int) -> None:
+        if call.resource != "pods/eviction":
+            return
+        target = call.target
+        pod = self._cluster.store.get(registry.POD, target.namespace, target.name)
+        self._cluster.journal.add(
+            "eviction",
+            pod=f"{target.namespace}/{target.name}",
+            uid=uid_of(pod) if pod else None,
+            node=pod["spec"].get("nodeName") if pod else None,
+            status=status,
+            user=call.user.name,
+        )
+
+    async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
+        watch = Watch(self._cluster.store, call)
+        response = web.StreamResponse(headers={"Content-Type": _JSON})
+        await response.prepare(request)
+        async for chunk in watch.lines():
+            await response.write(chunk)
+        await response.write_eof()
+        return response
+
+    def _carry_out(self, call: Call) -> web.Response:
+        special = self._special(call)
+        if special is not None:
+            return special(call)
+        cluster = self._cluster
+        if call.verb == "get":
+            return _json(reading.get(cluster.store, call))
+        if call.verb == "list":
+            return _json(reading.listing(cluster.store, call))
+        if call.verb in ("delete", "deletecollection"):
+            return self._delete(call)
+        written = _WRITES[call.verb](cluster, call)
+        warnings = [f'299 - "{one.replace('"', '\\"')}"' for one in written.warnings]
+        response = _json(call.kind.typed(written.object), 201 if written.created else 200)
+        for warning in warnings:
+            response.headers.add("Warning", warning)
+        return response
+
+    def _special(self, call: Call) -> Callable[[Call], web.Response] | None:
+        return {
+            "eviction": self._evict,
+            "binding": self._bind,
+            "scale": lambda call: _json(subresources.scale(self._cluster, call)),
+            "log": self._log,
+            "token": self._token,
+            "finalize": self._finalize,
+        }.get(call.target.subresource)
+
+    def _evict(self, call: Call) -> web.Response:
+        writing.admit_namespace(self._cluster, call)
+        body = call.object()
+        if call.dry_run:
+            body["deleteOptions"] = {**(body.get("deleteOptions") or {}), "dryRun": ["All"]}
+        target = call.target
+        granted = eviction.evict(
+            self._cluster, self._disruption, target.namespace, target.name, body
+        )
+        return _json(granted, 201)
+
+    def _bind(self, call: Call) -> web.Response:
+        target = call.target
+        bound = subresources.bind(self._cluster, target.namespace, target.name, call.object())
+        return _json(bound, 201)
+
+    def _log(self, call: Call) -> web.Response:
+        target = call.target
+        return web.Response(text=subresources.log(self._cluster, target.namespace, target.name))
+
+    def _token(self, call: Call) -> web.Response:
+        name = f"system:serviceaccount:{call.target.namespace}:{call.target.name}"
+        return _json(subresources.token(self._authenticator, call.object(), name), 201)
+
+    def _finalize(self, call: Call) -> web.Response:
+        namespace = self._cluster.store.read(call.kind, "", call.target.name)
+        spec = call.object().get("spec") or {}
+        changed = self._cluster.store.amend(call.kind, namespace, spec=spec) or namespace
+        return _json(call.kind.typed(changed))
+
+    def _delete(self, call: Call) -> web.Response:
+        cluster, kind = self._cluster, call.kind
+        options = call.options()
+        if call.verb == "deletecollection":
+            equal, test = reading.selection(call)
+            found = list(reading.candidates(cluster.store, call, equal))
+            chosen = [obj for obj in found if test is None or test(obj)]
+            for obj in chosen:
+                deletion.delete(cluster, kind, obj, options, via="delete")
+            items = {"metadata": {"resourceVersion": str(cluster.store.revision)}, "items": chosen}
+            return _json({"kind": f"{kind.kind}List", "apiVersion": kind.api_version, **items})
+        obj = cluster.store.read(kind, call.target.namespace, call.target.name)
+        deletion.check_preconditions(kind, obj, options)
+        deleted = deletion.delete(cluster, kind, obj, options, via="delete")
+        if kind is registry.POD or is_terminating(deleted):
+            return _json(kind.typed(deleted))
+        details = {**errors.details_of(kind, name_of(obj)), "uid": uid_of(obj)}
+        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return _json({**status, "details": details})
+
+
+_WRITES = {"create": writing.create, "update": writing.update, "patch": writing.patch}
+
+
+def _json(body: Object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(body=encode(body), status=status, content_type=_JSON, headers=headers)
+
+
+def _hang_up(request: web.BaseRequest, last_words: bytes) -> web.StreamResponse:
+    """Close the connection after some bytes, as a server that dies midway does."""
+    transport = request.transport
+    if transport is not None:
+        transport.write(last_words)
+        transport.close()
+    return web.Response()
+
+
+def _failure(fault: Fault) -> errors.ApiError | errors.PlainError:
+    if fault.status == 401:
+        return errors.unauthorized()
+    if fault.status == 429:
+        # The words of API Priority and Fairness, which answers in plain text.
+        text = "Too many requests, please try again later.\n"
+        return errors.PlainError(429, text, {"Retry-After": str(fault.retry_after)})
+    reasons = {403: "Forbidden", 404: "NotFound", 409: "Conflict", 500: "InternalError"}
+    reasons |= {503: "ServiceUnavailable", 504: "Timeout"}
+    message = "Internal error occurred: a fault of the sandbox"
+    return errors.ApiError(fault.status, reasons.get(fault.status), message)

@@ -1,0 +1,102 @@
+"""Runs one cluster's servers: the API over HTTPS, the control API over HTTP."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import ssl
+import time
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from sandbox.kubernetes import certificates
+from sandbox.kubernetes.access_rules import load_rules
+from sandbox.kubernetes.authentication import Authenticator
+from sandbox.kubernetes.authorization import Authorizer
+from sandbox.kubernetes.cluster import Cluster, Settings
+from sandbox.kubernetes.control import Control
+from sandbox.kubernetes.faults import Faults
+from sandbox.kubernetes.inhabitants.settling import settle
+from sandbox.kubernetes.server import ApiServer
+
+_LAST_ANSWERS_SECONDS = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class Addresses:
+    """Where the servers listen, and what a client needs to talk to them."""
+
+    port: int
+    control_port: int
+    ca: Path
+    token: str
+
+
+class Serving:
+    """The servers of one cluster, from start to stop."""
+
+    def __init__(self, settings: Settings, host: str, folder: Path, rbac: Path | None) -> None:
+        self._host = host
+        self._folder = folder
+        self._tls: ssl.SSLContext = certificates.server_context(folder)
+        self._token = secrets.token_urlsafe(24)
+        self._began = time.time()
+        self._cluster = Cluster(settings)
+        authenticator = Authenticator(self._token)
+        authorizer = Authorizer(self._cluster.store, enforced=rbac is not None)
+        faults = Faults(settings.seed)
+        inhabitants = settle(self._cluster)
+        if rbac is not None:
+            load_rules(self._cluster.store, rbac)
+        self._api = ApiServer(
+            self._cluster, inhabitants.disruption, authenticator, authorizer, faults
+        )
+        self._control = Control(
+            self._cluster, inhabitants.instances, authenticator, faults, self.listen, self._status
+        )
+        self._server = web.Server(self._api.handle, access_log=None, handler_cancellation=True)
+        self._runner = web.ServerRunner(self._server, shutdown_timeout=_LAST_ANSWERS_SECONDS)
+        self._control_runner = web.AppRunner(
+            self._control.application(), access_log=None, shutdown_timeout=_LAST_ANSWERS_SECONDS
+        )
+        self._site: web.TCPSite | None = None
+        self._port = 0
+
+    async def start(self, port: int) -> Addresses:
+        """Listen; `port` 0 takes any free one."""
+        await self._runner.setup()
+        await self._control_runner.setup()
+        self._port = port
+        await self.listen(True)
+        control = web.TCPSite(self._control_runner, self._host, 0)
+        await control.start()
+        control_port = self._control_runner.addresses[0][1]
+        return Addresses(self._port, control_port, self._folder / "ca.crt", self._token)
+
+    async def listen(self, accepting: bool) -> None:
+        """Open the API's port, or close it and every connection, as a dead API server's."""
+        if accepting and self._site is None:
+            self._site = web.TCPSite(
+                self._runner, self._host, self._port, ssl_context=self._tls, reuse_address=True
+            )
+            await self._site.start()
+            self._port = self._runner.addresses[0][1]
+        elif not accepting and self._site is not None:
+            site, self._site = self._site, None
+            for connection in self._server.connections:
+                connection.force_close()
+                if connection.transport is not None:
+                    connection.transport.abort()
+            await site.stop()
+
+    async def stop(self) -> None:
+        """Close everything, without waiting for watches to end by themselves."""
+        await self.listen(False)
+        await self._runner.cleanup()
+        await self._control_runner.cleanup()
+
+    def _status(self) -> dict[str, Any]:
+        uptime = round(time.time() - self._began, 1)
+        return {"requests": self._api.requests, "listening": self._site is not None, "up": uptime}

@@ -1,0 +1,235 @@
+"""All objects, one resource version for all, and the recent changes that watches replay."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from sandbox.kubernetes import errors
+from sandbox.kubernetes.objects import Object, encode, name_of, namespace_of, timestamp, uid_of
+from sandbox.kubernetes.registry import POD, Kind
+
+type Key = tuple[str, str]
+type ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+type Listener = Callable[[Change], None]
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Change:
+    """One committed change: what the object is now and what it was before."""
+
+    type: ChangeType
+    kind: Kind
+    revision: int
+    object: Object
+    previous: Object | None
+    _line: bytes | None = None
+
+    def line(self, as_type: str) -> bytes:
+        """Return the watch event as a line of JSON, encoded once for all watchers."""
+        if as_type != self.type:
+            return watch_line(as_type, self.kind.typed(self.object))
+        if self._line is None:
+            self._line = watch_line(self.type, self.kind.typed(self.object))
+        return self._line
+
+
+def watch_line(event_type: str, obj: Object) -> bytes:
+    """Return one line of a watch's answer."""
+    return encode({"type": event_type, "object": obj}) + b"\n"
+
+
+class _Table:
+    """The objects of one kind, in the order lists give them."""
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, Object] = {}
+        self.order: list[Key] = []
+
+
+class Store:
+    """Objects by kind, namespace and name, with the indexes that hot paths need.
+
+    Stored objects are shared with every reader and must not be changed in place. Listeners are
+    told of each change after it is committed, in order, never from within one another.
+    """
+
+    def __init__(self, history: int = 20_000) -> None:
+        self.revision = 0
+        self.oldest = 0
+        self.by_node: dict[str, dict[str, Key]] = collections.defaultdict(dict)
+        self._tables: dict[Kind, _Table] = collections.defaultdict(_Table)
+        self._by_owner: dict[str, dict[str, tuple[Kind, Key]]] = collections.defaultdict(dict)
+        self._history: collections.deque[Change] = collections.deque(maxlen=history)
+        self._listeners: dict[Kind | None, list[Listener]] = collections.defaultdict(list)
+        self._untold: collections.deque[Change] = collections.deque()
+        self._telling = False
+
+    # Reading
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """Return the object, or None."""
+        return self._tables[kind].objects.get((namespace, name))
+
+    def read(self, kind: Kind, namespace: str, name: str) -> Object:
+        """Return the object; 404 where there is none."""
+        found = self.get(kind, namespace, name)
+        if found is None:
+            raise errors.not_found(kind, name)
+        return found
+
+    def count(self, kind: Kind) -> int:
+        """Return how many there are of a kind."""
+        return len(self._tables[kind].objects)
+
+    def every(self, kind: Kind, namespace: str = "", after: Key | None = None) -> Iterator[Object]:
+        """Yield the objects in the order of namespace and name, from behind `after` on."""
+        table = self._tables[kind]
+        start = bisect.bisect_right(table.order, after) if after else 0
+        if namespace:
+            start = max(start, bisect.bisect_left(table.order, (namespace, "")))
+        for key in table.order[start:]:
+            if namespace and key[0] != namespace:
+                return
+            yield table.objects[key]
+
+    def on_node(self, node: str) -> list[Object]:
+        """Return the pods bound to a node, in the order of lists."""
+        objects = self._tables[POD].objects
+        return [objects[key] for key in sorted(self.by_node.get(node, {}).values())]
+
+    def owned(self, uid: str, kind: Kind | None = None) -> list[tuple[Kind, Object]]:
+        """Return what refers to an owner, of one kind or of any."""
+        found = self._by_owner.get(uid)
+        if not found:
+            return []
+        return [
+            (of, self._tables[of].objects[key])
+            for of, key in found.values()
+            if kind is None or of is kind
+        ]
+
+    def since(self, revision: int) -> Iterator[Change]:
+        """Yield the remembered changes after a revision; 410 where it is too old."""
+        oldest = max(self.oldest, self._history[0].revision - 1 if self._history else 0)
+        if revision < oldest:
+            raise errors.expired(revision, oldest)
+        for change in list(self._history):
+            if change.revision > revision:
+                yield change
+
+    def forget(self) -> None:
+        """Let the history begin now, as a server's watch cache begins when it starts."""
+        self._history.clear()
+        self.oldest = self.revision
+
+    # Writing
+
+    def create(self, kind: Kind, obj: Object, *, dry_run: bool = False) -> Object:
+        """Store a new object, giving it identity; 409 where the name is taken."""
+        metadata = obj["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        if key in self._tables[kind].objects:
+            raise errors.already_exists(kind, key[1])
+        identity = {"uid": str(uuid.uuid4())}
+        metadata = {**metadata, **identity, "creationTimestamp": timestamp()}
+        if kind.has_generation:
+            metadata["generation"] = 1
+        obj = {**obj, "metadata": metadata}
+        return obj if dry_run else self._commit("ADDED", kind, key, obj, None)
+
+    def replace(self, kind: Kind, obj: Object, *, dry_run: bool = False) -> Object:
+        """Store an object's new form; the same as before means that nothing happens."""
+        key = (namespace_of(obj), name_of(obj))
+        previous = self._tables[kind].objects.get(key)
+        if previous is None:
+            raise errors.not_found(kind, key[1])
+        if obj == previous:
+            return previous
+        return obj if dry_run else self._commit("MODIFIED", kind, key, obj, previous)
+
+    def amend(self, kind: Kind, obj: Object, **sections: Object) -> Object | None:
+        """Set fields in sections of the object's current form: `amend(POD, pod, spec={...})`.
+
+        None when the object is gone or has been replaced by another of its name: who acts on
+        an object some time after reading it then has nothing left to do.
+        """
+        current = self.get(kind, namespace_of(obj), name_of(obj))
+        if current is None or uid_of(current) != uid_of(obj):
+            return None
+        changed = {name: {**current.get(name, {}), **new} for name, new in sections.items()}
+        return self.replace(kind, {**current, **changed})
+
+    def remove(self, kind: Kind, obj: Object) -> Object | None:
+        """Delete an object at once; None when it is already gone."""
+        key = (namespace_of(obj), name_of(obj))
+        current = self._tables[kind].objects.get(key)
+        if current is None or uid_of(current) != uid_of(obj):
+            return None
+        return self._commit("DELETED", kind, key, current, current)
+
+    def listen(self, kind: Kind | None, listener: Listener) -> Callable[[], None]:
+        """Tell the listener every change of a kind (None: of all); returns how to stop."""
+        self._listeners[kind].append(listener)
+        return lambda: self._listeners[kind].remove(listener)
+
+    def _commit(
+        self, change_type: ChangeType, kind: Kind, key: Key, obj: Object, previous: Object | None
+    ) -> Object:
+        self.revision += 1
+        obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.revision)}}
+        table = self._tables[kind]
+        if change_type == "DELETED":
+            del table.objects[key]
+            del table.order[bisect.bisect_left(table.order, key)]
+        else:
+            if change_type == "ADDED":
+                bisect.insort(table.order, key)
+            table.objects[key] = obj
+        self._index(kind, key, None if change_type == "DELETED" else obj, previous)
+        change = Change(change_type, kind, self.revision, obj, previous)
+        self._history.append(change)
+        self._untold.append(change)
+        self._tell()
+        return obj
+
+    def _index(self, kind: Kind, key: Key, new: Object | None, old: Object | None) -> None:
+        uid = uid_of(new or old or {})
+        if kind is POD:
+            before = old["spec"].get("nodeName") if old else None
+            after = new["spec"].get("nodeName") if new else None
+            if before != after:
+                if before:
+                    del self.by_node[before][uid]
+                if after:
+                    self.by_node[after][uid] = key
+        before_owners = _owner_uids(old)
+        after_owners = _owner_uids(new)
+        if before_owners != after_owners:
+            for owner in before_owners - after_owners:
+                del self._by_owner[owner][uid]
+                if not self._by_owner[owner]:
+                    del self._by_owner[owner]
+            for owner in after_owners - before_owners:
+                self._by_owner[owner][uid] = (kind, key)
+
+    def _tell(self) -> None:
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._untold:
+                change = self._untold.popleft()
+                for listener in (*self._listeners[change.kind], *self._listeners[None]):
+                    listener(change)
+        finally:
+            self._telling = False
+
+
+def _owner_uids(obj: Object | None) -> frozenset[str]:
+    references = obj["metadata"].get("ownerReferences") if obj else None
+    return frozenset(reference["uid"] for reference in references or ())

@@ -1,0 +1,112 @@
+"""Answers `/scale`, `/binding`, `/finalize` and pod logs: what is not the object itself."""
+
+from __future__ import annotations
+
+import time
+
+from sandbox.kubernetes import errors, ownership, registry, writing
+from sandbox.kubernetes.authentication import Authenticator, User
+from sandbox.kubernetes.calls import Call
+from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.matching import format_selector
+from sandbox.kubernetes.objects import Object, copy, name_of, timestamp, with_condition
+
+_SCALE_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def scale(cluster: Cluster, call: Call) -> Object:
+    """Read a workload's scale, or change it by PUT or PATCH; a version in the body is a lock."""
+    target = call.target
+    current = cluster.store.read(call.kind, target.namespace, target.name)
+    if call.verb == "get":
+        return _scale_of(current)
+    shown = _scale_of(current)
+    if call.verb == "update":
+        proposed = call.object()
+    else:
+        proposed = writing.patched(call.content_type, shown, call.decoded())
+    version = (proposed.get("metadata") or {}).get("resourceVersion")
+    if version and version != current["metadata"]["resourceVersion"]:
+        raise errors.conflict(call.kind, target.name)
+    replicas = (proposed.get("spec") or {}).get("replicas", 0)
+    if not isinstance(replicas, int) or replicas < 0:
+        why = "must be greater than or equal to 0"
+        cause = errors.value_invalid("spec.replicas", str(replicas), why)
+        raise errors.invalid(call.kind, target.name, [cause])
+    if replicas == current["spec"].get("replicas"):
+        return shown
+    changed = copy(current)
+    changed["spec"]["replicas"] = replicas
+    changed["metadata"]["generation"] += 1
+    managed = current["metadata"].get("managedFields")
+    ownership.record_change(changed, current, managed, call.kind, call.manager, "scale")
+    return _scale_of(cluster.store.replace(call.kind, changed, dry_run=call.dry_run))
+
+
+def _scale_of(workload: Object) -> Object:
+    metadata = {name: workload["metadata"][name] for name in _SCALE_METADATA}
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": metadata,
+        "spec": {"replicas": workload["spec"].get("replicas", 0)},
+        "status": {
+            "replicas": workload.get("status", {}).get("replicas", 0),
+            "selector": format_selector(workload["spec"].get("selector")),
+        },
+    }
+
+
+def bind(cluster: Cluster, namespace: str, name: str, binding: Object) -> Object:
+    """Bind a pod to a node as a scheduler asks; 409 where it already has one."""
+    pod = cluster.store.read(registry.POD, namespace, name)
+    node = (binding.get("target") or {}).get("name")
+    if not node:
+        raise errors.invalid(registry.POD, name, [errors.value_required("target.name")])
+    if pod["spec"].get("nodeName"):
+        why = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+        raise errors.conflict(registry.POD, name, why)
+    assign(cluster, pod, node)
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def assign(cluster: Cluster, pod: Object, node_name: str) -> Object | None:
+    """Give a pod its node, with the node's topology labels; None when the pod is gone."""
+    node = cluster.store.get(registry.NODE, "", node_name)
+    labels = dict(pod["metadata"].get("labels") or {})
+    for key in ("topology.kubernetes.io/zone", "topology.kubernetes.io/region"):
+        value = (node["metadata"].get("labels") or {}).get(key) if node else None
+        if value is not None:
+            labels[key] = value
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
+    scheduled["lastTransitionTime"] = timestamp()
+    conditions = with_condition(pod["status"].get("conditions"), scheduled)
+    status = {"conditions": conditions}
+    return cluster.store.amend(
+        registry.POD,
+        pod,
+        metadata={"labels": labels},
+        spec={"nodeName": node_name},
+        status=status,
+    )
+
+
+def log(cluster: Cluster, namespace: str, name: str) -> str:
+    """Return what stands for a pod's log: when it was created and where it runs."""
+    pod = cluster.store.read(registry.POD, namespace, name)
+    node = pod["spec"].get("nodeName", "no node")
+    return f"{pod['metadata']['creationTimestamp']} {name_of(pod)} on {node}\n"
+
+
+def token(authenticator: Authenticator, request: Object, user: str) -> Object:
+    """Give a service account a token, as TokenRequest does; it lives as long as the sandbox."""
+    issued = authenticator.issue(User(user, ("system:serviceaccounts", "system:authenticated")))
+    spec = request.get("spec") or {}
+    expires = timestamp(time.time() + spec.get("expirationSeconds", 3600))
+    return {
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {"creationTimestamp": None},
+        "spec": spec,
+        "status": {"token": issued, "expirationTimestamp": expires},
+    }

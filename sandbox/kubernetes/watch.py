@@ -1,0 +1,119 @@
+"""Answers watches: replays what a version has missed, then tells each change as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import random
+from collections.abc import AsyncIterator, Iterator
+
+from sandbox.kubernetes import errors, registry, tables
+from sandbox.kubernetes.calls import Call
+from sandbox.kubernetes.objects import Object
+from sandbox.kubernetes.reading import candidates, selection
+from sandbox.kubernetes.store import Change, Store, watch_line
+
+_BOOKMARK_SECONDS = 60.0
+_SHORTEST_TIMEOUT = 1800.0
+_MOST_PENDING = 100_000
+
+
+class Watch:
+    """One client's watch: what it selects, and the lines it has not read yet."""
+
+    def __init__(self, store: Store, call: Call) -> None:
+        self._store = store
+        self._call = call
+        self._equal, self._test = selection(call)
+        self._namespace = call.target.namespace
+        self._pending: collections.deque[bytes] = collections.deque()
+        self._arrived = asyncio.Event()
+        self._as_table = tables.wanted(call.accept)
+        self._bookmarks = call.query.get("allowWatchBookmarks") in ("1", "true")
+        asked = call.query.get("timeoutSeconds")
+        self._timeout = float(asked) if asked else _SHORTEST_TIMEOUT * random.uniform(1, 2)
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Yield chunks of whole lines until the watch's time is over."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._timeout
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._store.listen(self._call.kind, self._changed))
+            try:
+                self._pending.extend(self._backlog())
+            except errors.ApiError as error:
+                yield watch_line("ERROR", error.status)
+                return
+            while True:
+                if self._pending:
+                    chunk = b"".join(self._pending)
+                    self._pending.clear()
+                    yield chunk
+                left = end - loop.time()
+                if left <= 0 or len(self._pending) > _MOST_PENDING:
+                    return
+                self._arrived.clear()
+                try:
+                    wait = min(left, _BOOKMARK_SECONDS)
+                    await asyncio.wait_for(self._arrived.wait(), wait)
+                except TimeoutError:
+                    if self._bookmarks:
+                        self._pending.append(self._bookmark())
+
+    def _backlog(self) -> Iterator[bytes]:
+        """Yield what comes before the live changes: all there is, or all since a version."""
+        version = self._call.query.get("resourceVersion", "")
+        initial = self._call.query.get("sendInitialEvents") == "true"
+        if version in ("", "0") or initial:
+            for obj in candidates(self._store, self._call, self._equal):
+                if self._selects(obj):
+                    yield self._shown("ADDED", obj)
+            if initial:
+                yield self._bookmark({"k8s.io/initial-events-end": "true"})
+            return
+        if not version.isdigit():
+            raise errors.bad_request(f'invalid resource version "{version}"')
+        for change in self._store.since(int(version)):
+            if change.kind is self._call.kind:
+                line = self._line(change)
+                if line is not None:
+                    yield line
+
+    def _changed(self, change: Change) -> None:
+        line = self._line(change)
+        if line is not None:
+            self._pending.append(line)
+            self._arrived.set()
+
+    def _selects(self, obj: Object) -> bool:
+        if self._namespace and obj["metadata"].get("namespace") != self._namespace:
+            return False
+        return self._test is None or self._test(obj)
+
+    def _line(self, change: Change) -> bytes | None:
+        """Return the event as this watch sees it: what leaves its selection is deleted to it."""
+        selects = self._selects(change.object)
+        told: str = change.type
+        if change.type == "MODIFIED" and change.previous is not None and self._test is not None:
+            selected = self._selects(change.previous)
+            if selects != selected:
+                told, selects = ("ADDED" if selects else "DELETED"), True
+        if not selects:
+            return None
+        return self._shown(told, change.object) if self._as_table else change.line(told)
+
+    def _shown(self, told: str, obj: Object) -> bytes:
+        kind = self._call.kind
+        if not self._as_table:
+            return watch_line(told, kind.typed(obj))
+        included = self._call.query.get("includeObject", "Metadata")
+        version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+        return watch_line(told, tables.table(kind, [obj], version, included))
+
+    def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
+        metadata: Object = {"resourceVersion": str(self._store.revision)}
+        if annotations:
+            metadata["annotations"] = annotations
+        kind: registry.Kind = self._call.kind
+        return watch_line("BOOKMARK", kind.typed({"metadata": metadata}))

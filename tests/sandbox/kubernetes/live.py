@@ -1,0 +1,214 @@
+"""One sandbox cluster in a process of its own, as the tests meet it: over HTTP only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+PODS = "/api/v1/namespaces/default/pods"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+_PATIENCE_SECONDS = 30.0
+
+
+class Live:
+    """A running cluster: its API as admin, its control API, and waiting for things to happen."""
+
+    def __init__(self, ready: dict[str, Any], folder: Path) -> None:
+        self.url: str = ready["url"]
+        self.ca: str = ready["ca"]
+        self.token: str = ready["token"]
+        self.folder = folder
+        self.api = self.client(self.token)
+        self.control = httpx.Client(base_url=ready["control"], timeout=10)
+
+    def client(self, token: str) -> httpx.Client:
+        """Return a client of the API with a token."""
+        return httpx.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {token}"},
+            verify=ssl.create_default_context(cafile=self.ca),
+            timeout=10,
+        )
+
+    def kubeconfig(self) -> Path:
+        """Write a kubeconfig of the admin."""
+        path = self.folder / "kubeconfig"
+        cluster = {"server": self.url, "certificate-authority": self.ca}
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "sandbox", "cluster": cluster}],
+            "users": [{"name": "admin", "user": {"token": self.token}}],
+            "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "admin"}}],
+            "current-context": "sandbox",
+        }
+        path.write_text(json.dumps(content))
+        return path
+
+    def add_nodes(self, *numbers: int, cpu: str = "8", **labels: str) -> list[str]:
+        """Start instances and wait until their nodes are Ready; returns the nodes' names."""
+        names = []
+        for number in numbers:
+            zone = f"us-east-1{'abc'[(number - 1) % 3]}"
+            instance = f"i-{number - 1:017x}"
+            name = f"ip-10-0-0-{number}.ec2.internal"
+            resources = {"cpu": cpu, "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+            node = {
+                "metadata": {
+                    "name": name,
+                    "labels": {
+                        "topology.kubernetes.io/zone": zone,
+                        "node.kubernetes.io/instance-type": "m5.2xlarge",
+                        **labels,
+                    },
+                },
+                "spec": {"providerID": f"aws:///{zone}/{instance}"},
+                "status": {"capacity": resources},
+            }
+            self.report(instance, "running", node=node, join=0)
+            names.append(name)
+        self.until(lambda: all(self.is_ready(name) for name in names))
+        return names
+
+    def report(self, instance: str, state: str, **more: object) -> None:
+        """Tell the cluster what became of an instance."""
+        body = {"instance": instance, "state": state, **more}
+        self.control.post("/_sandbox/instances", json=body).raise_for_status()
+
+    def is_ready(self, node: str) -> bool:
+        """Say whether a node is Ready."""
+        response = self.api.get(f"/api/v1/nodes/{node}")
+        conditions = response.json().get("status", {}).get("conditions", ())
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Create an object."""
+        response = self.api.post(path, json=body)
+        assert response.status_code == 201, response.text
+        created: dict[str, Any] = response.json()
+        return created
+
+    def patch(self, path: str, body: object, kind: str = "merge-patch+json") -> httpx.Response:
+        """Send a patch of some type."""
+        headers = {"Content-Type": f"application/{kind}"}
+        return self.api.patch(path, content=json.dumps(body), headers=headers)
+
+    def pods(self, label: str = "", namespace: str = "default") -> list[dict[str, Any]]:
+        """List the pods of a namespace by label."""
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        response = self.api.get(path, params={"labelSelector": label})
+        items: list[dict[str, Any]] = response.json()["items"]
+        return items
+
+    def running(self, label: str, namespace: str = "default") -> list[dict[str, Any]]:
+        """List the pods that run and are not leaving."""
+        return [
+            pod
+            for pod in self.pods(label, namespace)
+            if pod["status"].get("phase") == "Running"
+            and "deletionTimestamp" not in pod["metadata"]
+        ]
+
+    def deploy(self, name: str, replicas: int, **settings: Any) -> list[dict[str, Any]]:
+        """Create a Deployment labelled app=name and wait until its pods run."""
+        self.create(
+            "/apis/apps/v1/namespaces/default/deployments", deployment(name, replicas, **settings)
+        )
+        self.until(lambda: len(self.running(f"app={name}")) == replicas)
+        return self.running(f"app={name}")
+
+    def evict(self, pod: str, **options: object) -> httpx.Response:
+        """Ask for a pod's eviction."""
+        body: dict[str, object] = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": "default"},
+        }
+        if options:
+            body["deleteOptions"] = options
+        return self.api.post(f"{PODS}/{pod}/eviction", json=body)
+
+    def journal(self, kind: str = "") -> list[dict[str, Any]]:
+        """Return what happened, of one kind or all."""
+        entries = self.control.get("/_sandbox/journal").json()["entries"]
+        return [entry for entry in entries if not kind or entry["kind"] == kind]
+
+    def fail_with(self, *faults: dict[str, object]) -> None:
+        """Replace the API's faults."""
+        response = self.control.put("/_sandbox/faults", json={"faults": faults})
+        assert response.status_code == 200, response.text
+
+    def until[Result](self, condition: Callable[[], Result]) -> Result:
+        """Wait until a condition holds; returns what it returned."""
+        give_up = time.monotonic() + _PATIENCE_SECONDS
+        while not (result := condition()):
+            assert time.monotonic() < give_up, "what the test waits for did not happen"
+            time.sleep(0.02)
+        return result
+
+
+def deployment(name: str, replicas: int, **settings: Any) -> dict[str, Any]:
+    """Return a Deployment; settings: the pod's `annotations` and `spec`, its `requests`."""
+    container = {
+        "name": "c",
+        "image": "pause",
+        "resources": {"requests": settings.get("requests", {"cpu": "10m"})},
+    }
+    metadata: dict[str, Any] = {"labels": {"app": name}}
+    if "annotations" in settings:
+        metadata["annotations"] = settings["annotations"]
+    spec = {
+        "terminationGracePeriodSeconds": 30,
+        "containers": [container],
+        **settings.get("spec", {}),
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": metadata, "spec": spec},
+        },
+    }
+
+
+def budget(name: str, app: str, **bounds: object) -> dict[str, Any]:
+    """Return a PodDisruptionBudget of the pods labelled app=…"""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": app}}, **bounds},
+    }
+
+
+def bare_pod(name: str, **spec: Any) -> dict[str, Any]:
+    """Return a pod of no controller."""
+    container = {"name": "c", "image": "pause"}
+    return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
+
+
+@contextlib.contextmanager
+def running_cluster(folder: Path, *flags: str) -> Iterator[Live]:
+    """Run a cluster for as long as the context lasts."""
+    command = [sys.executable, "-m", "sandbox.kubernetes", "--certificate", str(folder / "tls")]
+    quick = ["--pod-start", "0.1", "--node-ready", "0.05", "--volume-attach", "0.1"]
+    with subprocess.Popen([*command, *quick, *flags], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            live = Live(json.loads(process.stdout.readline()), folder)
+            with live.api, live.control:
+                yield live
+        finally:
+            process.terminate()

@@ -1,0 +1,195 @@
+"""The clients people use: kubectl, where there is one, and lightkube."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from lightkube import Client, KubeConfig
+from lightkube.core.exceptions import ApiError
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.core_v1 import Node, Pod, PodEviction
+
+from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, deployment
+
+type Kubectl = Callable[..., subprocess.CompletedProcess[str]]
+
+_BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+
+
+@pytest.fixture(scope="module")
+def world(live: Live) -> Live:
+    """Return a cluster of three nodes with a DaemonSet."""
+    live.add_nodes(1, 2, 3)
+    template = deployment("agent", 1)["spec"]["template"]
+    spec = {"selector": {"matchLabels": {"app": "agent"}}, "template": template}
+    daemons = "/apis/apps/v1/namespaces/default/daemonsets"
+    live.create(daemons, {"metadata": {"name": "agent"}, "spec": spec})
+    live.until(lambda: len(live.running("app=agent")) == 3)
+    return live
+
+
+@pytest.fixture
+def kubectl(world: Live, tmp_path: Path) -> Kubectl:
+    """Return a way to call the stock kubectl."""
+    program = shutil.which("kubectl")
+    if program is None:
+        pytest.skip("no kubectl on the PATH")
+    environment = {**os.environ, "KUBECONFIG": str(world.kubeconfig()), "HOME": str(tmp_path)}
+
+    def call(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [program, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=60,
+            check=False,
+        )
+
+    return call
+
+
+def test_kubectl_drain_refuses_then_drains_around_a_budget(world: Live, kubectl: Kubectl) -> None:
+    pod = bare_pod("lonely")
+    pod["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+    world.create(PODS, pod)
+    world.until(lambda: world.api.get(f"{PODS}/lonely").json()["status"]["phase"] == "Running")
+    node = world.api.get(f"{PODS}/lonely").json()["spec"]["nodeName"]
+    here = {"nodeSelector": {"kubernetes.io/hostname": node}}
+    world.deploy("guarded", 1, spec=here)
+    world.create(_BUDGETS, budget("guarded", "guarded", minAvailable=1))
+
+    refused = kubectl("drain", node)
+    forced = ("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force")
+    blocked = kubectl(*forced, "--timeout=3s")
+    world.api.delete(f"{_BUDGETS}/guarded")
+    drained = kubectl(*forced, "--timeout=20s")
+    restored = kubectl("uncordon", node)
+
+    assert refused.returncode == 1
+    assert "cannot delete DaemonSet-managed Pods" in refused.stderr
+    assert "cannot delete Pods with local storage" in refused.stderr
+    assert blocked.returncode == 1
+    assert "Cannot evict pod as it would violate the pod's disruption budget" in blocked.stderr
+    assert drained.returncode == 0, drained.stderr
+    assert f"node/{node} drained" in drained.stdout
+    assert f"node/{node} uncordoned" in restored.stdout
+    assert world.api.get(f"{PODS}/lonely").status_code == 404
+
+
+def test_kubectl_shows_nodes_and_pods(world: Live, kubectl: Kubectl) -> None:
+    nodes = kubectl("get", "nodes", "-o", "wide")
+    pods = kubectl("get", "po", "-A", "-l", "app=agent")
+    everything = kubectl("get", "all")
+    described = kubectl("describe", "node", "ip-10-0-0-1.ec2.internal")
+
+    assert nodes.stdout.split()[:5] == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
+    assert nodes.stdout.count(" Ready ") == 3
+    assert pods.stdout.count("1/1") == 3
+    assert "daemonset.apps/agent" in everything.stdout
+    assert "Non-terminated Pods:" in described.stdout
+    assert "providerid" in described.stdout.lower()
+
+
+def test_kubectl_applies_scales_and_deletes(world: Live, kubectl: Kubectl) -> None:
+    manifest = json.dumps(deployment("applied", 1))
+
+    created = kubectl("apply", "-f", "-", stdin=manifest)
+    again = kubectl("apply", "-f", "-", stdin=manifest)
+    by_server = kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
+    scaled = kubectl("scale", "deployment", "applied", "--replicas=3")
+    rolled = kubectl("rollout", "status", "deployment", "applied", "--timeout=20s")
+    deleted = kubectl("delete", "deployment", "applied")
+
+    assert created.stdout == "deployment.apps/applied created\n", created.stderr
+    assert again.stdout == "deployment.apps/applied unchanged\n"
+    assert by_server.stdout == "deployment.apps/applied serverside-applied\n", by_server.stderr
+    assert scaled.stdout == "deployment.apps/applied scaled\n"
+    assert "successfully rolled out" in rolled.stdout
+    assert deleted.stdout == 'deployment.apps "applied" deleted\n'
+
+
+def test_kubectl_finds_unknown_fields_and_bad_taints(world: Live, kubectl: Kubectl) -> None:
+    wrong = deployment("wrong", 1)
+    wrong["spec"]["replica"] = 2
+
+    unknown = kubectl("apply", "-f", "-", stdin=json.dumps(wrong))
+    tainted = kubectl("taint", "node", "ip-10-0-0-2.ec2.internal", "team=blue:NoSchedule")
+    untainted = kubectl("taint", "node", "ip-10-0-0-2.ec2.internal", "team-")
+
+    assert unknown.returncode == 1
+    assert 'unknown field "spec.replica"' in unknown.stderr
+    assert "tainted" in tainted.stdout
+    assert "untainted" in untainted.stdout
+
+
+def test_kubectl_reads_events_rights_and_resources(world: Live, kubectl: Kubectl) -> None:
+    pod = bare_pod("nowhere", nodeSelector={"no": "where"})
+    world.create(PODS, pod)
+    world.until(lambda: world.api.get("/api/v1/events").json()["items"])
+
+    events = kubectl("events")
+    described = kubectl("describe", "pod", "nowhere")
+    may = kubectl("auth", "can-i", "create", "pods", "--subresource=eviction")
+    me = kubectl("auth", "whoami", "-o", "json")
+    resources = kubectl("api-resources")
+
+    assert "FailedScheduling" in events.stdout
+    assert "FailedScheduling" in described.stdout
+    assert may.stdout == "yes\n"
+    assert json.loads(me.stdout)["status"]["userInfo"]["username"] == "admin"
+    assert "poddisruptionbudgets" in resources.stdout
+
+
+def test_lightkube_reads_evicts_patches_and_watches(world: Live) -> None:
+    world.deploy("typed", 2)
+    configuration = KubeConfig.from_file(str(world.kubeconfig()))
+    with Client(config=configuration) as client:
+        _use_lightkube(world, client)
+
+
+def _use_lightkube(world: Live, client: Client) -> None:
+    nodes = list(client.list(Node))
+    pods = list(client.list(Pod, labels={"app": "typed"}, chunk_size=1))
+    patched = client.patch(
+        Node,
+        str(nodes[0].metadata and nodes[0].metadata.name),
+        {"metadata": {"labels": {"by": "lightkube"}}},
+    )
+    name = str(pods[0].metadata and pods[0].metadata.name)
+    client.create(PodEviction(metadata=ObjectMeta(name=name, namespace="default")), name)
+    deployed = client.get(Deployment, "typed", namespace="default")
+    with pytest.raises(ApiError) as missing:
+        client.get(Pod, "nothing", namespace="default")
+
+    assert len(nodes) == 3
+    assert len(pods) == 2
+    assert patched.metadata is not None
+    assert (patched.metadata.labels or {})["by"] == "lightkube"
+    assert deployed.spec is not None
+    assert deployed.spec.replicas == 2
+    assert missing.value.status.code == 404
+    world.until(
+        lambda: [one for one in world.journal("pod-ended") if one["pod"] == f"default/{name}"]
+    )
+
+
+def test_kubectl_drains_by_deleting_where_eviction_is_disabled(
+    world: Live, kubectl: Kubectl
+) -> None:
+    [pod] = world.deploy("deletable", 1)
+    node = pod["spec"]["nodeName"]
+
+    drained = kubectl("drain", node, "--disable-eviction", "--ignore-daemonsets", "--force")
+    kubectl("uncordon", node)
+
+    assert drained.returncode == 0, drained.stderr
+    assert f"pod/{pod['metadata']['name']} deleted" in drained.stdout

@@ -1,0 +1,176 @@
+"""Every recorded read, discovery and watch is answered as the real server answered it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget
+from tests.sandbox.kubernetes.recorded import Exchange, differences, document, exchanges
+
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+_CONTINUE = re.compile(r"(?<=continue=)eyJ\w+")
+_KNOWN_TO_ALL = [
+    one for one in exchanges("discovery-and-access") if "without rights" not in one.label
+]
+_MANY = exchanges("reading")
+
+
+@pytest.fixture(scope="module")
+def world(live: Live) -> Live:
+    """Return the cluster of the recording: twelve pods on three nodes, three budgets."""
+    live.add_nodes(1, 2, 3)
+    for app, replicas in (("blocked", 3), ("free", 7), ("twice", 2)):
+        live.deploy(app, replicas)
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    live.create(budgets, budget("blocked", "blocked", minAvailable=3))
+    live.create(budgets, budget("twice-a", "twice", maxUnavailable=1))
+    live.create(budgets, budget("twice-b", "twice", maxUnavailable=1))
+    return live
+
+
+@pytest.mark.parametrize("exchange", _MANY, ids=lambda one: one.label)
+def test_a_read_is_answered_as_recorded(world: Live, exchange: Exchange) -> None:
+    token = world.api.get("/api/v1/pods?limit=2").json()["metadata"]["continue"]
+    path = _CONTINUE.sub(token, exchange.path)
+    headers = {"Accept": _TABLE} if "table" in exchange.label else {}
+
+    response = world.api.get(path, headers=headers)
+
+    assert response.status_code == exchange.status
+    assert response.headers["Content-Type"] == exchange.answer_type
+    answer, recorded = response.json(), exchange.answer
+    if "continue token" in recorded.get("message", ""):
+        assert answer["message"].startswith("invalid continue token: continue key is not valid: ")
+        answer["message"] = recorded["message"]
+    assert differences(recorded, answer) == []
+
+
+def test_budgets_have_the_recorded_status(world: Live) -> None:
+    [recorded] = [one for one in _MANY if one.label == "budgets"]
+
+    answer = world.api.get(recorded.path).json()
+
+    for budget_then, budget_now in zip(recorded.answer["items"], answer["items"], strict=True):
+        then, now = budget_then["status"], budget_now["status"]
+        for status in (then, now):
+            for one in status["conditions"]:
+                del one["lastTransitionTime"]
+        assert now == then
+
+
+def test_pages_together_are_the_whole_list(world: Live) -> None:
+    whole = [pod["metadata"]["name"] for pod in world.api.get(PODS).json()["items"]]
+
+    paged: list[str] = []
+    metadata = {"continue": ""}
+    versions = set()
+    while "continue" in metadata:
+        params = {"limit": "5", "continue": metadata["continue"]}
+        page = world.api.get(PODS, params=params).json()
+        metadata = page["metadata"]
+        versions.add(metadata["resourceVersion"])
+        paged += [pod["metadata"]["name"] for pod in page["items"]]
+
+    assert paged == whole
+    assert len(versions) == 1
+
+
+@pytest.mark.parametrize("exchange", _KNOWN_TO_ALL, ids=lambda one: one.label)
+def test_discovery_and_access_are_answered_as_recorded(live: Live, exchange: Exchange) -> None:
+    token = "nobody's" if exchange.label == "a bad token" else live.token
+
+    with live.client(token) as client:
+        response = client.request(exchange.method, exchange.path, json=exchange.sent)
+
+    assert response.status_code == exchange.status
+    assert response.headers["Content-Type"] == exchange.answer_type
+    if isinstance(exchange.answer, str):
+        assert response.text == exchange.answer
+    else:
+        assert differences(exchange.answer, response.json()) == []
+
+
+def test_a_watch_tells_a_pods_end_as_recorded(world: Live) -> None:
+    recorded = document("watching")["lines"]
+    [first, *_] = world.running("app=free")
+    node = first["spec"]["nodeName"]
+    params = {"fieldSelector": f"spec.nodeName={node}"}
+    version = world.api.get("/api/v1/pods", params=params).json()["metadata"]["resourceVersion"]
+    watching = {**params, "watch": "1", "timeoutSeconds": "3", "resourceVersion": version}
+
+    world.evict(first["metadata"]["name"])
+    with world.api.stream("GET", "/api/v1/pods", params=watching) as response:
+        events = [json.loads(line) for line in response.iter_lines()]
+
+    uid = first["metadata"]["uid"]
+    ours = [one for one in events if one["object"]["metadata"]["uid"] == uid]
+    assert [one["type"] for one in ours] == [one["type"] for one in recorded[:3]]
+    versions = [int(one["object"]["metadata"]["resourceVersion"]) for one in ours]
+    assert versions == sorted(versions)
+    assert all("deletionTimestamp" in one["object"]["metadata"] for one in ours)
+
+
+def test_a_watch_from_too_old_a_version_ends_as_recorded(live: Live) -> None:
+    [exchange] = exchanges("watching-too-old")
+
+    with live.api.stream("GET", exchange.path) as response:
+        [line] = list(response.iter_lines())
+
+    assert response.status_code == exchange.status
+    told, recorded = json.loads(line), exchange.answer
+    assert told["type"] == recorded["type"]
+    assert re.fullmatch(r"too old resource version: 1 \(\d+\)", told["object"]["message"])
+    assert told["object"] | {"message": ""} == recorded["object"] | {"message": ""}
+
+
+def test_a_watch_with_bookmarks_says_when_the_first_events_are_over(live: Live) -> None:
+    params = {
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "timeoutSeconds": "1",
+    }
+
+    with live.api.stream("GET", "/api/v1/namespaces", params=params) as response:
+        events = [json.loads(line) for line in response.iter_lines()]
+
+    bookmarks = [index for index, one in enumerate(events) if one["type"] == "BOOKMARK"]
+    assert {one["type"] for one in events[: bookmarks[0]]} == {"ADDED"}
+    annotations = events[bookmarks[0]]["object"]["metadata"]["annotations"]
+    assert annotations == {"k8s.io/initial-events-end": "true"}
+
+
+def test_a_watch_as_a_table_tells_rows(world: Live) -> None:
+    params = {"watch": "1", "timeoutSeconds": "1"}
+
+    with world.api.stream("GET", PODS, params=params, headers={"Accept": _TABLE}) as response:
+        [first, *_] = [json.loads(line) for line in response.iter_lines()]
+
+    assert first["type"] == "ADDED"
+    assert first["object"]["kind"] == "Table"
+    assert first["object"]["rows"][0]["cells"][1:3] == ["1/1", "Running"]
+
+
+@pytest.mark.parametrize(("verb", "index"), [("patch", 0), ("create", 1)])
+def test_the_scheduler_leaves_audit_records_of_the_recorded_shape(
+    world: Live, verb: str, index: int
+) -> None:
+    world.create(PODS, bare_pod(f"audited-{verb}", nodeSelector={"none": "such"}))
+    recorded = document("audit")[index]
+
+    def found() -> list[Any]:
+        items = world.control.get("/_sandbox/audit").json()["items"]
+        return [one for one in items if one["verb"] == verb]
+
+    [record, *_] = world.until(found)
+    # What was asked for differs with the pod; the recorded one was too large, this one picky.
+    for one in (record, recorded):
+        one.pop("responseObject")
+        one["requestObject"] = sorted(one["requestObject"])
+    assert differences(recorded, record) == []
+    assert record["annotations"] == recorded["annotations"]

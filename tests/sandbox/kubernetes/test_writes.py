@@ -1,0 +1,242 @@
+"""Patches, optimistic locks, dry runs and server-side apply beyond what was recorded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.sandbox.kubernetes.live import DEPLOYMENTS, PODS, Live, bare_pod, deployment
+
+_NODE = "/api/v1/nodes/ip-10-0-0-1.ec2.internal"
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture(scope="module")
+def world(live: Live) -> Live:
+    """Return a cluster of one node."""
+    live.add_nodes(1)
+    return live
+
+
+def apply(live: Live, path: str, body: dict[str, Any], manager: str, **more: str) -> httpx.Response:
+    """Apply a configuration as a manager."""
+    params = {"fieldManager": manager, **more}
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    return live.api.patch(path, content=json.dumps(body), params=params, headers=headers)
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    """Return a ConfigMap."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def test_a_merge_with_the_present_version_is_taken_and_with_an_old_one_refused(world: Live) -> None:
+    version = world.api.get(_NODE).json()["metadata"]["resourceVersion"]
+    change = {"metadata": {"resourceVersion": version, "labels": {"seen": "yes"}}}
+
+    first, second = world.patch(_NODE, change), world.patch(_NODE, change | {"spec": {}})
+
+    assert first.status_code == 200
+    assert second.status_code == 409
+
+
+def test_a_change_that_changes_nothing_keeps_the_version(world: Live) -> None:
+    world.patch(_NODE, {"metadata": {"labels": {"still": "here"}}})
+    before = world.api.get(_NODE).json()["metadata"]["resourceVersion"]
+
+    after = world.patch(_NODE, {"metadata": {"labels": {"still": "here"}}}).json()
+
+    assert after["metadata"]["resourceVersion"] == before
+
+
+def test_a_json_patch_tests_and_replaces(world: Live) -> None:
+    operations = [
+        {"op": "add", "path": "/metadata/labels/patched", "value": "yes"},
+        {"op": "test", "path": "/metadata/labels/patched", "value": "yes"},
+    ]
+
+    answer = world.patch(_NODE, operations, "json-patch+json")
+
+    assert answer.json()["metadata"]["labels"]["patched"] == "yes"
+
+
+def test_a_strategic_merge_merges_containers_by_name_and_deletes_by_directive(world: Live) -> None:
+    world.create(DEPLOYMENTS, deployment("merged", 0))
+    sidecar = {"name": "sidecar", "image": "pause"}
+    strategic = "strategic-merge-patch+json"
+    template = {"spec": {"containers": [sidecar]}}
+
+    both = world.patch(f"{DEPLOYMENTS}/merged", {"spec": {"template": template}}, strategic).json()
+    template["spec"]["containers"] = [{"name": "c", "$patch": "delete"}]
+    one = world.patch(f"{DEPLOYMENTS}/merged", {"spec": {"template": template}}, strategic).json()
+
+    def names(obj: dict[str, Any]) -> list[str]:
+        return [each["name"] for each in obj["spec"]["template"]["spec"]["containers"]]
+
+    assert (names(both), names(one)) == (["c", "sidecar"], ["sidecar"])
+
+
+def test_status_and_spec_are_written_apart(world: Live) -> None:
+    world.create(PODS, bare_pod("apart", nodeSelector={"no": "where"}))
+
+    by_main = world.patch(f"{PODS}/apart", {"status": {"message": "by main"}}).json()
+    labels = {"metadata": {"labels": {"by": "status"}}, "status": {"message": "by status"}}
+    by_status = world.patch(f"{PODS}/apart/status", labels).json()
+
+    assert "message" not in by_main["status"]
+    assert by_status["status"]["message"] == "by status"
+
+
+def test_a_pods_spec_can_not_be_changed(world: Live) -> None:
+    world.create(PODS, bare_pod("fixed"))
+
+    refused = world.patch(f"{PODS}/fixed", {"spec": {"dnsPolicy": "Default"}})
+
+    assert refused.status_code == 422
+    [cause] = refused.json()["details"]["causes"]
+    assert (cause["reason"], cause["field"]) == ("FieldValueForbidden", "spec")
+
+
+def test_a_replaced_object_needs_the_present_version(world: Live) -> None:
+    created = world.create(_MAPS, config_map("swapped", a="1"))
+    newer = {**created, "data": {"a": "2"}}
+
+    assert world.api.put(f"{_MAPS}/swapped", json=newer).status_code == 200
+    assert world.api.put(f"{_MAPS}/swapped", json=newer).status_code == 409
+
+
+@pytest.mark.parametrize("verb", ["create", "patch", "delete"])
+def test_a_dry_run_leaves_no_trace(world: Live, verb: str) -> None:
+    name = f"dry-{verb}"
+    dry = {"dryRun": "All"}
+    if verb == "create":
+        answer = world.api.post(_MAPS, json=config_map(name, a="1"), params=dry)
+        assert answer.status_code == 201
+        assert world.api.get(f"{_MAPS}/{name}").status_code == 404
+        return
+    created = world.create(_MAPS, config_map(name, a="1"))
+    if verb == "patch":
+        headers = {"Content-Type": "application/merge-patch+json"}
+        change = {"data": {"a": "2"}}
+        answer = world.api.patch(f"{_MAPS}/{name}", json=change, params=dry, headers=headers)
+        assert answer.json()["data"] == {"a": "2"}
+    else:
+        assert world.api.delete(f"{_MAPS}/{name}", params=dry).status_code == 200
+    assert world.api.get(f"{_MAPS}/{name}").json() == created
+
+
+def test_an_unknown_field_is_warned_of_or_refused(world: Live) -> None:
+    body = {**config_map("odd"), "datum": {}}
+
+    refused = world.api.post(_MAPS, json=body, params={"fieldValidation": "Strict"})
+    warned = world.api.post(_MAPS, json=body)
+
+    assert refused.status_code == 400
+    assert 'strict decoding error: unknown field "datum"' in refused.json()["message"]
+    assert warned.status_code == 201
+    assert warned.headers["Warning"] == '299 - "unknown field \\"datum\\""'
+    assert "datum" not in warned.json()
+
+
+def test_a_value_of_the_wrong_type_is_refused(world: Live) -> None:
+    body = deployment("typed", 1)
+    body["spec"]["replicas"] = "three"
+
+    refused = world.api.post(DEPLOYMENTS, json=body)
+
+    assert refused.status_code == 400
+    assert "cannot unmarshal string into Go struct field" in refused.json()["message"]
+
+
+def test_managers_share_an_object_and_take_back_only_their_own(world: Live) -> None:
+    path = f"{_MAPS}/shared"
+    assert apply(world, path, config_map("shared", a="1", b="1"), "one").status_code == 201
+    assert apply(world, path, config_map("shared", b="1", c="1"), "two").status_code == 200
+
+    answer = apply(world, path, config_map("shared"), "one").json()
+
+    assert answer["data"] == {"b": "1", "c": "1"}
+    managers = {one["manager"]: one["fieldsV1"] for one in answer["metadata"]["managedFields"]}
+    assert managers["two"]["f:data"] == {"f:b": {}, "f:c": {}}
+
+
+def test_a_field_that_was_updated_by_hand_is_a_conflict(world: Live) -> None:
+    path = f"{DEPLOYMENTS}/by-hand"
+    apply(world, path, deployment("by-hand", 1), "leeway")
+    headers = {"Content-Type": "application/merge-patch+json", "User-Agent": "kubectl/v1.36"}
+    world.api.patch(f"{path}/scale", json={"spec": {"replicas": 0}}, headers=headers)
+
+    refused = apply(world, path, deployment("by-hand", 1), "leeway")
+    forced = apply(world, path, deployment("by-hand", 1), "leeway", force="true")
+
+    assert refused.status_code == 409
+    [cause] = refused.json()["details"]["causes"]
+    assert cause["field"] == ".spec.replicas"
+    assert 'conflict with "kubectl" with subresource "scale" using apps/v1' in cause["message"]
+    assert forced.json()["spec"]["replicas"] == 1
+
+
+def test_an_applied_list_merges_by_its_keys(world: Live) -> None:
+    path = f"{DEPLOYMENTS}/listed"
+    apply(world, path, deployment("listed", 0), "one")
+    second = deployment("listed", 0)
+    second["spec"]["template"]["spec"]["containers"] = [{"name": "extra", "image": "pause"}]
+    apply(world, path, second, "two")
+
+    second["spec"]["template"]["spec"]["containers"] = []
+    answer = apply(world, path, second, "two").json()
+
+    assert [one["name"] for one in answer["spec"]["template"]["spec"]["containers"]] == ["c"]
+
+
+def test_apply_needs_a_manager(world: Live) -> None:
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+
+    refused = world.api.patch(f"{_MAPS}/x", content="{}", headers=headers)
+
+    assert refused.status_code == 422
+    assert refused.json()["details"]["causes"][0]["field"] == "fieldManager"
+
+
+def test_names_are_generated_and_taken_names_refused(world: Live) -> None:
+    body = config_map("")
+    body["metadata"] = {"generateName": "made-"}
+    made = world.create(_MAPS, body)["metadata"]["name"]
+
+    taken = world.api.post(_MAPS, json=config_map(made))
+
+    assert made.startswith("made-")
+    assert len(made) == len("made-") + 5
+    assert taken.status_code == 409
+    assert taken.json()["reason"] == "AlreadyExists"
+
+
+def test_nothing_is_created_where_the_namespace_is_missing(world: Live) -> None:
+    refused = world.api.post("/api/v1/namespaces/nowhere/configmaps", json=config_map("x"))
+
+    assert refused.status_code == 404
+    assert refused.json()["message"] == 'namespaces "nowhere" not found'
+
+
+def test_an_emptied_namespace_goes(world: Live) -> None:
+    world.create("/api/v1/namespaces", {"metadata": {"name": "brief"}})
+    world.create("/api/v1/namespaces/brief/configmaps", config_map("content"))
+
+    world.api.delete("/api/v1/namespaces/brief")
+
+    world.until(lambda: world.api.get("/api/v1/namespaces/brief").status_code == 404)
+    assert world.api.get("/api/v1/namespaces/brief/configmaps").json()["items"] == []
+
+
+def test_a_node_of_no_instance_is_taken_as_it_is(world: Live) -> None:
+    world.create("/api/v1/nodes", {"metadata": {"name": "bare"}})
+
+    listed = world.api.get("/api/v1/nodes", headers={"Accept": _TABLE})
+
+    rows = {row["cells"][0]: row["cells"][1] for row in listed.json()["rows"]}
+    assert rows["bare"] == "Unknown"
+    assert world.api.delete("/api/v1/nodes/bare").json()["status"] == "Success"
