@@ -17,6 +17,8 @@ from sandbox.world import Group, Manifest, World
 SIZES = (1, 10, 100)
 PODS_A_NODE = 3
 PATIENCE = 150.0
+SETTLE = 8.0
+"""Seconds after a storm, until its successors have joined and its pods run again."""
 
 
 @dataclass(frozen=True)
@@ -100,14 +102,18 @@ def _instances(sandbox: Sandbox) -> list[str]:
 
 
 def main() -> None:
-    """Run the storms, the first of them cold, and print the table."""
+    """Run the storms, the first two of them to warm up, and print the table."""
     console = Console()
     table = Table(title="Simultaneous Spot interruptions (seconds after the notice)")
     for column in ("interruptions", "workers", "cordoned", "cordon p50", "p99"):
         table.add_column(column, justify="right")
     table.add_column("last eviction p50", justify="right")
     table.add_column("p99", justify="right")
-    plan = [("100, cold", 100), *((f"{size}, warm", size) for size in SIZES)]
+    plan = [
+        ("100, no worker yet", 100),
+        ("100, half of them warm", 100),
+        *((f"{size}, warm", size) for size in SIZES),
+    ]
     with TemporaryDirectory() as folder:
         needed = sum(size for _, size in plan)
         with Sandbox.start(world(needed + 20), state_dir=Path(folder)) as sandbox:
@@ -116,6 +122,7 @@ def main() -> None:
                 chosen, waiting = waiting[:size], waiting[size:]
                 found, workers = storm(sandbox, chosen)
                 table.add_row(name, str(workers), *_figures(list(found.values())))
+                time.sleep(SETTLE)
     console.print(table)
 
 

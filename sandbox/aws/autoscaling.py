@@ -284,6 +284,15 @@ class ScalingResponse(AutoScalingResponse):
         self.scaling.end_group(self._get_param("AutoScalingGroupName"), force=force)
         return EmptyResult()
 
+    def describe_auto_scaling_groups(self) -> ActionResult:
+        """moto's, without the instances where the caller does not want them."""
+        found = super().describe_auto_scaling_groups()
+        if self._get_bool_param("IncludeInstances", True):
+            return found
+        page: Any = found.result
+        groups = [_WithoutInstances(group) for group in page["AutoScalingGroups"]]
+        return ActionResult({**page, "AutoScalingGroups": groups})
+
     def describe_scaling_activities(self) -> ActionResult:
         """Newest first; of one group, or of all."""
         name = self._get_param("AutoScalingGroupName")
@@ -324,6 +333,18 @@ class ScalingResponse(AutoScalingResponse):
             self._get_param("LifecycleActionToken"),
             self._get_param("InstanceId"),
         )
+
+
+class _WithoutInstances:
+    """A group as it is described to those who do not ask for its instances."""
+
+    instances: tuple[()] = ()
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._group, name)
 
 
 def install(cloud: Cloud, bus: EventBus) -> None:

@@ -272,3 +272,15 @@ def test_a_groups_activities_tell_what_became_of_it(aws: Sandbox) -> None:
         f"Terminating EC2 instance: {instance}",
         f"Launching a new EC2 instance: {instance}",
     ]
+
+
+def test_a_group_is_described_without_its_instances_to_those_who_do_not_want_them(
+    aws: Sandbox,
+) -> None:
+    aws.group("lean", 2)
+    described = aws.client("autoscaling").describe_auto_scaling_groups(
+        AutoScalingGroupNames=["lean"], IncludeInstances=False
+    )
+    (group,) = described["AutoScalingGroups"]
+    assert group["DesiredCapacity"] == 2
+    assert group["Instances"] == []

@@ -29,7 +29,10 @@ class AutoScalingGroups:
                 return None
             member = found[0]
             name = member["AutoScalingGroupName"]
-            groups = self._client().describe_auto_scaling_groups(AutoScalingGroupNames=[name])
+            # A group of hundreds would list all of its instances, for each one that retires.
+            groups = self._client().describe_auto_scaling_groups(
+                AutoScalingGroupNames=[name], IncludeInstances=False
+            )
             hooks = self._client().describe_lifecycle_hooks(AutoScalingGroupName=name)
             refreshes = self._client().describe_instance_refreshes(
                 AutoScalingGroupName=name, MaxRecords=1

@@ -30,8 +30,8 @@ def eks_cluster(endpoint: ClusterEndpoint, session: boto3.Session) -> LightkubeC
     config = SingleConfig(
         context_name=endpoint.name,
         context=Context(cluster=endpoint.name, user=endpoint.name),
-        # The transport has its own trust. Without a CA here, the system's would be read twice, which
-        # takes longer than all the rest of opening a cluster.
+        # The transport has its own trust. Without a CA here, the system's would be read twice,
+        # which takes longer than all the rest of opening a cluster.
         cluster=Cluster(server=endpoint.url, certificate_auth_data=endpoint.certificate_authority),
         user=User(),
     )
