@@ -76,8 +76,9 @@ def timings(entries: Sequence[Mapping[str, Any]], since: float) -> dict[str, Tim
     return found
 
 
-def storm(sandbox: Sandbox, instances: Sequence[str]) -> tuple[dict[str, Timing], int]:
-    """Interrupt these instances at once; their timings, and how many workers then run."""
+def storm(sandbox: Sandbox, instances: Sequence[str]) -> tuple[dict[str, Timing], int, int]:
+    """Interrupt these instances at once; their timings, how many workers then run, and how many
+    of those were started meanwhile."""
     since = time.time()
     sandbox.interrupt(instances)
     until = time.monotonic() + PATIENCE
@@ -89,7 +90,9 @@ def storm(sandbox: Sandbox, instances: Sequence[str]) -> tuple[dict[str, Timing]
             for entry in sandbox.journal()
             if entry["kind"] == "put-events" and entry["at"] >= since
         }
-    return timings(sandbox.journal(), since), _workers(sandbox)
+    entries = sandbox.journal()
+    cold = sum(e["at"] >= since and e["kind"] == "invocation" and e["cold"] for e in entries)
+    return timings(entries, since), _workers(sandbox), cold
 
 
 def _workers(sandbox: Sandbox) -> int:
@@ -105,14 +108,14 @@ def main() -> None:
     """Run the storms, the first two of them to warm up, and print the table."""
     console = Console()
     table = Table(title="Simultaneous Spot interruptions (seconds after the notice)")
-    for column in ("interruptions", "workers", "cordoned", "cordon p50", "p99"):
+    for column in ("interruptions", "workers", "cold", "cordoned", "cordon p50", "p99"):
         table.add_column(column, justify="right")
     table.add_column("last eviction p50", justify="right")
     table.add_column("p99", justify="right")
     plan = [
-        ("100, no worker yet", 100),
-        ("100, half of them warm", 100),
-        *((f"{size}, warm", size) for size in SIZES),
+        ("100, first", 100),
+        ("100, second", 100),
+        *((str(size), size) for size in SIZES),
     ]
     with TemporaryDirectory() as folder:
         needed = sum(size for _, size in plan)
@@ -120,8 +123,8 @@ def main() -> None:
             waiting = _instances(sandbox)
             for name, size in plan:
                 chosen, waiting = waiting[:size], waiting[size:]
-                found, workers = storm(sandbox, chosen)
-                table.add_row(name, str(workers), *_figures(list(found.values())))
+                found, workers, cold = storm(sandbox, chosen)
+                table.add_row(name, str(workers), str(cold), *_figures(list(found.values())))
                 time.sleep(SETTLE)
     console.print(table)
 

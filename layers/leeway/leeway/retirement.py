@@ -109,6 +109,10 @@ class Finished:
     outcome: Outcome | None
 
 
+STEP_RESULTS = (Order, Located, Replaced, Passed, Finished, Outcome)
+"""What is written down between the steps."""
+
+
 class Steps(Protocol):
     """The durable engine: what a step returned is not done again when the function is replayed."""
 

@@ -1,6 +1,7 @@
 """What every function needs: its settings, AWS clients, a logger and metrics."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -13,6 +14,7 @@ from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import DynamoRecords
 from leeway.cloud.ec2 import Ec2Instances
 from leeway.telemetry import PowertoolsTelemetry
+from leeway.typed_json import adapter_of
 
 TRIES = 6
 """Of an AWS call, with growing pauses between: a throttled storm gets through in some seconds."""
@@ -64,12 +66,15 @@ def client(service: str) -> Any:
     return session().client(service, config=config)
 
 
-def prepare(*services: str) -> None:
-    """Build clients while Lambda initialises the function, which has a whole vCPU for that
-    whatever its memory; outside Lambda nothing is built before it is used."""
-    if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
-        for service in services:
-            client(service)
+def prepare(services: Iterable[str], written: Iterable[type[Any]]) -> None:
+    """Build clients, and the writers of what is written, while Lambda initialises the function:
+    it has a whole vCPU for that, whatever its memory. Elsewhere nothing is built unused."""
+    if "AWS_LAMBDA_FUNCTION_NAME" not in os.environ:
+        return
+    for service in services:
+        client(service)
+    for kind in written:
+        adapter_of(kind)
 
 
 @cache

@@ -4,6 +4,7 @@ from functools import cache, partial
 
 from leeway.cloud.functions import LambdaRetireNode
 from leeway.reception import Reception
+from leeway.records import Retirement
 from leeway.wiring.clients import client, instances, prepare, records, settings
 
 
@@ -18,4 +19,4 @@ def reception() -> Reception:
     )
 
 
-prepare("dynamodb", "lambda", "ec2")
+prepare(["dynamodb", "lambda", "ec2"], [Retirement])

@@ -8,7 +8,7 @@ from leeway.cloud.eks import EksClusters
 from leeway.cloud.eventbridge import EventBridgeAnnouncements
 from leeway.cluster.eks import eks_cluster
 from leeway.cluster.ports import Cluster
-from leeway.retirement import RetireNode
+from leeway.retirement import STEP_RESULTS, RetireNode
 from leeway.wiring.clients import (
     client,
     groups,
@@ -44,4 +44,4 @@ def retire_node() -> RetireNode:
     )
 
 
-prepare("dynamodb", "autoscaling", "ec2", "events")
+prepare(["dynamodb", "autoscaling", "ec2", "events"], STEP_RESULTS)
