@@ -8,7 +8,18 @@ from hypothesis import strategies as st
 from leeway.drain.answers import Answer, Meaning
 from leeway.drain.deadline import Terms, latest_moment
 from leeway.drain.pods import Controller, Pod
-from leeway.drain.progress import Ask, Drain, Stage, Way, give_up, observe, plan, record
+from leeway.drain.progress import (
+    Ask,
+    Drain,
+    Stage,
+    Way,
+    expire,
+    give_up,
+    is_expired,
+    observe,
+    plan,
+    record,
+)
 from leeway.policies import OnBlocked
 from pydantic import TypeAdapter
 
@@ -56,9 +67,13 @@ class Node:
         drain = start or Drain()
         for _ in range(seconds):
             listed = list(self.pods.values())
-            drain = give_up(observe(drain, listed, self.at), listed, terms, self.at)
-            for ask in plan(drain, listed, terms, self.at):
-                drain = record(drain, ask, self.answer(ask), terms, self.at)
+            drain = observe(drain, listed, self.at)
+            for _ in range(2):
+                drain = give_up(drain, listed, terms, self.at)
+                for ask in plan(drain, listed, terms, self.at):
+                    drain = record(drain, ask, self.answer(ask), terms, self.at)
+            if is_expired(terms, self.at):
+                drain = expire(drain)
             if drain.over:
                 break
             self.pass_time()
@@ -164,6 +179,15 @@ def test_a_drain_survives_being_written_down() -> None:
     drain = node(pod("a"), pod("b"), blocked=("b",)).drain(terms(60), 9)
     adapter = TypeAdapter(Drain)
     assert adapter.validate_json(adapter.dump_json(drain)) == drain
+
+
+def test_when_the_deadline_has_passed_already_every_pod_is_still_asked_once() -> None:
+    world = node(pod("a", grace=30), pod("b", grace=30), blocked=("b",))
+    drain = world.drain(terms(-5), 1)
+    asked = [(ask.pod.name, ask.way, ask.grace) for _, ask in world.asked]
+    assert asked == [("a", Way.EVICT, 1), ("b", Way.EVICT, 1), ("b", Way.DELETE, 1)]
+    assert drain.over
+    assert not drain.drained
 
 
 pods = st.lists(

@@ -14,7 +14,9 @@ from leeway.drain.progress import (
     Ask,
     Drain,
     Way,
+    expire,
     give_up,
+    is_expired,
     next_moment,
     observe,
     plan,
@@ -43,11 +45,12 @@ class Draining:
         """
         while True:
             pods, drain = self._step(node, drain, terms)
+            now = self._clock.now()
+            if is_expired(terms, now):
+                drain = expire(drain)
             if self._watcher:
                 self._watcher(drain)
-            now = self._clock.now()
-            expired = terms.deadline is not None and now >= terms.deadline
-            if drain.over or now >= until or expired:
+            if drain.over or now >= until or is_expired(terms, now):
                 return drain
             wake_at = min(next_moment(drain, pods, terms, now), until)
             self._clock.sleep((wake_at - now).total_seconds())
@@ -56,12 +59,16 @@ class Draining:
         try:
             pods = self._cluster.pods_on(node)
         except ClusterUnavailable:
-            return (), give_up(drain, (), terms, self._clock.now())
-        now = self._clock.now()
-        drain = give_up(observe(drain, pods, now), pods, terms, now)
-        asks = plan(drain, pods, terms, now)
-        for ask, response in zip(asks, self._make(asks), strict=True):
-            drain = record(drain, ask, read_answer(response), terms, self._clock.now())
+            return (), drain
+        drain = observe(drain, pods, self._clock.now())
+        # Twice: a pod that is found blocked when its moment has come already is not kept waiting.
+        for _ in range(2):
+            now = self._clock.now()
+            drain = give_up(drain, pods, terms, now)
+            asks = plan(drain, pods, terms, now)
+            for ask, response in zip(asks, self._make(asks), strict=True):
+                answer = read_answer(response)
+                drain = record(drain, ask, answer, terms, self._clock.now())
         return pods, drain
 
     def _make(self, asks: Sequence[Ask]) -> list[Response]:

@@ -80,7 +80,7 @@ def test_a_disabled_rule_takes_nothing(aws: Sandbox) -> None:
 def test_copies_are_delivered_as_duplicates_with_one_id(aws: Sandbox, recorder: Recorder) -> None:
     event = _event()
     aws.control("POST", "events?copies=3", event)
-    aws.wait(lambda: len(_received(recorder, event)) == 3)
+    assert aws.wait(lambda: len(_received(recorder, event)) == 3)
 
 
 def test_a_delayed_event_arrives_after_one_sent_later(aws: Sandbox, recorder: Recorder) -> None:

@@ -157,6 +157,7 @@ def test_nothing_is_launched_while_launch_is_suspended(aws: Sandbox) -> None:
     aws.wait(lambda: aws.states("suspended") == {second: "InService"})
     scaling.resume_processes(AutoScalingGroupName="suspended", ScalingProcesses=["Launch"])
     _steady(aws, "suspended", 2)
+    assert first not in aws.states("suspended")
 
 
 def test_scale_in_spares_protected_instances(aws: Sandbox) -> None:

@@ -73,7 +73,8 @@ def test_a_running_instance_joins_its_cluster_as_the_node_its_kubelet_would_regi
 def test_the_cluster_is_told_when_the_machine_dies(aws: Sandbox, recorder: Recorder) -> None:
     [instance] = aws.group("leaves", 1, Tags=CLUSTER)
     aws.client("ec2").terminate_instances(InstanceIds=[instance])
-    aws.wait(lambda: [told["state"] for told in _told(recorder, instance)][1:] == ["terminated"])
+    told = aws.wait(lambda: [one["state"] for one in _told(recorder, instance)][1:])
+    assert told == ["terminated"]
 
 
 def test_instances_of_no_linked_cluster_join_nothing(aws: Sandbox, recorder: Recorder) -> None:
@@ -153,7 +154,7 @@ def test_a_whole_list_is_interrupted_at_once_or_not_at_all(aws: Sandbox) -> None
 def test_hibernation_begins_with_its_notice(aws: Sandbox) -> None:
     [instance] = aws.group("hibernated", 1, template=SPOT)
     aws.control("POST", "interrupt", {"instance": instance, "action": "hibernate"})
-    aws.wait(lambda: aws.journal("instance-state", instance=instance, state="stopped"))
+    assert aws.wait(lambda: aws.journal("instance-state", instance=instance, state="stopped"))
 
 
 def test_a_stopped_instance_can_be_started_again(aws: Sandbox) -> None:

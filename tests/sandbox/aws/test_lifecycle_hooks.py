@@ -230,6 +230,7 @@ def test_a_hook_that_is_deleted_lets_go_what_waits_for_it(aws: Sandbox) -> None:
         AutoScalingGroupName="deleted", LifecycleHookName="drain"
     )
     _gone(aws, "deleted", instance)
+    assert instance not in aws.states("deleted")
 
 
 @pytest.mark.parametrize(

@@ -153,10 +153,10 @@ def test_lightkube_reads_evicts_patches_and_watches(world: Live) -> None:
     world.deploy("typed", 2)
     configuration = KubeConfig.from_file(str(world.kubeconfig()))
     with Client(config=configuration) as client:
-        _use_lightkube(world, client)
+        _check_lightkube(world, client)
 
 
-def _use_lightkube(world: Live, client: Client) -> None:
+def _check_lightkube(world: Live, client: Client) -> None:
     nodes = list(client.list(Node))
     pods = list(client.list(Pod, labels={"app": "typed"}, chunk_size=1))
     patched = client.patch(

@@ -143,7 +143,7 @@ def test_a_cordon_becomes_a_taint_and_goes_with_it(world: Live) -> None:
     world.patch(path, {"spec": {"unschedulable": True}})
     world.until(lambda: "node.kubernetes.io/unschedulable" in taints())
     world.patch(path, {"spec": {"unschedulable": None}})
-    world.until(lambda: not taints())
+    assert world.until(lambda: not taints())
 
 
 def test_a_daemon_comes_to_every_node_and_tolerates_a_cordon(world: Live) -> None:

@@ -87,7 +87,8 @@ def test_a_parked_pod_is_bound_when_a_node_comes(world: Live) -> None:
 
     [late] = world.add_nodes(5, pool="late")
 
-    world.until(lambda: world.api.get(f"{PODS}/patient").json()["spec"].get("nodeName") == late)
+    bound = world.until(lambda: world.api.get(f"{PODS}/patient").json()["spec"].get("nodeName"))
+    assert bound == late
 
 
 def test_tolerations_and_node_affinity_decide_where_a_pod_may_go(world: Live) -> None:

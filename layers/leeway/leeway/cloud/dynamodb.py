@@ -14,8 +14,9 @@ from leeway.cloud.errors import aws_errors, code_of
 from leeway.cloud.ports import ClusterEndpoint, Clusters, RecordChanged
 from leeway.records import Retirement
 
-KEPT_FOR = timedelta(days=14)
-"""How long after its last write a record is kept; an instance id is never used twice."""
+KEPT_FOR = timedelta(days=30)
+"""How long after its last write a record is kept: longer than Lambda remembers executions, so that
+an instance that is interrupted again does not begin with a name that is taken."""
 
 
 class DynamoRecords:

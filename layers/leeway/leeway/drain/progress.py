@@ -154,7 +154,8 @@ def plan(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> tupl
 
 
 def give_up(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> Drain:
-    """End what can't go on: blocked pods under `fail` past their moment, all past the deadline."""
+    """End what can't go on: blocked pods under `fail` past their moment, and without a deadline
+    those that came back."""
     ended = dict(drain.pods)
     for pod in pods:
         progress = ended[pod.uid]
@@ -164,11 +165,26 @@ def give_up(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> D
             ended[pod.uid] = replace(progress, stage=Stage.FAILED)
         elif progress.stage is Stage.RETURNED and terms.deadline is None:
             ended[pod.uid] = replace(progress, stage=Stage.LEFT)
-    if terms.deadline is not None and now >= terms.deadline:
-        for uid, progress in ended.items():
-            if progress.stage not in ENDS:
-                why = f"the deadline came while it was {progress.stage}: {progress.reason}"
-                ended[uid] = replace(progress, stage=Stage.FAILED, reason=why)
+    return replace(drain, pods=ended)
+
+
+def is_expired(terms: Terms, now: datetime) -> bool:
+    """Whether the deadline has come."""
+    return terms.deadline is not None and now >= terms.deadline
+
+
+def expire(drain: Drain) -> Drain:
+    """End all that has not ended, when the deadline has come and everything was asked for."""
+    ended = {
+        uid: progress
+        if progress.stage in ENDS
+        else replace(
+            progress,
+            stage=Stage.FAILED,
+            reason=f"the deadline came while it was {progress.stage}: {progress.reason}",
+        )
+        for uid, progress in drain.pods.items()
+    }
     return replace(drain, pods=ended)
 
 
