@@ -92,30 +92,6 @@ def test_a_second_cordon_changes_nothing(live: Live, cluster: LightkubeCluster) 
     assert raw_node(live, name)["metadata"]["resourceVersion"] == before
 
 
-def test_undoing_takes_off_what_leeway_put_there_and_nothing_else(
-    live: Live, cluster: LightkubeCluster
-) -> None:
-    name, _ = fresh_node(live)
-    other = {"key": "team", "value": "ml", "effect": "NoSchedule"}
-    live.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": [other]}})
-    cluster.cordon(name, MARKS)
-    cluster.uncordon(name)
-    node = raw_node(live, name)
-    assert not node["spec"].get("unschedulable")
-    assert [t["key"] for t in node["spec"]["taints"] if "unschedulable" not in t["key"]] == ["team"]
-    assert "leeway.sh/generation" not in node["metadata"].get("annotations", {})
-
-
-def test_undoing_does_not_lift_a_cordon_that_was_there_before(
-    live: Live, cluster: LightkubeCluster
-) -> None:
-    name, _ = fresh_node(live)
-    live.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
-    cluster.cordon(name, MARKS)
-    cluster.uncordon(name)
-    assert raw_node(live, name)["spec"]["unschedulable"] is True
-
-
 def test_a_node_that_is_gone_can_not_be_cordoned(cluster: LightkubeCluster) -> None:
     with pytest.raises(ClusterRefused, match="gone"):
         cluster.cordon("ip-10-99-99-99.ec2.internal", MARKS)

@@ -37,11 +37,6 @@ class Ec2Instances:
             owner=owner_of(tags),
         )
 
-    def state(self, instance: str) -> str | None:
-        """Read the state; None where EC2 knows the instance no more."""
-        found = self._read(instance)
-        return found["State"]["Name"] if found else None
-
     def _read(self, instance: str) -> dict[str, Any] | None:
         with aws_errors():
             try:

@@ -31,10 +31,6 @@ class Instances(Protocol):
         """Read an instance; None where EC2 knows none, or its tags name no cluster."""
         ...
 
-    def state(self, instance: str) -> str | None:
-        """Read the state, as `running` or `terminated`; None where EC2 knows it no more."""
-        ...
-
     def tag_as_detached(self, instance: str, group: str) -> None:
         """Note on the instance which group it is about to leave."""
         ...

@@ -1,9 +1,8 @@
 """The Cluster Protocol over HTTP, with lightkube."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from lightkube import ApiError
@@ -76,25 +75,14 @@ class LightkubeCluster:
 
     def cordon(self, node: str, marks: Marks | None) -> None:
         """Cordon, taint and annotate in one patch that fails if the node changed meanwhile."""
-        self._change_node(node, partial(_cordoned, marks=marks))
-
-    def uncordon(self, node: str) -> None:
-        """Take off Leeway's own taint and annotations, and its cordon."""
-        self._change_node(node, _uncordoned)
-
-    def _change_node(
-        self, name: str, change: Callable[[NodeObject], dict[str, Any] | None]
-    ) -> None:
         for _ in range(CONFLICTS):
-            current = self._get_node(name)
+            current = self._get_node(node)
             if current is None:
-                raise ClusterRefused(f"node {name} is gone")
-            patch = change(current)
-            if patch is None:
+                raise ClusterRefused(f"node {node} is gone")
+            patch = _cordoned(current, marks)
+            if patch is None or self._patch_node(node, patch):
                 return
-            if self._patch_node(name, patch):
-                return
-        raise ClusterUnavailable(f"node {name} was written by others {CONFLICTS} times in a row")
+        raise ClusterUnavailable(f"node {node} was written by others {CONFLICTS} times in a row")
 
     def _patch_node(self, name: str, patch: dict[str, Any]) -> bool:
         """Patch a node; False says that somebody else wrote it since it was read."""
@@ -223,24 +211,3 @@ def _cordoned(node: NodeObject, marks: Marks | None) -> dict[str, Any] | None:
         "annotations": wanted,
     }
     return patch
-
-
-def _uncordoned(node: NodeObject) -> dict[str, Any] | None:
-    meta = node.metadata or ObjectMeta()
-    annotations = dict(meta.annotations or {})
-    taints = _taints(node)
-    others = [taint for taint in taints if taint["key"] != TAINT]
-    ours = CORDONED_ANNOTATION in annotations
-    if others == taints and GENERATION_ANNOTATION not in annotations:
-        return None
-    spec: dict[str, Any] = {"taints": others}
-    if ours:
-        spec["unschedulable"] = False
-    names = (GENERATION_ANNOTATION, DEADLINE_ANNOTATION, CORDONED_ANNOTATION)
-    return {
-        "metadata": {
-            "resourceVersion": meta.resourceVersion,
-            "annotations": dict.fromkeys(names),
-        },
-        "spec": spec,
-    }

@@ -66,10 +66,6 @@ class Cluster(Protocol):
         """Make a node unschedulable and, with marks, taint and annotate it; keep other taints."""
         ...
 
-    def uncordon(self, node: str) -> None:
-        """Undo what `cordon` did, and nothing else."""
-        ...
-
     def pods_on(self, node: str) -> list[Pod]:
         """List a node's pods, completely and not from a cache."""
         ...
