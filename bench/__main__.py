@@ -2,9 +2,9 @@
 
 import sys
 
-from bench import functions, storms
+from bench import functions, kubernetes, storms
 
-BENCHES = {"functions": functions.main, "storms": storms.main}
+BENCHES = {"functions": functions.main, "kubernetes": kubernetes.main, "storms": storms.main}
 
 
 def main(names: list[str]) -> int:

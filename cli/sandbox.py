@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from sandbox.up import Sandbox
 
 END_PATIENCE = 15.0  # seconds that `down` waits for `up` to end
+REACH_PATIENCE = 2.0  # seconds that the advertised address has to accept a connection
 FEWEST_NODES, MOST_NODES = 3, 1000  # on fewer the workloads find no room
 PARTS = ("kubernetes", "aws", "lambda")
 
@@ -64,7 +66,7 @@ def up(
     state_dir: StateDirOption = None,
     host: Annotated[str, typer.Option(help="The address its servers bind.")] = "127.0.0.1",
     advertise: Annotated[
-        str, typer.Option(help="The host that others, such as containers, reach it by.")
+        str, typer.Option(help="The name or IP address that functions reach it by.")
     ] = "127.0.0.1",
     env_file: Annotated[
         Path | None,
@@ -99,19 +101,20 @@ def up(
         if env_file is not None:
             env_file.write_text(json.dumps(sandbox.sam_environment(), indent=2) + "\n")
         _introduce(sandbox, output, env_file)
-        _warn_of(advertise)
+        _warn_if_unreached(sandbox)
         while True:
             signal.pause()
 
 
-def _warn_of(advertise: str) -> None:
-    """Say so when functions that run in the sandbox itself could not follow the advertised name."""
+def _warn_if_unreached(sandbox: "Sandbox") -> None:
+    """Say so when functions that run in the sandbox itself do not reach the advertised address."""
+    advertise, port = sandbox.endpoints.advertise, urlsplit(sandbox.kubernetes_url).port
     try:
-        socket.gethostbyname(advertise)
-    except OSError:
+        socket.create_connection((advertise, port), timeout=REACH_PATIENCE).close()
+    except OSError as error:
         messages().print(
-            f"This host does not know {advertise}: only functions that run where it is known, such"
-            " as in sam local's containers, reach the cluster."
+            f"From here the cluster is not reached at {advertise} ({error.strerror or error}): only"
+            " functions that run where it is, such as in sam local's containers, can drain nodes."
         )
 
 

@@ -32,6 +32,7 @@ __all__ = ["Endpoints", "Sandbox", "SandboxError"]
 START_TIMEOUT = 60.0
 SETTLE_TIMEOUT = 90.0
 STATE_FILE, LOCK_FILE = "sandbox.json", "lock"
+RBAC = ROOT / "rbac" / "leeway.yaml"
 EXIT_WITH_PARENT = "--exit-with-parent"  # the cluster's process does so by itself
 PARTS = ("kubernetes", "aws", "lambda")
 
@@ -93,7 +94,8 @@ class Sandbox:
             world: what is in it.
             state_dir: its folder: kubeconfig, certificates, logs, and the file `attach` reads.
             host: the address its servers bind.
-            advertise: the address that the cluster's endpoint has in DescribeCluster.
+            advertise: the name or IP address by which functions reach it: the cluster's endpoint
+                has it in DescribeCluster, and its certificate is for it.
             template: the template to deploy.
             build: SAM's build folder, to run what `sam build` made instead of the source tree.
             parameters: the template's parameters, over the defaults.
@@ -278,7 +280,10 @@ class _Starting:
         warming = threading.Thread(target=_import_translator, args=(template,), daemon=True)
         cluster = ["--cluster-name", self.world.cluster]
         certificate = ["--certificate", str(self.state_dir / "certificate")]
-        kubernetes = self._start("kubernetes", [*cluster, *certificate, *self._seed()])
+        certificate += ["--san", self.advertise]
+        # With the rights it has on EKS, so that a missing one shows here and not there.
+        rights = ["--rbac", str(RBAC)]
+        kubernetes = self._start("kubernetes", [*cluster, *certificate, *rights, *self._seed()])
         aws = self._start("aws", [EXIT_WITH_PARENT, *self._seed()])
         warming.start()
         aws_said = aws.ready(START_TIMEOUT)

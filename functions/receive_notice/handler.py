@@ -3,16 +3,19 @@
 from typing import Any
 
 from leeway.notices import MalformedNotice, UnknownNotice
+from leeway.reception import NotAllReceived
 from leeway.wiring.clients import telemetry
 from leeway.wiring.receive_notice import reception
 
 
 def handler(event: Any, context: object) -> dict[str, Any]:
-    """Receive one EventBridge event; one that is not a notice goes to the dead-letter queue."""
+    """Receive one EventBridge event; what can't be received goes to the dead-letter queue."""
     try:
         receipt = reception().receive(event)
-    except (MalformedNotice, UnknownNotice) as error:
-        telemetry().rejected(error)
+    except (MalformedNotice, UnknownNotice, NotAllReceived) as error:
+        if isinstance(error, NotAllReceived):
+            telemetry().received(error.receipt)
+        telemetry().rejected(event, error)
         raise
     telemetry().received(receipt)
     return receipt.to_dict()

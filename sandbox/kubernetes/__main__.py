@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
+from sandbox.kubernetes.certificates import alternative_name, server_context
 from sandbox.kubernetes.cluster import Settings
 from sandbox.kubernetes.serving import Serving
 
@@ -26,6 +27,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--cluster-name", default="sandbox")
     parser.add_argument("--certificate", type=Path, help="folder of ca.crt, tls.crt and tls.key")
+    parser.add_argument(
+        "--san",
+        type=alternative_name,
+        action="append",
+        default=[],
+        metavar="NAME_OR_IP",
+        help="one more name that the certificate is for (repeatable)",
+    )
     parser.add_argument("--rbac", type=Path, help="file of ClusterRoles and bindings to enforce")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--pod-start", type=float, default=1.0, help="seconds, ± a fifth")
@@ -44,7 +53,8 @@ async def _serve(arguments: argparse.Namespace, folder: Path) -> None:
         volume_attach=arguments.volume_attach,
         seed=arguments.seed,
     )
-    serving = Serving(settings, arguments.host, folder, arguments.rbac)
+    tls = server_context(folder, arguments.san)
+    serving = Serving(settings, arguments.host, folder / "ca.crt", tls, arguments.rbac)
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -52,6 +52,12 @@ class Call:
         return f"{self.kind.plural}/{sub}" if sub else self.kind.plural
 
     @property
+    def right(self) -> str:
+        """Return what a role has to grant for it: "create pods/eviction", "get daemonsets.apps"."""
+        group = self.kind.group
+        return f"{self.verb} {self.resource}.{group}" if group else f"{self.verb} {self.resource}"
+
+    @property
     def dry_run(self) -> bool:
         """Say whether the request must leave no trace."""
         return self.query.get("dryRun") == "All"

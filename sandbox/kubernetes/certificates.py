@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -13,20 +14,43 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _LIFETIME = datetime.timedelta(days=30)
-_NAMES = ("localhost", "host.docker.internal", "kubernetes.default.svc")
+_LAST_RUN = datetime.timedelta(days=1)  # what a certificate must still last when a run begins
+_NAMES = ("localhost", "host.docker.internal", "kubernetes.default.svc", "127.0.0.1")
 
 
-def server_context(folder: Path) -> ssl.SSLContext:
-    """Return the TLS side of a server from `tls.crt` and `tls.key`, making them where missing."""
-    if not all((folder / name).exists() for name in ("ca.crt", "tls.crt", "tls.key")):
+def alternative_name(name: str) -> x509.GeneralName:
+    """Read a name or an IP address by which a server is reached; ValueError for neither."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def server_context(folder: Path, names: Sequence[x509.GeneralName] = ()) -> ssl.SSLContext:
+    """Return the TLS side of a server that is reached by these names, besides the usual ones.
+
+    `tls.crt` and `tls.key` are made, and a new `ca.crt` with them, where they are missing, have
+    expired or lack one of the names.
+    """
+    wanted = list(dict.fromkeys([*map(alternative_name, _NAMES), *names]))
+    if not _has_certificate_for(wanted, folder):
         folder.mkdir(parents=True, exist_ok=True)
-        _make(folder)
+        _make(folder, wanted)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
     return context
 
 
-def _make(folder: Path) -> None:
+def _has_certificate_for(names: Sequence[x509.GeneralName], folder: Path) -> bool:
+    if not all((folder / name).exists() for name in ("ca.crt", "tls.crt", "tls.key")):
+        return False
+    certificate = x509.load_pem_x509_certificate((folder / "tls.crt").read_bytes())
+    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    is_young = datetime.datetime.now(datetime.UTC) < certificate.not_valid_after_utc - _LAST_RUN
+    return is_young and set(names) <= set(found)
+
+
+def _make(folder: Path, names: Sequence[x509.GeneralName]) -> None:
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "leeway-sandbox-ca")])
     authority_id = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
@@ -39,10 +63,6 @@ def _make(folder: Path) -> None:
     )
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "leeway-sandbox")])
-    names = [
-        *(x509.DNSName(one) for one in _NAMES),
-        x509.IPAddress(ipaddress.IPv4Address("127.0.0.1")),
-    ]
     issuer_id = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(authority_id)
     certificate = (
         _certificate(name, authority_name, key.public_key())

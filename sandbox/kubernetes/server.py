@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from aiohttp import web
@@ -50,6 +51,8 @@ class ApiServer:
         self._authorizer = authorizer
         self._faults = faults
         self.requests = 0
+        # By user and "verb resource", as in "get daemonsets.apps"; refused ones count as well.
+        self.calls: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
@@ -85,6 +88,7 @@ class ApiServer:
             content_type=request.content_type if request.body_exists else "",
             body=await request.read(),
         )
+        self.calls[user.name][call.right] += 1
         fault = self._faults.strike(call.verb, call.resource)
         if fault is None:
             return await self._answer(request, call)

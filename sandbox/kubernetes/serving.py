@@ -11,7 +11,6 @@ from typing import Any
 
 from aiohttp import web
 
-from sandbox.kubernetes import certificates
 from sandbox.kubernetes.access_rules import load_rules
 from sandbox.kubernetes.authentication import Authenticator
 from sandbox.kubernetes.authorization import Authorizer
@@ -37,10 +36,12 @@ class Addresses:
 class Serving:
     """The servers of one cluster, from start to stop."""
 
-    def __init__(self, settings: Settings, host: str, folder: Path, rbac: Path | None) -> None:
+    def __init__(
+        self, settings: Settings, host: str, ca: Path, tls: ssl.SSLContext, rbac: Path | None
+    ) -> None:
         self._host = host
-        self._folder = folder
-        self._tls: ssl.SSLContext = certificates.server_context(folder)
+        self._ca = ca
+        self._tls = tls
         self._token = secrets.token_urlsafe(24)
         self._began = time.time()
         self._cluster = Cluster(settings)
@@ -73,7 +74,7 @@ class Serving:
         control = web.TCPSite(self._control_runner, self._host, 0)
         await control.start()
         control_port = self._control_runner.addresses[0][1]
-        return Addresses(self._port, control_port, self._folder / "ca.crt", self._token)
+        return Addresses(self._port, control_port, self._ca, self._token)
 
     async def listen(self, accepting: bool) -> None:
         """Open the API's port, or close it and every connection, as a dead API server's."""
@@ -99,4 +100,9 @@ class Serving:
 
     def _status(self) -> dict[str, Any]:
         uptime = round(time.time() - self._began, 1)
-        return {"requests": self._api.requests, "listening": self._site is not None, "up": uptime}
+        return {
+            "requests": self._api.requests,
+            "calls": {user: dict(calls) for user, calls in self._api.calls.items()},
+            "listening": self._site is not None,
+            "up": uptime,
+        }

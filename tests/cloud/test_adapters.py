@@ -19,7 +19,7 @@ from leeway.cloud.ports import (
 )
 from leeway.notices import LifecycleHook
 from leeway.owners import Owner, OwnerKind
-from leeway.reception import Reception, Result
+from leeway.reception import NotAllReceived, Reception, Result
 
 from tests.layer.test_notices import event, health
 from tests.layer.test_records import interrupted
@@ -209,7 +209,7 @@ def test_a_death_between_the_record_and_the_start_is_made_good_by_the_next_deliv
 ) -> None:
     instance = launch(aws, TAGS)
     starts = Starts(failures=1)
-    with pytest.raises(CloudUnavailable):
+    with pytest.raises(NotAllReceived):
         reception(aws, starts).receive(interruption(instance))
     receipt = reception(aws, starts).receive(interruption(instance))
     assert [one.result for one in receipt.instances] == [Result.STARTED]
@@ -222,7 +222,7 @@ def test_a_table_that_lost_its_answer_is_not_written_twice(aws: Sandbox) -> None
     fault = lost | {"error": "InternalServerError", "status": 500}
     aws.control("PUT", "faults", {"faults": [fault]})
     starts = Starts()
-    with pytest.raises(CloudUnavailable):
+    with pytest.raises(NotAllReceived):
         reception(aws, starts).receive(interruption(instance))
     receipt = reception(aws, starts).receive(interruption(instance))
     assert [one.generation for one in receipt.instances] == [1]
@@ -237,7 +237,7 @@ def test_one_instance_that_fails_does_not_stop_the_others_of_its_notice(aws: San
     )
     body["detail-type"] = "EC2 Capacity Reservation Instance Interruption Warning"
     starts = Starts(failures=1)
-    with pytest.raises(CloudUnavailable):
+    with pytest.raises(NotAllReceived):
         reception(aws, starts).receive(body)
     assert [instance for instance, *_ in starts.started] == [second]
 

@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.notices import InstanceId, LifecycleHook, Notice, NoticeKind
 from leeway.owners import Owner, OwnerKind
-from leeway.policies import DEFAULTS, rule
-from leeway.records import NOTICES_REMEMBERED, InstanceFacts, Phase, Reception, Retirement, receive
+from leeway.policies import DEFAULTS, OnBlocked, rule
+from leeway.records import (
+    NOTICES_REMEMBERED,
+    InstanceFacts,
+    Phase,
+    Reception,
+    ReplacementIntent,
+    Retirement,
+    receive,
+)
 
 NOTICED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 FACTS = InstanceFacts(
@@ -117,3 +125,31 @@ def test_in_any_order_deadlines_only_come_nearer_and_every_write_is_one_version_
         assert len(record.notices) <= NOTICES_REMEMBERED
         assert Retirement.model_validate_json(record.model_dump_json()) == record
         stored = record
+
+
+def test_a_notice_long_after_an_unfinished_retirements_deadline_starts_another() -> None:
+    reception = take(interrupted(), NoticeKind.SPOT_INTERRUPTION, "n-9", after=5 * 86400)
+    assert (reception.record.generation, reception.start) == (2, True)
+    assert "died" in reception.reason
+
+
+def test_an_interruption_takes_over_from_a_rebalance_that_had_less_time_left() -> None:
+    rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
+    reception = take(rebalance, NoticeKind.SPOT_INTERRUPTION, "n-2", after=29 * 60)
+    assert reception.start
+    assert reception.record.on_blocked is OnBlocked.DELETE
+
+
+def test_a_recommendation_does_not_soften_a_terminate_hook() -> None:
+    hooked = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
+    reception = take(hooked, NoticeKind.REBALANCE, "n-2", after=5)
+    assert reception.record == hooked
+
+
+def test_the_hook_of_a_termination_that_was_asked_for_is_only_remembered() -> None:
+    asked = ReplacementIntent(method="terminate-in-group", reason="it has a hook", asked_at=NOTICED)
+    rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
+    running = rebalance.model_copy(update={"phase": Phase.RUNNING, "replaced": asked})
+    reception = take(running, NoticeKind.TERMINATE_HOOK, "n-2", hook=HOOK, after=2)
+    assert (reception.write, reception.start) == (True, False)
+    assert reception.record.hooks == (HOOK,)

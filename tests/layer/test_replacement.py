@@ -15,13 +15,10 @@ def group(**changes: Any) -> GroupFacts:
     facts: dict[str, Any] = {
         "name": "ng",
         "lifecycle_state": "InService",
-        "protected_from_scale_in": False,
         "capacity_rebalance": False,
         "refreshing": False,
         "suspended": frozenset(),
         "terminate_hooks": (),
-        "desired": 3,
-        "maximum": 5,
     }
     return GroupFacts(**facts | changes)
 

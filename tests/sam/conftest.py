@@ -1,5 +1,6 @@
 """What the tests of built functions share: the build, an engine, a sandbox in its reach."""
 
+import ipaddress
 import json
 import os
 import platform
@@ -48,15 +49,30 @@ def engine() -> None:
     assert made.returncode == 0, made.stdout + made.stderr
 
 
+def own_address() -> str:
+    """This machine as the engine's containers see it: its address on their bridge.
+
+    Engines in a virtual machine have a name for it instead.
+    """
+    if sys.platform != "linux":
+        return "host.docker.internal"
+    inspected = subprocess.run(
+        ["docker", "network", "inspect", "bridge"], capture_output=True, text=True, check=True
+    )
+    settings = json.loads(inspected.stdout)[0]["IPAM"]["Config"][0]
+    # An engine that was not told a gateway takes the subnet's first address, and does not list it.
+    first = next(ipaddress.ip_network(settings["Subnet"]).hosts())
+    return str(settings.get("Gateway", first))
+
+
 @pytest.fixture(scope="session")
 def sandbox(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A small cluster that containers reach, and where Leeway may do what rbac/ lets it do."""
+    """A small cluster that containers reach, and its own functions by the same address."""
     with Sandbox.start(
         smoke_world(),
         state_dir=tmp_path_factory.mktemp("sandbox"),
         host="0.0.0.0",  # noqa: S104
-        advertise="host.docker.internal",
-        options={"kubernetes": ["--rbac", str(ROOT / "rbac" / "leeway.yaml")]},
+        advertise=own_address(),
     ) as started:
         yield started
 
@@ -102,7 +118,6 @@ def invoke(build: Path, sandbox: Sandbox, durable_runner: int, tmp_path: Path) -
                 *("--template", build / "template.yaml", "--event", event_file),
                 *("--env-vars", environment_file),
                 *("--parameter-overrides", f"Architecture={ARCHITECTURE}"),
-                *("--add-host", "host.docker.internal:host-gateway"),
             ],
             cwd=ROOT,
             env={

@@ -1,6 +1,7 @@
 """Both functions in Lambda's container, by `sam local invoke`, against a sandbox."""
 
 import json
+import time
 import uuid
 from datetime import UTC, datetime
 from functools import partial
@@ -17,6 +18,8 @@ from sandbox.up import Sandbox
 from tests.sam.invocation import Invoke
 
 EVENTS = Path(__file__).parents[2] / "events"
+PATIENCE = 60.0
+"""Seconds that a retirement in the sandbox has."""
 
 pytestmark = pytest.mark.sam
 
@@ -83,13 +86,27 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
     return held_back.order
 
 
-def test_receive_notice_starts_the_retirement_of_a_nodes_instance(
+def outcome_of(sandbox: Sandbox, instance: str) -> dict[str, Any]:
+    """What Leeway says of the instance's retirement when it has ended."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        for entry in sandbox.journal():
+            if entry["kind"] == "put-events" and entry["detail"]["instance"] == instance:
+                detail: dict[str, Any] = entry["detail"]
+                return detail
+        assert time.monotonic() < until, f"the retirement of {instance} has not ended"
+        time.sleep(0.3)
+
+
+def test_receive_notice_starts_the_retirement_that_drains_a_nodes_instance(
     invoke: Invoke, sandbox: Sandbox
 ) -> None:
-    instance, _ = nodes(sandbox)[0]
+    instance, node = nodes(sandbox)[0]
     (received,) = invoke("ReceiveNoticeFunction", warning_for(instance)).answer["instances"]
     assert (received["instance"], received["result"]) == (instance, "started")
     assert f"retire-{instance}-1" in executions(sandbox)
+    outcome = outcome_of(sandbox, instance)
+    assert (outcome["node"], outcome["result"]) == (node, "drained")
 
 
 def test_receive_notice_leaves_an_instance_alone_that_is_in_no_cluster_under_care(

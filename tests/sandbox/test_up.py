@@ -146,6 +146,18 @@ def test_up_says_where_it_is_and_down_ends_it(tmp_path: Path) -> None:
     assert main.run(["sandbox", "status", *folder]) == 1
 
 
+def test_up_says_so_when_its_own_functions_do_not_reach_the_advertised_address(
+    tmp_path: Path,
+) -> None:
+    folder = ["--state-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "cli", "sandbox", "up", "--nodes", "3", *folder]
+    command += ["--host", "127.0.0.1", "--advertise", "127.0.0.2"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as up:
+        assert up.stderr is not None
+        assert any(b"not reached at 127.0.0.2" in line for line in up.stderr)
+        assert main.run(["sandbox", "down", *folder]) == 0
+
+
 def document(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The lines of the first JSON document; more may come later."""
     for line in lines:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from leeway.clock import Clock
-from leeway.cluster.ports import Cluster, ClusterUnavailable
+from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable
 from leeway.drain.answers import Response, read_answer
 from leeway.drain.deadline import Terms
 from leeway.drain.pods import Pod
@@ -41,7 +42,8 @@ class Draining:
     def work(self, node: str, drain: Drain, terms: Terms, until: datetime) -> Drain:
         """Work on a drain until it is over, or `until` has come, or its deadline.
 
-        An API server that fails is asked again; what it did not list is not taken for gone.
+        An API server that fails is asked again; what it did not list is not taken for gone. One
+        that refuses is too, if there is a deadline to which somebody may mend the rights.
         """
         while True:
             pods, drain = self._step(node, drain, terms)
@@ -58,8 +60,12 @@ class Draining:
     def _step(self, node: str, drain: Drain, terms: Terms) -> tuple[Sequence[Pod], Drain]:
         try:
             pods = self._cluster.pods_on(node)
-        except ClusterUnavailable:
-            return (), drain
+        except ClusterUnavailable as error:
+            return (), replace(drain, problem=str(error))
+        except ClusterRefused as error:
+            if terms.deadline is None:
+                raise
+            return (), replace(drain, problem=str(error))
         drain = observe(drain, pods, self._clock.now())
         # Twice: a pod that is found blocked when its moment has come already is not kept waiting.
         for _ in range(2):

@@ -8,7 +8,11 @@ from typing import Any
 from leeway.cluster.ports import NodeEvent
 from leeway.drain.progress import Drain, PodProgress, Stage, Way
 from leeway.notices import NoticeKind
+from leeway.replacement import Method
 from leeway.typed_json import adapter_of
+
+FAILED = "failed"
+"""What stands for the replacement where asking for it has not succeeded in time."""
 
 
 class Result(StrEnum):
@@ -21,7 +25,8 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A retirement that has ended. Times are UTC; `hooks` are the lifecycle hooks answered."""
+    """A retirement that has ended. Times are UTC; `hooks` are the lifecycle hooks that told of it,
+    `refused` what AWS said to the calls at the end that it refused."""
 
     result: Result
     instance: str
@@ -38,6 +43,7 @@ class Outcome:
     replacement_reason: str
     hooks: tuple[str, ...]
     terminated: bool
+    refused: tuple[str, ...]
     pods: tuple[PodProgress, ...]
 
     @property
@@ -82,7 +88,18 @@ class Outcome:
         if self.failed:
             first = self.failed[0]
             done += f", {len(self.failed)} left behind (first {first.pod}: {first.reason})"
-        return f"{self.kind}: {self.node} {self.result}; {done}; replacement: {self.replacement}"
+        told = [f"{self.kind}: {self.node or self.instance} {self.result}", done]
+        told.append(f"replacement: {self.replacement}")
+        if self.replacement == Method.DETACH and not self.terminated:
+            told.append("detached and left running, since it is not drained")
+        if self.result is Result.INCOMPLETE:
+            told.append(self.reason)
+        return "; ".join([*told, *self.refused])
+
+    @property
+    def troubled(self) -> bool:
+        """Whether somebody should look at it."""
+        return self.result is Result.INCOMPLETE or self.replacement == FAILED or bool(self.refused)
 
     def to_json(self) -> str:
         """Render the detail of the Leeway event."""
@@ -103,7 +120,7 @@ class Outcome:
             if self.result is Result.DRAINED
             else "LeewayRetirementIncomplete",
             message=f"{self.sentence} ({self.replacement_reason})",
-            warning=self.result is Result.INCOMPLETE,
+            warning=self.troubled,
         )
 
 

@@ -1,6 +1,6 @@
 """Use case: a notice arrives, is written down, and starts the retirements it asks for."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -52,6 +52,14 @@ class Receipt:
         }
 
 
+class NotAllReceived(Exception):
+    """Some of a notice's instances could not be seen to; `receipt` has the others."""
+
+    def __init__(self, receipt: Receipt, failures: Sequence[Exception]) -> None:
+        super().__init__("; ".join(f"{type(e).__name__}: {e}" for e in failures))
+        self.receipt = receipt
+
+
 class Reception:
     """Receives notices. `clusters` are the names of the clusters under Leeway's care."""
 
@@ -72,8 +80,8 @@ class Reception:
 
         Raises:
             MalformedNotice, UnknownNotice: it is not a notice.
-            CloudUnavailable, CloudRefused: some instance could not be seen to; the others
-                have been, and receiving the event again does the rest.
+            NotAllReceived: some instance could not be seen to; the others have been, and
+                receiving the event again does the rest.
         """
         notice = parse_notice(event)
         ruling = rule(notice, DEFAULTS[notice.kind])
@@ -86,9 +94,10 @@ class Reception:
                 received.append(self._receive_for(instance, notice, ruling))
             except Exception as error:  # noqa: BLE001 (raised below, when all had their turn)
                 failures.append(error)
+        receipt = Receipt(notice, tuple(received))
         if failures:
-            raise failures[0]
-        return Receipt(notice, tuple(received))
+            raise NotAllReceived(receipt, failures)
+        return receipt
 
     def _receive_for(self, instance: InstanceId, notice: Notice, ruling: Ruling) -> Received:
         for _ in range(LOCK_TRIES):

@@ -1,7 +1,7 @@
 """The retirement record: what is known of one instance's way out, and how notices change it."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated
 
@@ -13,6 +13,21 @@ from leeway.policies import OnBlocked, Replacement, Ruling
 
 NOTICES_REMEMBERED = 50
 """How many notice ids a record keeps; older ones are no longer redelivered."""
+
+
+OVERDUE = timedelta(minutes=10)
+"""How long after its deadline a retirement that has not ended counts as dead."""
+
+# How surely the instance ends at its deadline. EC2 takes an interrupted one whatever happens; a
+# group waits for its hook; a recommendation is one.
+_HARDNESS = {
+    NoticeKind.REBALANCE: 1,
+    NoticeKind.SCHEDULED_CHANGE: 1,
+    NoticeKind.TERMINATE_HOOK: 2,
+    NoticeKind.STATE_CHANGE: 3,
+    NoticeKind.SPOT_INTERRUPTION: 3,
+    NoticeKind.CAPACITY_RESERVATION: 3,
+}
 
 
 class Phase(StrEnum):
@@ -137,7 +152,27 @@ def _why_newer(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None
         if _has_new_hook(stored, notice):
             return "its lifecycle hook still waits for an answer"
         return _after_the_end(stored, notice)
-    return "it leaves less time" if _is_earlier(ruling.deadline, stored.deadline) else None
+    if stored.deadline is not None and notice.time > stored.deadline + OVERDUE:
+        return "the retirement before it should long have ended: its execution has died"
+    return _why_more_urgent(stored, notice, ruling)
+
+
+def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None:
+    """Compare with the retirement that is on: first by how hard its end is, then by when it is."""
+    if _is_its_own_doing(stored, notice):
+        return None
+    harder = _HARDNESS[notice.kind] - _HARDNESS[stored.kind]
+    if harder > 0:
+        return f"a {notice.kind} outranks a {stored.kind}"
+    if harder == 0 and _is_earlier(ruling.deadline, stored.deadline):
+        return "it leaves less time"
+    return None
+
+
+def _is_its_own_doing(stored: Retirement, notice: Notice) -> bool:
+    """Whether the group tells of the termination that this retirement itself asked it for."""
+    asked = stored.replaced is not None and stored.replaced.method == "terminate-in-group"
+    return asked and notice.kind is NoticeKind.TERMINATE_HOOK
 
 
 def _has_new_hook(stored: Retirement, notice: Notice) -> bool:

@@ -21,19 +21,16 @@ class Method(StrEnum):
 class GroupFacts:
     """An Auto Scaling group as it is now, and one of its instances in it.
 
-    Capacities count instances. `terminate_hooks` are the names of its hooks on
+    `terminate_hooks` are the names of its hooks on
     `autoscaling:EC2_INSTANCE_TERMINATING`.
     """
 
     name: str
     lifecycle_state: str
-    protected_from_scale_in: bool
     capacity_rebalance: bool
     refreshing: bool
     suspended: frozenset[str]
     terminate_hooks: tuple[str, ...]
-    desired: int
-    maximum: int
 
 
 @dataclass(frozen=True, slots=True)

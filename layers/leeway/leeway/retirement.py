@@ -1,8 +1,7 @@
 """Use case: one instance's way out: cordon, replace, drain, finish, report."""
 
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, Protocol
@@ -22,11 +21,11 @@ from leeway.cloud.ports import (
 )
 from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable, Marks
 from leeway.drain.deadline import Terms
-from leeway.drain.progress import Drain
+from leeway.drain.progress import Drain, is_expired
 from leeway.draining import Draining, pause_before_next
-from leeway.outcome import Outcome, result_of
+from leeway.outcome import FAILED, Outcome, result_of
 from leeway.records import Phase, ReplacementIntent, Retirement
-from leeway.replacement import Decision, Method, decide_replacement
+from leeway.replacement import Decision, GroupFacts, Method, decide_replacement
 from leeway.typed_json import adapter_of
 
 PASS = timedelta(seconds=10)
@@ -37,14 +36,15 @@ PATIENCE = timedelta(seconds=5)
 the next part has its turn: a dead API server must not hold up the replacement."""
 
 RETRY_EVERY = 0.5
-"""Seconds between two tries within a step."""
+LONGEST_RETRY = 5.0
+"""Seconds between two tries, the first and the longest."""
 
 LOCK_TRIES = 6
 
-# What the outside may answer. A refusal counts as trouble too: somebody may be mending the rights
-# while the two minutes run, and the other parts of a retirement can do without this one.
 _ACTING = frozenset({Method.TERMINATE_IN_GROUP, Method.DETACH})
 
+# What the outside may answer. A refusal counts as trouble too: somebody may be mending the rights
+# while the two minutes run, and the other parts of a retirement can do without this one.
 _TROUBLE = (ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused)
 
 
@@ -132,8 +132,8 @@ class Telemetry(Protocol):
         """Log and measure a retirement that has ended."""
         ...
 
-    def not_noted(self, outcome: Outcome, problem: str) -> None:
-        """Log that a cluster did not take the Kubernetes Event."""
+    def not_told(self, outcome: Outcome, problem: str) -> None:
+        """Log that somebody did not take the news of a retirement."""
         ...
 
 
@@ -178,7 +178,8 @@ class RetireNode:
             if not replaced.settled:
                 ask = partial(self._replace, order, passed.record)
                 replaced = steps.run(f"replace-{turn}", Replaced, ask)
-            work = partial(self._drain, order, located, passed.drain)
+            unsettled = not (located.settled and replaced.settled)
+            work = partial(self._drain, order, located, passed.drain, turn if unsettled else 0)
             passed = steps.run(f"drain-{turn}", Passed, work)
             if passed.rest:
                 steps.wait(f"rest-{turn}", passed.rest)
@@ -187,6 +188,7 @@ class RetireNode:
         finish = partial(self._finish, order, passed.record, located, replaced, passed.drain)
         outcome = steps.run("finish", Finished, finish).outcome
         if outcome is not None:
+            steps.run("log", str, partial(self._log, outcome))
             steps.run("announce", str, partial(self._announce, outcome))
             if located.node:
                 steps.run("note", str, partial(self._note, outcome, located.node_uid))
@@ -242,17 +244,17 @@ class RetireNode:
         if written is None:
             return Replaced(settled=False, record=None)
         running, (decision, group) = written
-        if group:
-            self._carry_out(decision, order.instance, group)
+        if group is not None and decision.method in _ACTING:
+            self._carry_out(decision, order.instance, group.name)
         intent = running.replaced
-        if intent is not None:
+        if intent is not None and _still_holds(intent, group):
             return Replaced(True, running, Method(intent.method), intent.reason)
         return Replaced(True, running, decision.method, decision.reason)
 
     def _with_replacement(
         self, order: Order, record: Retirement
-    ) -> tuple[Retirement, tuple[Decision, str]]:
-        """Decide how the instance is replaced; with the group to ask, empty where none is."""
+    ) -> tuple[Retirement, tuple[Decision, GroupFacts | None]]:
+        """Decide how the instance is replaced, by its group as it is now."""
         group = self._groups.facts(order.instance)
         decision = decide_replacement(
             record.kind,
@@ -263,11 +265,11 @@ class RetireNode:
         )
         running = record.model_copy(update={"phase": Phase.RUNNING})
         if group is None or decision.method not in _ACTING:
-            return running, (decision, "")
+            return running, (decision, group)
         intent = ReplacementIntent(
             method=decision.method, reason=decision.reason, asked_at=self._clock.now()
         )
-        return running.model_copy(update={"replaced": intent}), (decision, group.name)
+        return running.model_copy(update={"replaced": intent}), (decision, group)
 
     def _write[T](
         self,
@@ -298,23 +300,32 @@ class RetireNode:
             self._instances.tag_as_detached(instance, group)
             self._groups.detach(instance, group)
 
-    def _drain(self, order: Order, located: Located, drain: Drain) -> Passed:
+    def _drain(self, order: Order, located: Located, drain: Drain, tries: int) -> Passed:
+        """Work on the drain for a while. `tries` counts how often the cordon or the replacement
+        has been tried in vain, 0 where both are settled: the more, the longer until the next."""
         record = self._patiently(partial(self._current, order))
         if record is None:
             return Passed(drain, None)
-        if located.settled and located.node:
-            cluster = self._cluster_named(record.facts.cluster)
-            terms = Terms(record.deadline, record.on_blocked)
-            until = self._clock.now() + PASS
-            drain = Draining(cluster, self._clock).work(located.node, drain, terms, until)
-        elif not located.settled:
-            self._clock.sleep(RETRY_EVERY)
+        if located.node:
+            drain = self._work(record, located.node, drain)
         now = self._clock.now()
-        expired = record.deadline is not None and now >= record.deadline
         rest = timedelta(0)
-        if not drain.over:
+        if not drain.over or tries:
             rest = pause_before_next(record.noticed_at, now, record.deadline)
+        if tries and not rest:
+            self._clock.sleep(min(tries * RETRY_EVERY, LONGEST_RETRY))
+        expired = is_expired(Terms(record.deadline), self._clock.now())
         return Passed(drain, record, int(rest.total_seconds()), expired)
+
+    def _work(self, record: Retirement, node: str, drain: Drain) -> Drain:
+        terms = Terms(record.deadline, record.on_blocked)
+        until = self._clock.now() + PASS
+        try:
+            cluster = self._cluster_named(record.facts.cluster)
+            return Draining(cluster, self._clock).work(node, drain, terms, until)
+        except _TROUBLE as error:
+            self._clock.sleep(RETRY_EVERY)
+            return replace(drain, problem=f"{type(error).__name__}: {error}")
 
     def _finish(
         self,
@@ -334,14 +345,12 @@ class RetireNode:
         if written is None:
             return Finished(None)
         closed, _ = written
-        for hook in closed.hooks:
-            # Over: answered by an earlier attempt of this step, or its time ran out.
-            with suppress(LifecycleActionOver):
-                self._groups.complete(order.instance, hook)
         drained = located.settled and (not located.node or drain.drained)
+        calls = [partial(self._groups.complete, order.instance, hook) for hook in closed.hooks]
         terminate = drained and replaced.method is Method.DETACH
         if terminate:
-            self._instances.terminate(order.instance)
+            calls.append(partial(self._instances.terminate, order.instance))
+        refused = _make_all(calls)
         return Finished(
             Outcome(
                 result=result_of(located.settled, located.node, drain),
@@ -350,24 +359,32 @@ class RetireNode:
                 node=located.node,
                 kind=closed.kind,
                 generation=order.generation,
-                reason=located.problem or closed.reason,
+                reason=located.problem or drain.problem or closed.reason,
                 noticed_at=closed.noticed_at,
                 cordoned_at=located.cordoned_at,
                 ended_at=self._clock.now(),
                 deadline=closed.deadline,
-                replacement=replaced.method,
+                replacement=replaced.method if replaced.settled else FAILED,
                 replacement_reason=replaced.reason,
+                refused=refused,
                 hooks=tuple(hook.name for hook in closed.hooks),
                 terminated=terminate,
                 pods=tuple(drain.pods.values()),
             )
         )
 
-    def _announce(self, outcome: Outcome) -> str:
-        """Log, measure and put the Leeway event. A repeated one has the same instance and
-        generation, by which its readers can tell."""
-        self._announcements.announce(outcome.title, outcome.to_json())
+    def _log(self, outcome: Outcome) -> str:
         self._telemetry.retired(outcome)
+        return outcome.sentence
+
+    def _announce(self, outcome: Outcome) -> str:
+        """Put the Leeway event. A repeated one has the same instance and generation, by which its
+        readers can tell; one that is refused holds up nothing."""
+        try:
+            self._announcements.announce(outcome.title, outcome.to_json())
+        except CloudRefused as error:
+            self._telemetry.not_told(outcome, f"no Leeway event: {error}")
+            return f"not put: {error}"
         return outcome.title
 
     def _note(self, outcome: Outcome, node_uid: str) -> str:
@@ -376,7 +393,7 @@ class RetireNode:
         try:
             self._patiently(lambda: self._cluster_named(outcome.cluster).note(event))
         except _TROUBLE as error:
-            self._telemetry.not_noted(outcome, str(error))
+            self._telemetry.not_told(outcome, f"no Kubernetes Event: {error}")
             return f"not written: {error}"
         return event.name
 
@@ -389,3 +406,33 @@ def _is_over(located: Located, replaced: Replaced, passed: Passed) -> bool:
 
 def _finished(record: Retirement) -> tuple[Retirement, None]:
     return record.model_copy(update={"phase": Phase.FINISHED}), None
+
+
+def _still_holds(intent: ReplacementIntent, group: GroupFacts | None) -> bool:
+    """Whether what was once intended is what happened: an instance that is to be detached has left
+    its group or is leaving it, and is not in the group's own hands by now."""
+    if group is None or intent.method == Method.TERMINATE_IN_GROUP:
+        return True
+    return group.lifecycle_state in {"InService", "Detaching", "Detached"}
+
+
+def _make_all(calls: Sequence[Callable[[], None]]) -> tuple[str, ...]:
+    """Make every call, whatever becomes of the others; what was refused, in words.
+
+    Raises:
+        CloudUnavailable: one of them is worth another try; all of them may be made again.
+    """
+    refused: list[str] = []
+    unavailable: CloudUnavailable | None = None
+    for call in calls:
+        try:
+            call()
+        except LifecycleActionOver:
+            continue  # answered by an earlier attempt of this step, or its time ran out
+        except CloudRefused as error:
+            refused.append(str(error))
+        except CloudUnavailable as error:
+            unavailable = error
+    if unavailable is not None:
+        raise unavailable
+    return tuple(refused)

@@ -3,7 +3,7 @@
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from leeway.outcome import Outcome, Result
+from leeway.outcome import Outcome
 from leeway.reception import Receipt
 
 
@@ -34,13 +34,21 @@ class PowertoolsTelemetry:
             self._metrics.add_metric("NoticesReceived", MetricUnit.Count, 1)
             self._metrics.flush_metrics()
 
-    def rejected(self, error: Exception) -> None:
-        """Log an event that is not a notice."""
-        self._logger.error(str(error), extra={"result": type(error).__name__})
+    def rejected(self, event: object, error: Exception) -> None:
+        """Log an event that is not a notice, or that could not be seen to, under its own id."""
+        said = event if isinstance(event, dict) else {}
+        self._logger.error(
+            str(error),
+            extra={
+                "result": type(error).__name__,
+                "notice": str(said.get("id", ""))[:64],
+                "detail_type": str(said.get("detail-type", ""))[:128],
+            },
+        )
 
     def retired(self, outcome: Outcome) -> None:
         """Log and measure a retirement that has ended."""
-        level = self._logger.warning if outcome.result is Result.INCOMPLETE else self._logger.info
+        level = self._logger.warning if outcome.troubled else self._logger.info
         level(
             outcome.sentence,
             extra={
@@ -73,9 +81,14 @@ class PowertoolsTelemetry:
             )
         self._metrics.flush_metrics()
 
-    def not_noted(self, outcome: Outcome, problem: str) -> None:
-        """Log that a cluster did not take the Kubernetes Event."""
+    def not_told(self, outcome: Outcome, problem: str) -> None:
+        """Log that somebody did not take the news of a retirement."""
         self._logger.warning(
-            f"no Kubernetes Event about {outcome.node}: {problem}",
-            extra={"cluster": outcome.cluster, "instance": outcome.instance},
+            problem,
+            extra={
+                "cluster": outcome.cluster,
+                "node": outcome.node,
+                "instance": outcome.instance,
+                "generation": outcome.generation,
+            },
         )

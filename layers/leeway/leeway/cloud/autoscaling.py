@@ -43,7 +43,6 @@ class AutoScalingGroups:
         return GroupFacts(
             name=name,
             lifecycle_state=member["LifecycleState"],
-            protected_from_scale_in=member.get("ProtectedFromScaleIn", False),
             capacity_rebalance=group.get("CapacityRebalance", False),
             refreshing=any(r["Status"] in _REFRESHING for r in refreshes["InstanceRefreshes"]),
             suspended=frozenset(p["ProcessName"] for p in group.get("SuspendedProcesses", [])),
@@ -52,8 +51,6 @@ class AutoScalingGroups:
                 for hook in hooks["LifecycleHooks"]
                 if hook["LifecycleTransition"] == TERMINATING
             ),
-            desired=group["DesiredCapacity"],
-            maximum=group["MaxSize"],
         )
 
     def terminate_in_group(self, instance: str) -> None:

@@ -104,7 +104,7 @@ class Clusters(Protocol):
         """Read where the cluster's API server is.
 
         Raises:
-            CloudRefused: there is no such cluster, or it is not active yet.
+            CloudRefused: there is no such cluster, or it has no endpoint yet.
         """
         ...
 

@@ -10,6 +10,7 @@ import httpx2
 from lightkube import ApiError, Client
 from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import SingleConfig
+from msgspec import MsgspecError
 
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
 from leeway.drain.answers import Response
@@ -84,7 +85,7 @@ class Connection:
         """Make one request.
 
         Raises:
-            ClusterUnavailable: no connection, no JSON answer, 401, 429 or 5xx.
+            ClusterUnavailable: no connection, no JSON answer, 401, 408, 410, 429 or 5xx.
             ClusterRefused: 403, 400, 405, 415 or 422.
             ApiError: 404 and 409, which mean something different to each caller.
         """
@@ -92,8 +93,8 @@ class Connection:
             return request(self)
         except ApiError as error:
             raise _translated(error) from error
-        except (httpx2.HTTPError, KeyError) as error:
-            # lightkube raises KeyError where a proxy answers without a Content-Type.
+        except (httpx2.HTTPError, KeyError, ValueError, MsgspecError) as error:
+            # A proxy's answer may lack a Content-Type (KeyError) or be no JSON of the right form.
             raise ClusterUnavailable(f"{type(error).__name__}: {error}"[:200]) from error
 
     def answer(self, request: Callable[["Connection"], object]) -> Response:
@@ -105,7 +106,12 @@ class Connection:
             if isinstance(cause, ApiError):
                 return read_error(cause)
             if isinstance(cause, httpx2.HTTPStatusError):
-                return Response(cause.response.status_code, cause.response.text[:200])
+                # Priority and fairness refuses in plain text, and says when to come again.
+                return Response(
+                    cause.response.status_code,
+                    cause.response.text[:200],
+                    retry_after=_retry_after(cause.response),
+                )
             return Response(0, str(error))
         return Response(200)
 
@@ -115,7 +121,7 @@ def _translated(error: ApiError) -> Exception:
     message = f"{status}: {error}"[:300]
     if status in (404, 409):
         return error
-    if status in (401, 429) or status >= 500:
+    if status in (401, 408, 410, 429) or status >= 500:
         return ClusterUnavailable(message)
     return ClusterRefused(message)
 
@@ -124,14 +130,18 @@ def read_error(error: ApiError) -> Response:
     """Read an error's Status object and headers."""
     details = error.status.details
     causes = (details.causes if details else None) or []
-    retry_after = error.response.headers.get("Retry-After", "")
     return Response(
         status=error.response.status_code,
         message=error.status.message or "",
         reason=error.status.reason or "",
         causes=tuple((c.reason or "", c.message or "") for c in causes),
-        retry_after=int(retry_after) if retry_after.isdecimal() else None,
+        retry_after=_retry_after(error.response),
     )
+
+
+def _retry_after(response: httpx2.Response) -> int | None:
+    seconds = response.headers.get("Retry-After", "")
+    return int(seconds) if seconds.isdecimal() else None
 
 
 def raise_for_status(response: httpx2.Response) -> None:

@@ -57,9 +57,11 @@ class Drain:
     """A drain of one node. `pods` is by UID, in the order in which they were first seen.
 
     `listed` says that the node's pods were listed before: a pod first seen later came later.
+    `problem` is why they could not be listed when that was last tried.
     """
 
     listed: bool = False
+    problem: str = ""
     pods: Mapping[str, PodProgress] = field(default_factory=dict)
 
     @property
@@ -99,6 +101,9 @@ def observe(drain: Drain, pods: Sequence[Pod], now: datetime) -> Drain:
         known_pod = seen.get(uid)
         if known_pod is None:
             seen[uid] = _first_sight(pod, drain, now, drain.listed and pod.workload in evicted)
+        elif known_pod.stage is Stage.GONE:
+            # An answer was misread: what is listed is not gone.
+            seen[uid] = replace(known_pod, stage=Stage.PENDING, gone_at=None)
         elif pod.deletion is not None and known_pod.stage in {Stage.PENDING, Stage.BLOCKED}:
             seen[uid] = replace(known_pod, stage=Stage.TERMINATING, reason="terminating")
     return Drain(listed=True, pods=seen)
@@ -122,7 +127,8 @@ def _first_sight(pod: Pod, drain: Drain, now: datetime, returned: bool) -> PodPr
 def _returned_before(pod: Pod, drain: Drain) -> bool:
     """Whether this workload was sent away a second time already; a third would not help."""
     return any(
-        known.workload == pod.workload and known.way is Way.DELETE for known in drain.pods.values()
+        known.workload == pod.workload and known.way is Way.DELETE and known.asked_at is not None
+        for known in drain.pods.values()
     )
 
 
@@ -132,18 +138,20 @@ def plan(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> tupl
         not pod.critical and drain.pods[pod.uid].stage not in ENDS | {Stage.RETURNED}
         for pod in pods
     )
-    others_left = bool(drain.at(Stage.PENDING, Stage.BLOCKED, Stage.TERMINATING))
     asks = []
     for pod in pods:
         progress = drain.pods[pod.uid]
         latest = latest_moment(pod, terms)
         late = latest is not None and now >= latest
+        # A first DELETE does not wait for the pause after an eviction; one that failed does.
+        may_delete = progress.way is not Way.DELETE or _due(progress, now)
         if progress.stage is Stage.RETURNED:
-            if late or (not others_left and terms.deadline is not None):
+            if late and may_delete:
                 asks.append(_delete(pod, terms, now, progress.reason))
         elif progress.stage is Stage.BLOCKED and late:
             if terms.on_blocked is OnBlocked.DELETE:
-                asks.append(_delete(pod, terms, now, progress.reason))
+                if may_delete:
+                    asks.append(_delete(pod, terms, now, progress.reason))
             elif terms.on_blocked is OnBlocked.WAIT and _due(progress, now):
                 asks.append(_evict(pod, terms, now))
         elif progress.stage in {Stage.PENDING, Stage.BLOCKED} and _due(progress, now):
@@ -200,7 +208,7 @@ def record(drain: Drain, ask: Ask, answer: Answer, terms: Terms, now: datetime) 
             )
         case Meaning.GONE:
             changed = replace(tried, stage=Stage.GONE, reason=answer.detail, gone_at=now)
-        case Meaning.TERMINATING:
+        case Meaning.TERMINATING if ask.pod.deletion is not None:
             changed = replace(tried, stage=Stage.TERMINATING, reason=answer.detail)
         case Meaning.BLOCKED | Meaning.NOT_EVICTABLE:
             changed = replace(

@@ -1,6 +1,7 @@
 """The EventBridge envelope that every notice arrives in."""
 
 from collections.abc import Callable, Iterable
+from datetime import UTC
 from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
@@ -43,7 +44,7 @@ class Envelope(BaseModel):
             kind=kind,
             account=self.account,
             region=self.region,
-            time=self.time,
+            time=self.time.astimezone(UTC),
             instances=tuple(InstanceId(instance) for instance in instances),
             **announced,
         )

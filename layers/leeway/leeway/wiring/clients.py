@@ -19,6 +19,9 @@ from leeway.typed_json import adapter_of
 TRIES = 6
 """Of an AWS call, with growing pauses between: a throttled storm gets through in some seconds."""
 
+TRIES_AMID_A_DRAIN = {"autoscaling": 2}
+"""Fewer where the drain would wait for the answer: a retirement tries again by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -59,9 +62,12 @@ def session() -> boto3.Session:
 def client(service: str) -> Any:
     """Build a boto3 client, once per warm function."""
     config = Config(
-        retries={"mode": "standard", "total_max_attempts": TRIES},
+        retries={
+            "mode": "standard",
+            "total_max_attempts": TRIES_AMID_A_DRAIN.get(service, TRIES),
+        },
         connect_timeout=2,
-        read_timeout=10,
+        read_timeout=5,
     )
     return session().client(service, config=config)
 

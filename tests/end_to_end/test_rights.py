@@ -1,0 +1,64 @@
+"""What Leeway's role in a cluster grants is what retirements use, no less and no more."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from lightkube import Client, KubeConfig
+from lightkube.models.core_v1 import Container, PodSpec
+from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
+from lightkube.models.policy_v1 import PodDisruptionBudgetSpec
+from lightkube.resources.core_v1 import Node, Pod
+from lightkube.resources.policy_v1 import PodDisruptionBudget
+
+from sandbox.up import Sandbox
+from tests.end_to_end.rehearsal import Rehearsal
+
+RBAC = Path(__file__).parents[2] / "rbac" / "leeway.yaml"
+
+
+def granted() -> set[str]:
+    """The rights that the role grants, as in "get daemonsets.apps"."""
+    documents: list[dict[str, Any]] = list(yaml.safe_load_all(RBAC.read_text()))
+    (role,) = [d for d in documents if d["kind"] == "ClusterRole"]
+    return {
+        f"{verb} {resource}.{group}".rstrip(".")
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def used(sandbox: Sandbox) -> set[str]:
+    """The rights that Leeway has needed for what it has asked of the cluster so far."""
+    calls: dict[str, dict[str, int]] = sandbox.status()["kubernetes"]["calls"]
+    (leeway,) = [user for user in calls if user != "admin"]
+    return set(calls[leeway])
+
+
+def block(kube: Client, node: str) -> None:
+    """Put a pod on the node whose budget never lets it go."""
+    labels = {"app": "blocked"}
+    metadata = ObjectMeta(name="blocked", namespace="default", labels=labels)
+    containers = [Container(name="c", image="pause")]
+    spec = PodSpec(containers=containers, nodeName=node, terminationGracePeriodSeconds=5)
+    kube.create(Pod(metadata=metadata, spec=spec))
+    rule = PodDisruptionBudgetSpec(selector=LabelSelector(matchLabels=labels), maxUnavailable=0)
+    budget = ObjectMeta(name="blocked", namespace="default")
+    kube.create(PodDisruptionBudget(metadata=budget, spec=rule))
+    # A budget does not keep a pod that is not ready yet.
+    kube.wait(Pod, "blocked", namespace="default", for_conditions=["Ready"])
+
+
+def test_the_role_grants_what_retirements_use_and_no_more(rehearsal: Rehearsal) -> None:
+    (blocked, busy), (bare, unregistered) = rehearsal.take(2, "hooked").items()
+    with Client(KubeConfig.from_file(rehearsal.sandbox.kubeconfig), trust_env=False) as kube:
+        block(kube, busy)
+        # Looked for by its name in vain, and then among all nodes.
+        kube.delete(Node, unregistered)
+    seen = rehearsal.interrupt([blocked, bare], late=90)
+    assert [e["via"] for e in seen.of("pod-deletion", pod="default/blocked")] == ["delete"]
+    # Its end may be noticed as well, and then it has no node either.
+    assert {o["result"] for o in seen.outcomes(bare)} == {"no-node"}
+    assert used(rehearsal.sandbox) == granted()
