@@ -9,7 +9,7 @@ import typer
 from leeway.policies import OnBlocked
 
 from cli.durations import parse_duration
-from cli.errors import CannotBeDoneError
+from cli.errors import BadInputError, CannotBeDoneError
 from cli.output import Format, FormatOption, messages, print_json, results
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def drain(
     all of it. Refusals come before the cordon.
     """
     from leeway.clock import SystemClock
-    from leeway.cluster.kubeconfig import kubeconfig_cluster
+    from leeway.cluster.kubeconfig import BadKubeconfig, kubeconfig_cluster
     from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
     from leeway.drain.deadline import Terms
 
@@ -83,6 +83,8 @@ def drain(
             cluster.cordon(node, None)
             messages().print(f"node/{node} cordoned")
             ended = _work(cluster, node, terms)
+    except BadKubeconfig as error:
+        raise BadInputError(str(error)) from error
     except (ClusterRefused, ClusterUnavailable) as error:
         raise CannotBeDoneError(str(error)) from error
     _report(node, ended, output)

@@ -35,7 +35,7 @@ def explain(
     Reads the cluster only with --kubeconfig, and EC2 only where AWS credentials and a region are
     set. Writes nothing anywhere.
     """
-    from leeway.cluster.kubeconfig import kubeconfig_cluster
+    from leeway.cluster.kubeconfig import BadKubeconfig, kubeconfig_cluster
     from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
     from leeway.explanation import Explanation
     from leeway.policies import DEFAULTS, rule
@@ -48,6 +48,8 @@ def explain(
             if kubeconfig:
                 cluster = open_now.enter_context(closing(kubeconfig_cluster(kubeconfig, context)))
             plans = [_plan(notice, ruling, instance, cluster) for instance in notice.instances]
+    except BadKubeconfig as error:
+        raise BadInputError(str(error)) from error
     except (ClusterRefused, ClusterUnavailable) as error:
         raise CannotBeDoneError(str(error)) from error
     explanation = Explanation(notice, ruling, tuple(plans))

@@ -8,7 +8,10 @@ from yaml import YAMLError
 
 from leeway.cluster.connection import Connection
 from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.cluster.ports import ClusterRefused
+
+
+class BadKubeconfig(ValueError):
+    """There is no such kubeconfig or context, or it can't be read; the message names the file."""
 
 
 def kubeconfig_cluster(path: Path | None, context: str | None = None) -> LightkubeCluster:
@@ -17,13 +20,15 @@ def kubeconfig_cluster(path: Path | None, context: str | None = None) -> Lightku
     Without a path, as kubectl does: $KUBECONFIG, else ~/.kube/config.
 
     Raises:
-        ClusterRefused: there is no such file or context, or it can't be read.
+        BadKubeconfig: there is no such file or context, or it can't be read.
     """
     try:
         kubeconfig = KubeConfig.from_file(path) if path else KubeConfig.from_env()
         config = kubeconfig.get(context)
         if config is None or config.user is None:
-            raise ClusterRefused(f"{path or 'kubeconfig'}: its context names no cluster and user")
+            raise BadKubeconfig(f"{path or 'kubeconfig'}: its context names no cluster and user")
         return LightkubeCluster(Connection(config))
     except (ConfigError, YAMLError, OSError, KeyError, TypeError, ValueError) as error:
-        raise ClusterRefused(f"{path or 'kubeconfig'}: {error}") from error
+        said = str(error)
+        named = path is not None and str(path) in said
+        raise BadKubeconfig(said if named else f"{path or 'kubeconfig'}: {said}") from error
