@@ -48,12 +48,17 @@ def merged(
     previous = owners.get(mine, set())
     owners[mine] = set(wanted)
     shared = set().union(*owners.values())
-    for path in sorted(previous - shared, key=len, reverse=True):
+    for path in sorted(previous - shared, key=_deepest_first):
         _remove(live, path)
     result: Object = _merge("", live, applied)
     defaults.fill(kind, result)
     result["metadata"]["managedFields"] = ownership.write(owners, kind, managed)
     return result
+
+
+def _deepest_first(path: Path) -> tuple[int, bool, Path]:
+    """Order removals: a list's item (`.`) before its fields; without its key it is not found."""
+    return -len(path), path[-1] != ".", path
 
 
 def _conflicts(
