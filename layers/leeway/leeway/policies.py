@@ -1,10 +1,12 @@
 """What Leeway does about each kind of notice: the table of defaults."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from leeway.notices import InterruptionAction, Notice, NoticeKind
+from leeway.owners import OwnerKind
 
 
 class Action(StrEnum):
@@ -71,6 +73,33 @@ DEFAULTS: dict[NoticeKind, Policy] = {
     NoticeKind.LAUNCH_HOOK: Policy(Action.IGNORE),
     NoticeKind.TEST_NOTIFICATION: Policy(Action.IGNORE),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ChurnCap:
+    """How many of a cluster's nodes may leave voluntarily in a while: `percent` of them, rounded
+    down, but `at_least` so many."""
+
+    percent: int = 10
+    at_least: int = 1
+    within: timedelta = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPolicy:
+    """What Leeway does in one cluster.
+
+    `paused` stops what is voluntary; interruptions are still drained. `dry_run` decides and
+    reports, and acts on nothing. `takes` are the owners whose nodes Leeway retires although they
+    would do it themselves.
+    """
+
+    notices: Mapping[NoticeKind, Policy] = field(default_factory=lambda: DEFAULTS)
+    paused: bool = False
+    dry_run: bool = False
+    churn: ChurnCap = ChurnCap()
+    takes: frozenset[OwnerKind] = frozenset()
+
 
 # The states of an instance that is on its way out; `pending` and `running` are not.
 LEAVING_STATES = frozenset({"stopping", "stopped", "shutting-down", "terminated"})

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from leeway.notices import LifecycleHook
+from leeway.policies import ClusterPolicy
 from leeway.records import InstanceFacts, Retirement
 from leeway.replacement import GroupFacts
 
@@ -77,6 +78,14 @@ class Records(Protocol):
         Raises:
             RecordChanged: the stored version is another one.
         """
+        ...
+
+
+class ClusterPolicies(Protocol):
+    """What users wrote about their clusters."""
+
+    def policy_of(self, cluster: str) -> ClusterPolicy:
+        """Return the cluster's policy, at most a minute old; the defaults where there is none."""
         ...
 
 
