@@ -1,0 +1,75 @@
+"""Cron windows: whether one is open at an instant, and when that may change.
+
+A window is open when, looking from now, its end comes before its next start (or at the same time).
+So one whose start fires repeatedly opens at the last firing before an end. The rule is KEDA's; here
+it runs on local wall-clock time, so that an hour that daylight saving skips or repeats can't turn a
+window inside out.
+"""
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from zoneinfo import ZoneInfo
+
+from leeway.headroom.cron import Cron
+
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A recurring window in which `replicas` are wanted: from `start` on, until before `end`."""
+
+    timezone: ZoneInfo
+    start: Cron
+    end: Cron
+    replicas: int
+
+    def is_open(self, at: datetime) -> bool:
+        """Whether the window is open at an aware instant."""
+        local = self._wall_clock(at)
+        return self.end.next(local) <= self.start.next(local)
+
+    def moments(self, after: datetime, until: datetime) -> Iterator[datetime]:
+        """Yield the instants in (after, until), in UTC and in order, at which the window may open
+        or close: firings, and jumps of the clock."""
+        for begin, end in self._stretches(after.astimezone(UTC), until.astimezone(UTC)):
+            if begin > after:
+                yield begin
+            local = self._wall_clock(begin)
+            offset = local - begin.replace(tzinfo=None)
+            last = end.replace(tzinfo=None) + offset
+            for firing in heapq.merge(
+                _between(self.start, local, last), _between(self.end, local, last)
+            ):
+                yield (firing - offset).replace(tzinfo=UTC)
+
+    def _wall_clock(self, at: datetime) -> datetime:
+        return at.astimezone(self.timezone).replace(tzinfo=None)
+
+    def _stretches(self, begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+        """Cut a span of UTC time where the zone's offset changes."""
+        while begin < end:
+            jump = self._next_jump(begin, end)
+            yield begin, jump
+            begin = jump
+
+    def _next_jump(self, begin: datetime, end: datetime) -> datetime:
+        offset = self._offset(begin)
+        low = begin
+        while low < end and self._offset(low + _HOUR) == offset:
+            low += _HOUR
+        high = low + _HOUR
+        while high - low > timedelta(seconds=1):
+            middle = low + (high - low) // 2
+            low, high = (middle, high) if self._offset(middle) == offset else (low, middle)
+        return min(high.replace(microsecond=0), end)
+
+    def _offset(self, at: datetime) -> timedelta | None:
+        return at.astimezone(self.timezone).utcoffset()
+
+
+def _between(cron: Cron, after: datetime, until: datetime) -> Iterator[datetime]:
+    return takewhile(lambda at: at < until, cron.firings(after))

@@ -1,0 +1,187 @@
+"""Cron windows and schedules: open when they should be, across daylight saving too."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from leeway.headroom.cron import parse_cron
+from leeway.headroom.schedule import Schedule, change_points, largest_ahead, size_at
+from leeway.headroom.windows import Window
+
+SEOUL = ZoneInfo("Asia/Seoul")
+BERLIN = ZoneInfo("Europe/Berlin")
+NEW_YORK = ZoneInfo("America/New_York")
+LORD_HOWE = ZoneInfo("Australia/Lord_Howe")  # its clock jumps by half an hour
+MINUTE = timedelta(minutes=1)
+
+
+def window(start: str, end: str, replicas: int = 5, zone: ZoneInfo = SEOUL) -> Window:
+    return Window(zone, parse_cron(start), parse_cron(end), replicas)
+
+
+def minutes_open(of: Window, begin: datetime, minutes: int = 60) -> set[int]:
+    return {minute for minute in range(minutes) if of.is_open(begin + minute * MINUTE)}
+
+
+HOUR = datetime(2026, 11, 20, 3, tzinfo=SEOUL)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "minutes"),
+    [
+        (
+            "00,15,30,45 * * * *",
+            "05,20,35,50 * * * *",
+            {*range(5), *range(15, 20), *range(30, 35), *range(45, 50)},
+        ),
+        ("30-33 * * * *", "45 * * * *", set(range(33, 45))),
+        ("30 * * * *", "45-50 * * * *", set(range(30, 50))),
+        ("0 */2 * * *", "0 * * * *", set(range(60))),
+    ],
+)
+def test_a_window_is_open_in_these_minutes_of_an_hour(
+    start: str, end: str, minutes: set[int]
+) -> None:
+    assert minutes_open(window(start, end), HOUR) == minutes
+
+
+def test_a_window_over_midnight_is_open_from_22_until_before_6() -> None:
+    night = window("0 22 * * *", "0 6 * * *")
+    day = HOUR.replace(hour=0)
+    assert minutes_open(night, day, 1440) == {*range(6 * 60), *range(22 * 60, 1440)}
+
+
+def test_a_window_of_a_weekday_leaves_out_the_minute_of_its_end() -> None:
+    thursday = window("0 0 * * Thu", "59 23 * * Thu")
+    begin = datetime(2026, 11, 26, tzinfo=SEOUL)
+    assert minutes_open(thursday, begin - timedelta(days=1), 3 * 1440) == set(
+        range(1440, 1440 + 23 * 60 + 59)
+    )
+
+
+def test_the_seconds_around_a_start_and_an_end_are_on_the_right_side() -> None:
+    night = window("0 22 * * *", "0 6 * * *")
+    start = datetime(2026, 11, 20, 22, tzinfo=SEOUL)
+    end = datetime(2026, 11, 21, 6, tzinfo=SEOUL)
+    instant = timedelta(microseconds=1)
+    assert not night.is_open(start - instant)
+    assert night.is_open(start)
+    assert night.is_open(end - instant)
+    assert not night.is_open(end)
+
+
+def test_a_start_in_the_skipped_hour_opens_the_window_when_the_clock_has_jumped() -> None:
+    # On 2026-03-29 Berlin's clock goes from 01:59:59 to 03:00.
+    morning = window("30 2 * * *", "0 5 * * *", zone=BERLIN)
+    jump = datetime(2026, 3, 29, 1, tzinfo=UTC)
+    assert minutes_open(morning, jump - 60 * MINUTE, 240) == set(range(60, 180))
+
+
+def test_an_end_in_the_skipped_hour_closes_the_window_when_the_clock_has_jumped() -> None:
+    late = window("0 22 * * *", "30 2 * * *", zone=BERLIN)
+    jump = datetime(2026, 3, 29, 1, tzinfo=UTC)
+    assert minutes_open(late, jump - 60 * MINUTE, 120) == set(range(60))
+
+
+def test_a_window_within_the_doubled_hour_is_open_twice() -> None:
+    # On 2026-10-25 Berlin's clock goes from 02:59:59 back to 02:00.
+    short = window("10 2 * * *", "20 2 * * *", zone=BERLIN)
+    two = datetime(2026, 10, 25, 0, tzinfo=UTC)
+    assert minutes_open(short, two, 120) == {*range(10, 20), *range(70, 80)}
+
+
+FIELD = st.sampled_from(["*", "0", "30", "*/7", "15-40", "5,50", "0-10/2"])
+HOURS = st.sampled_from(["*", "0", "2", "1-3", "*/5", "22"])
+CRONS = st.builds(lambda minute, hour: f"{minute} {hour} * * *", FIELD, HOURS)
+ZONES = st.sampled_from([SEOUL, BERLIN, NEW_YORK, LORD_HOWE])
+# Days with a change of the clock in each zone, and one without.
+BEGINS = st.sampled_from(
+    [
+        datetime(2026, 3, 29, tzinfo=UTC),
+        datetime(2026, 10, 24, 22, 17, 31, tzinfo=UTC),
+        datetime(2026, 3, 8, 5, tzinfo=UTC),
+        datetime(2026, 11, 1, 3, tzinfo=UTC),
+        datetime(2026, 4, 4, 12, tzinfo=UTC),
+        datetime(2026, 10, 3, 12, tzinfo=UTC),
+        datetime(2026, 6, 1, 0, 30, tzinfo=UTC),
+    ]
+)
+SCHEDULES = st.builds(
+    Schedule,
+    windows=st.lists(
+        st.builds(window, CRONS, CRONS, st.integers(1, 9), ZONES), min_size=1, max_size=3
+    ).map(tuple),
+    minimum=st.integers(0, 3),
+    maximum=st.integers(3, 8),
+    idle=st.none(),
+)
+
+
+def fires(expression: str, local: datetime) -> bool:
+    cron = parse_cron(expression)
+    return cron.next(local - timedelta(seconds=1)) == local
+
+
+@settings(max_examples=12, deadline=None)
+@given(CRONS, CRONS, ZONES, BEGINS)
+def test_a_window_opens_at_a_start_and_closes_at_an_end_of_the_wall_clock(
+    start: str, end: str, zone: ZoneInfo, begin: datetime
+) -> None:
+    """Walking the wall clock back from now, the first start or end that fires decides; with both
+    at once, and no start since, the end comes first the next time too."""
+    tested = window(start, end, zone=zone)
+    at = begin.replace(second=0)
+    for _ in range(8):
+        at += 13 * MINUTE
+        local = at.astimezone(zone).replace(tzinfo=None)
+        ahead = (local + minutes * MINUTE for minutes in range(1, 2 * 1440 + 1))
+        first = next(t for t in ahead if fires(start, t) or fires(end, t))
+        assert tested.is_open(at) == fires(end, first)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SCHEDULES, BEGINS)
+def test_change_points_tell_the_size_of_every_minute(schedule: Schedule, begin: datetime) -> None:
+    points = change_points(schedule, begin, begin + timedelta(hours=8))
+    assert points[0].at == begin
+    assert all(a.size.replicas != b.size.replicas for a, b in pairwise(points))
+    for minutes in range(0, 480, 7):
+        at = begin + minutes * MINUTE
+        said = max((point for point in points if point.at <= at), key=lambda point: point.at)
+        assert said.size.replicas == size_at(schedule, at).replicas
+
+
+@settings(max_examples=25, deadline=None)
+@given(SCHEDULES, BEGINS, st.integers(0, 90))
+def test_what_is_wanted_ahead_is_the_largest_size_until_then(
+    schedule: Schedule, begin: datetime, minutes: int
+) -> None:
+    sizes = [size_at(schedule, begin + n * MINUTE).replicas for n in range(minutes + 1)]
+    ahead = largest_ahead(schedule, begin, minutes * MINUTE)
+    assert ahead.size.replicas >= max(sizes)
+    assert begin <= ahead.at <= begin + minutes * MINUTE
+
+
+def test_several_windows_the_largest_wins_within_bounds() -> None:
+    hours = Schedule((window("0 9 * * *", "0 18 * * *", 3), window("0 12 * * *", "0 13 * * *", 9)))
+    day = datetime(2026, 11, 20, tzinfo=SEOUL)
+    sizes = [
+        (p.at.astimezone(SEOUL).hour, p.size.replicas)
+        for p in change_points(hours, day, day + timedelta(days=1))
+    ]
+    assert sizes == [(0, 0), (9, 3), (12, 9), (13, 3), (18, 0)]
+    capped = Schedule(hours.windows, minimum=1, maximum=4)
+    assert size_at(capped, day.replace(hour=12)).replicas == 4
+    assert size_at(capped, day).replicas == 1
+    assert size_at(Schedule(hours.windows, minimum=2, idle=0), day).replicas == 0
+
+
+def test_a_window_is_asked_for_its_lead_ahead_of_its_start() -> None:
+    morning = Schedule((window("0 9 * * *", "0 18 * * *", 3),))
+    start = datetime(2026, 11, 20, 9, tzinfo=SEOUL)
+    lead = timedelta(minutes=2)
+    assert largest_ahead(morning, start - lead - MINUTE, lead).size.replicas == 0
+    assert largest_ahead(morning, start - lead, lead).size.replicas == 3
