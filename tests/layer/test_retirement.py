@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from leeway.cloud.ports import CloudRefused, RecordChanged
-from leeway.cluster.ports import ClusterRefused, Marks, Node, NodeEvent
+from leeway.cluster.ports import Attachment, ClusterRefused, Fleet, Marks, Node, NodeEvent
 from leeway.drain.answers import Response
 from leeway.drain.pods import Pod
 from leeway.notices import LifecycleHook, NoticeKind
@@ -108,6 +108,27 @@ class World:
 
     def cordon(self, node: str, marks: Marks | None) -> None:
         """Always possible here."""
+
+    def release(self, node: str, generation: int | None = None) -> bool:
+        return False
+
+    def leave_load_balancers(self, node: str) -> bool:
+        return True
+
+    def mark_out_of_service(self, node: str, uid: str) -> bool:
+        return True
+
+    def delete_node(self, name: str, uid: str) -> bool:
+        return True
+
+    def nodes(self) -> list[Node]:
+        return []
+
+    def fleet(self) -> Fleet:
+        return Fleet(frozenset(), frozenset(), frozenset())
+
+    def attachments_on(self, node: str) -> list[Attachment]:
+        return []
 
     def pods_on(self, node: str) -> list[Pod]:
         if not self.lists:

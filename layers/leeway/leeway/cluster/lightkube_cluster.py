@@ -1,23 +1,36 @@
 """The Cluster Protocol over HTTP, with lightkube."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
+import httpx2
 from lightkube import ApiError
 from lightkube.models.core_v1 import EventSource, ObjectReference
 from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
 from lightkube.resources.apps_v1 import DaemonSet
-from lightkube.resources.core_v1 import Event, PodEviction
+from lightkube.resources.core_v1 import Event, PersistentVolume, PodEviction
 from lightkube.resources.core_v1 import Node as NodeObject
 from lightkube.resources.core_v1 import Pod as PodObject
+from lightkube.resources.storage_v1 import VolumeAttachment
 from lightkube.types import PatchType
 
 from leeway.cluster.connection import Connection, raise_for_status
+from leeway.cluster.marks import (
+    EXCLUDED_LABEL,
+    RETIRING,
+    cordoned,
+    excluded,
+    out_of_service,
+    released,
+)
 from leeway.cluster.ports import (
+    Attachment,
     ClusterRefused,
     ClusterUnavailable,
+    Fleet,
     Marks,
     Node,
     NodeEvent,
@@ -25,12 +38,6 @@ from leeway.cluster.ports import (
 from leeway.cluster.translate import to_node, to_pod
 from leeway.drain.answers import Response
 from leeway.drain.pods import Controller, Pod
-
-TAINT = "leeway.sh/retiring"
-GENERATION_ANNOTATION = "leeway.sh/generation"
-DEADLINE_ANNOTATION = "leeway.sh/deadline"
-CORDONED_ANNOTATION = "leeway.sh/cordoned"
-"""Set where the cordon is Leeway's, so that undoing does not lift somebody else's."""
 
 PAGE = 500
 CONFLICTS = 5
@@ -43,6 +50,7 @@ class LightkubeCluster:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._living_daemonsets: set[tuple[str, str]] = set()
+        self._claims: dict[str, str] = {}
 
     def close(self) -> None:
         """Close the connection."""
@@ -74,27 +82,128 @@ class LightkubeCluster:
         return (to_node(node) for node in listed)
 
     def cordon(self, node: str, marks: Marks | None) -> None:
-        """Cordon, taint and annotate in one patch that fails if the node changed meanwhile."""
+        """Cordon, taint, label and annotate in one patch that fails if the node changed."""
+        if not self._change_node(node, lambda found: cordoned(found, marks)):
+            raise ClusterRefused(f"node {node} is gone")
+
+    def release(self, node: str, generation: int | None = None) -> bool:
+        """Take off what Leeway's own annotations say that it put there."""
+        return self._change_node(node, lambda found: released(found, generation), if_any=True)
+
+    def leave_load_balancers(self, node: str) -> bool:
+        """Label the node, unless it and all that may come before it would be too many.
+
+        The node has been marked as retiring before. Of any nodes that do this at once, the one that
+        was marked last sees all others here, so that together they never exceed the half.
+        """
+        fleet = self.fleet()
+        others = (fleet.excluded | fleet.retiring) & fleet.ready - {node}
+        if 2 * (len(others) + 1) > len(fleet.ready):
+            return False
+        return self._change_node(node, excluded)
+
+    def mark_out_of_service(self, node: str, uid: str) -> bool:
+        """Taint the node as non-gracefully shut down."""
+        return self._change_node(node, out_of_service, uid)
+
+    def delete_node(self, name: str, uid: str) -> bool:
+        """Delete the Node object by its name and UID."""
+        try:
+            self._connection.call(
+                lambda c: raise_for_status(_delete(c, f"/api/v1/nodes/{name}", uid))
+            )
+        except ApiError:
+            return False
+        return True
+
+    def _change_node(
+        self,
+        name: str,
+        change: Callable[[NodeObject], dict[str, Any] | None],
+        uid: str = "",
+        if_any: bool = False,
+    ) -> bool:
+        """Patch a node as it is now, again if somebody else wrote it meanwhile.
+
+        Returns whether the node is there, with `if_any` whether there was anything to change.
+        """
         for _ in range(CONFLICTS):
-            current = self._get_node(node)
-            if current is None:
-                raise ClusterRefused(f"node {node} is gone")
-            patch = _cordoned(current, marks)
-            if patch is None or self._patch_node(node, patch):
-                return
-        raise ClusterUnavailable(f"node {node} was written by others {CONFLICTS} times in a row")
+            current = self._get_node(name)
+            if current is None or (uid and to_node(current).uid != uid):
+                return False
+            patch = change(current)
+            if patch is None:
+                return not if_any
+            metadata = patch.setdefault("metadata", {})
+            metadata["resourceVersion"] = current.metadata and current.metadata.resourceVersion
+            if self._patch_node(name, patch):
+                return True
+        raise ClusterUnavailable(f"node {name} was written by others {CONFLICTS} times in a row")
 
     def _patch_node(self, name: str, patch: dict[str, Any]) -> bool:
-        """Patch a node; False says that somebody else wrote it since it was read."""
+        """Patch a node; False says that it changed, or went, since it was read."""
         try:
             self._connection.call(
                 lambda c: c.typed.patch(NodeObject, name, patch, patch_type=PatchType.MERGE)
             )
-        except ApiError as error:
-            if error.status.code == 404:
-                raise ClusterRefused(f"node {name} is gone") from error
+        except ApiError:
             return False
         return True
+
+    def nodes(self) -> list[Node]:
+        """List all nodes, page by page."""
+        return list(self._nodes())
+
+    def fleet(self) -> Fleet:
+        """Ask for tables: a Node object has ten kilobytes and more, its row a hundred bytes."""
+        return Fleet(
+            ready=frozenset(
+                name for name, status in self._rows("") if status.partition(",")[0] == "Ready"
+            ),
+            excluded=frozenset(name for name, _ in self._rows(EXCLUDED_LABEL)),
+            retiring=frozenset(name for name, _ in self._rows(RETIRING)),
+        )
+
+    def _rows(self, selector: str) -> Iterator[tuple[str, str]]:
+        """List nodes as `kubectl get` does: each one's name and status."""
+        params: dict[str, str | int] = {"limit": PAGE, "includeObject": "None"}
+        if selector:
+            params["labelSelector"] = selector
+        following = ""
+        while True:
+            page = {**params, "continue": following} if following else params
+            table = self._connection.call(partial(_node_table, params=page))
+            titles = [column["name"] for column in table["columnDefinitions"]]
+            name, status = titles.index("Name"), titles.index("Status")
+            yield from ((row["cells"][name], row["cells"][status]) for row in table["rows"])
+            following = table["metadata"].get("continue", "")
+            if not following:
+                return
+
+    def attachments_on(self, node: str) -> list[Attachment]:
+        """List VolumeAttachments; the API can't select them by node."""
+        listed = self._connection.call(
+            lambda c: list(c.typed.list(VolumeAttachment, chunk_size=PAGE))
+        )
+        volumes = [
+            one.spec.source.persistentVolumeName or ""
+            for one in listed
+            if one.spec.nodeName == node
+        ]
+        return [Attachment(volume, self._claim_of(volume)) for volume in volumes]
+
+    def _claim_of(self, volume: str) -> str:
+        """Look up which claim a volume is bound to, which never changes."""
+        if volume not in self._claims:
+            try:
+                found = self._connection.call(lambda c: c.typed.get(PersistentVolume, volume))
+            except ApiError as error:
+                if error.status.code != 404:
+                    raise ClusterUnavailable(str(error)) from error
+                return ""
+            claim = found.spec.claimRef if found.spec else None
+            self._claims[volume] = f"{claim.namespace}/{claim.name}" if claim else ""
+        return self._claims[volume]
 
     def pods_on(self, node: str) -> list[Pod]:
         """List a node's pods page by page; look up whether their DaemonSets still exist."""
@@ -141,19 +250,9 @@ class LightkubeCluster:
         )
 
     def delete(self, pod: Pod, grace: int | None) -> Response:
-        """Delete this very pod: lightkube's own delete knows no UID precondition."""
-        options: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {"uid": pod.uid},
-        }
-        if grace is not None:
-            options["gracePeriodSeconds"] = grace
+        """Delete this very pod, whatever its budgets say."""
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-
-        return self._connection.answer(
-            lambda c: raise_for_status(c.plain.request("DELETE", path, json=options))
-        )
+        return self._connection.answer(lambda c: raise_for_status(_delete(c, path, pod.uid, grace)))
 
     def note(self, event: NodeEvent) -> None:
         """Write a core/v1 Event in `default`, where Events about nodes are kept."""
@@ -183,31 +282,23 @@ def _runs_on(node: Node, instance: str) -> bool:
     return node.provider_id.rsplit("/", 1)[-1] == instance
 
 
-def _taints(node: NodeObject) -> list[dict[str, Any]]:
-    taints = (node.spec.taints if node.spec else None) or []
-    return [taint.to_dict() for taint in taints]
-
-
-def _cordoned(node: NodeObject, marks: Marks | None) -> dict[str, Any] | None:
-    meta = node.metadata or ObjectMeta()
-    annotations = dict(meta.annotations or {})
-    already = bool(node.spec and node.spec.unschedulable)
-    patch: dict[str, Any] = {"spec": {"unschedulable": True}}
-    wanted: dict[str, str | None] = {}
-    if marks is None:
-        return None if already else patch
-    taint = {"key": TAINT, "value": marks.kind, "effect": "NoSchedule"}
-    others = [t for t in _taints(node) if t["key"] != TAINT]
-    patch["spec"]["taints"] = [*others, taint]
-    wanted[GENERATION_ANNOTATION] = str(marks.generation)
-    wanted[DEADLINE_ANNOTATION] = marks.deadline
-    if not already:
-        wanted[CORDONED_ANNOTATION] = "true"
-    unchanged = taint in _taints(node) and all(annotations.get(k) == v for k, v in wanted.items())
-    if already and unchanged:
-        return None
-    patch["metadata"] = {
-        "resourceVersion": meta.resourceVersion,
-        "annotations": wanted,
+def _delete(
+    connection: Connection, path: str, uid: str, grace: int | None = None
+) -> httpx2.Response:
+    """Delete the object of this very UID, which lightkube's own delete can't say."""
+    options: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": uid},
     }
-    return patch
+    if grace is not None:
+        options["gracePeriodSeconds"] = grace
+    return connection.plain.request("DELETE", path, json=options)
+
+
+def _node_table(connection: Connection, params: dict[str, str | int]) -> dict[str, Any]:
+    headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    response = connection.plain.request("GET", "/api/v1/nodes", params=params, headers=headers)
+    raise_for_status(response)
+    table: dict[str, Any] = response.json()
+    return table

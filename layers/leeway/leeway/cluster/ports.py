@@ -1,6 +1,7 @@
 """What Leeway needs of a cluster's API server, as a Protocol."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from leeway.drain.answers import Response
@@ -16,8 +17,21 @@ class ClusterRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Taint:
+    """What keeps pods off a node that do not tolerate it."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
-    """One Node object. `ready` is its Ready condition."""
+    """One Node object. `ready` is its Ready condition.
+
+    `devices` are the allocatable extended resources, as `nvidia.com/gpu`, each with its count; one
+    that is present with a count of zero is not usable yet.
+    """
 
     name: str
     uid: str
@@ -25,6 +39,28 @@ class Node:
     unschedulable: bool
     ready: bool
     labels: dict[str, str]
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    devices: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The names of a cluster's nodes: those that are Ready, those that load balancers outside the
+    cluster are told to leave out, and those that Leeway retires. A node may be in all three."""
+
+    ready: frozenset[str]
+    excluded: frozenset[str]
+    retiring: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A volume that is attached to a node, or on its way from it. `claim` is the
+    `namespace/name` of the claim that it is bound to, empty where there is none."""
+
+    volume: str
+    claim: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +100,45 @@ class Cluster(Protocol):
 
     def cordon(self, node: str, marks: Marks | None) -> None:
         """Make a node unschedulable and, with marks, taint and annotate it; keep other taints."""
+        ...
+
+    def release(self, node: str, generation: int | None = None) -> bool:
+        """Undo exactly what Leeway put on a node; False where there is nothing to undo.
+
+        A node that was cordoned before Leeway came stays cordoned, and one that load balancers were
+        told to leave out stays left out. With a generation, marks of a later one stay.
+        """
+        ...
+
+    def leave_load_balancers(self, node: str) -> bool:
+        """Have load balancers outside the cluster leave out a node that is marked as retiring.
+
+        False, and nothing done, where it would be one of more than half of the Ready nodes.
+        """
+        ...
+
+    def mark_out_of_service(self, node: str, uid: str) -> bool:
+        """Vouch that a node's machine is gone, so that its volumes are freed at once.
+
+        To be called only when EC2 says so: pods that still ran would lose their disks. False where
+        this very node is not there.
+        """
+        ...
+
+    def delete_node(self, name: str, uid: str) -> bool:
+        """Remove this very Node object; False where it is gone, or another one has its name."""
+        ...
+
+    def nodes(self) -> list[Node]:
+        """List all nodes, completely and not from a cache."""
+        ...
+
+    def fleet(self) -> Fleet:
+        """Tell the nodes apart by what counts for the whole cluster. Much cheaper than `nodes`."""
+        ...
+
+    def attachments_on(self, node: str) -> list[Attachment]:
+        """List the volumes that are attached to a node."""
         ...
 
     def pods_on(self, node: str) -> list[Pod]:

@@ -6,8 +6,9 @@ from lightkube.models.core_v1 import PodSpec, Toleration
 from lightkube.models.meta_v1 import ObjectMeta, OwnerReference
 from lightkube.resources.core_v1 import Node as NodeObject
 from lightkube.resources.core_v1 import Pod as PodObject
+from lightkube.utils.quantity import parse_quantity
 
-from leeway.cluster.ports import Node
+from leeway.cluster.ports import Node, Taint
 from leeway.drain.pods import Controller, Pod
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
@@ -27,7 +28,26 @@ def to_node(node: NodeObject) -> Node:
         unschedulable=bool(node.spec and node.spec.unschedulable),
         ready=any(c.type == "Ready" and c.status == "True" for c in conditions),
         labels=dict(meta.labels or {}),
+        annotations=dict(meta.annotations or {}),
+        taints=tuple(
+            Taint(t.key, t.value or "", t.effect)
+            for t in (node.spec.taints if node.spec else None) or ()
+        ),
+        devices=_devices((node.status.allocatable if node.status else None) or {}),
     )
+
+
+def _devices(allocatable: dict[str, str]) -> dict[str, int]:
+    """Return the extended resources among what a node has to give.
+
+    Source: Kubernetes documentation, "Resource Management for Pods and Containers": their names
+    are fully qualified and outside of kubernetes.io, their quantities whole numbers.
+    """
+    return {
+        name: int(parse_quantity(quantity) or 0)
+        for name, quantity in allocatable.items()
+        if "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
+    }
 
 
 def to_pod(pod: PodObject) -> Pod:
