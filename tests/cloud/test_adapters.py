@@ -17,6 +17,7 @@ from leeway.cloud.ports import (
     LifecycleActionOver,
     RecordChanged,
 )
+from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
 from leeway.owners import Owner, OwnerKind
 from leeway.reception import NotAllReceived, Reception, Result
@@ -133,9 +134,27 @@ def test_a_hook_that_waits_no_more_is_over_and_not_a_failure(aws: Sandbox) -> No
     waiting = LifecycleHook("over", "leeway-drain")
     groups.terminate_in_group(member)
     aws.wait(lambda: aws.states("over").get(member) == "Terminating:Wait")
-    groups.complete(member, waiting)
+    groups.complete(member, waiting, HookResult.CONTINUE)
     with pytest.raises(LifecycleActionOver):
-        groups.complete(member, waiting)
+        groups.complete(member, waiting, HookResult.CONTINUE)
+    with pytest.raises(LifecycleActionOver):
+        groups.heartbeat(member, waiting)
+
+
+def test_a_hook_is_kept_waiting_by_heartbeats_of_its_own_timeout(aws: Sandbox) -> None:
+    short = hook("leeway-drain", HeartbeatTimeout=2)
+    (member,) = aws.group("kept", 1, LifecycleHookSpecificationList=[short])
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    waiting = LifecycleHook("kept", "leeway-drain")
+    assert groups.heartbeat_timeout(waiting) == 2
+    assert groups.heartbeat_timeout(LifecycleHook("kept", "another")) is None
+    assert groups.heartbeat_timeout(LifecycleHook("no-such-group", "leeway-drain")) is None
+    groups.terminate_in_group(member)
+    aws.wait(lambda: aws.states("kept").get(member) == "Terminating:Wait")
+    groups.heartbeat(member, waiting)
+    groups.complete(member, waiting, HookResult.CONTINUE)
+    answers = [e["outcome"] for e in aws.journal("lifecycle-action", instance=member)]
+    assert answers == ["begun", "heartbeat", "CONTINUE"]
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from leeway.cloud.ports import CloudRefused, RecordChanged
+from leeway.cloud.ports import CloudRefused, LifecycleActionOver, RecordChanged
 from leeway.cluster.ports import Attachment, ClusterRefused, Fleet, Marks, Node, NodeEvent
 from leeway.drain.answers import Response
 from leeway.drain.pods import Pod
+from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.outcome import Outcome, Result
 from leeway.records import Retirement
@@ -29,7 +31,11 @@ class World:
     record: Retirement
     lists: bool = True
     detaches: bool = True
-    completes: bool = True
+    refusals: int = 0
+    answers: int = 0
+    timeout: int = 300
+    beaten: list[datetime] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
     announces: bool = True
     now_: datetime = NOTICED
     operations: int = 0
@@ -80,10 +86,26 @@ class World:
     def terminate_in_group(self, instance: str) -> None:
         raise AssertionError("this group has no hook")
 
-    def complete(self, instance: str, hook: LifecycleHook) -> None:
-        if not self.completes:
+    def heartbeat_timeout(self, hook: LifecycleHook) -> int:
+        return self.timeout
+
+    def heartbeat(self, instance: str, hook: LifecycleHook) -> None:
+        self._look_whether_it_waits(hook)
+        self.beaten.append(self.now_)
+
+    def complete(self, instance: str, hook: LifecycleHook, result: HookResult) -> None:
+        self.answers += 1
+        if self.answers <= self.refusals:
             raise CloudRefused("AccessDenied: autoscaling:CompleteLifecycleAction")
+        assert result is HookResult.CONTINUE
+        self._look_whether_it_waits(hook)
         self.ended.append(hook.name)
+
+    def _look_whether_it_waits(self, hook: LifecycleHook) -> None:
+        alive = (self.beaten or [NOTICED])[-1] + timedelta(seconds=self.timeout)
+        end = NOTICED + min(timedelta(hours=48), 100 * timedelta(seconds=self.timeout))
+        if self.now_ > min(alive, end) or hook.name in self.ended:
+            raise LifecycleActionOver("No active Lifecycle Action found")
 
     def terminate(self, instance: str) -> None:
         self.ended.append("terminated")
@@ -135,12 +157,14 @@ class World:
             raise ClusterRefused(
                 '403: pods is forbidden: User "leeway" cannot list resource "pods"'
             )
-        return []
+        return self.pods
 
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
-        return Response(201)
+        causes = (("DisruptionBudget", "budget web allows none"),)
+        return Response(429, reason="TooManyRequests", causes=causes)
 
     def delete(self, pod: Pod, grace: int | None) -> Response:
+        self.pods = []
         return Response(200)
 
     def note(self, event: NodeEvent) -> None:
@@ -194,11 +218,48 @@ def test_pods_that_may_not_be_listed_end_the_retirement_at_its_deadline_with_the
 
 
 def test_a_hook_that_may_not_be_answered_is_said_and_holds_up_nothing_else() -> None:
-    refusing = world(NoticeKind.TERMINATE_HOOK, completes=False)
+    refusing = world(NoticeKind.TERMINATE_HOOK, refusals=3)
     outcome = retire(refusing)
     assert outcome.result is Result.DRAINED
     assert any("CompleteLifecycleAction" in said for said in outcome.refused)
     assert outcome.troubled
+    assert refusing.told[-1] == "LeewayRetired"
+    assert refusing.ended == [HOOK.name], "it is answered when the rights are there"
+
+
+def test_an_answer_that_stays_refused_is_tried_until_the_hook_has_run_out_by_itself() -> None:
+    refusing = world(NoticeKind.TERMINATE_HOOK, refusals=1_000, timeout=7200)
+    retire(refusing)
+    assert refusing.now_ - NOTICED > timedelta(seconds=7200)
+    assert refusing.operations < 300
+
+
+POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
+
+
+@pytest.mark.parametrize("timeout", [30, 45, 300, 1728, 3600, 7200])
+def test_a_drain_that_a_budget_blocks_for_48_hours_keeps_its_hook_waiting(timeout: int) -> None:
+    blocked = world(NoticeKind.TERMINATE_HOOK, timeout=timeout, pods=[POD])
+    in_48_hours = NOTICED + timedelta(hours=48)
+    blocked.record = blocked.record.model_copy(update={"deadline": in_48_hours})
+    outcome = retire(blocked)
+    assert outcome.ended_at is not None
+    waited = outcome.ended_at - NOTICED
+    longest = min(timedelta(hours=48), 100 * timedelta(seconds=timeout))
+    assert longest - timedelta(minutes=1) < waited < longest, "and the pod went just in time"
+    assert outcome.deleted == 1
+    assert outcome.result is Result.DRAINED
+    assert blocked.ended == [HOOK.name], "the hook was still there to be answered"
+    assert blocked.operations < 2500, "a durable execution has room for 3,000"
+    beats = [b - a for a, b in pairwise([NOTICED, *blocked.beaten])]
+    assert max(beats) < timedelta(seconds=timeout)
+    assert len(beats) < 210, "no more than the hook's own timeout asks for"
+
+
+def test_an_interruption_that_is_over_in_seconds_sends_no_heartbeat() -> None:
+    quick = world(NoticeKind.SPOT_INTERRUPTION)
+    retire(quick)
+    assert quick.beaten == []
 
 
 def test_an_event_that_may_not_be_put_takes_neither_log_line_nor_kubernetes_event_with_it() -> None:

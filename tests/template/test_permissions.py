@@ -95,6 +95,7 @@ def test_what_is_granted_on_everything_only_reads() -> None:
     [
         "autoscaling:CompleteLifecycleAction",
         "autoscaling:DetachInstances",
+        "autoscaling:RecordLifecycleActionHeartbeat",
         "autoscaling:TerminateInstanceInAutoScalingGroup",
         "ec2:CreateTags",
         "ec2:TerminateInstances",

@@ -89,11 +89,16 @@ class Draining:
         return self._cluster.evict(ask.pod, ask.grace)
 
 
-def pause_before_next(started_at: datetime, now: datetime, deadline: datetime | None) -> timedelta:
+def pause_before_next(
+    started_at: datetime,
+    now: datetime,
+    deadline: datetime | None,
+    heartbeat: datetime | None = None,
+) -> timedelta:
     """Return how long a drain that is not over may rest: not at all while it is urgent.
 
     Resting suspends the durable execution. It never rests into the last two minutes before the
-    deadline, when the latest moments of its pods come.
+    deadline, when the latest moments of its pods come, nor past the next heartbeat of a hook.
     """
     elapsed = now - started_at
     if elapsed < timedelta(minutes=10):
@@ -104,4 +109,6 @@ def pause_before_next(started_at: datetime, now: datetime, deadline: datetime | 
         rest = timedelta(minutes=5)
     if deadline is not None:
         rest = min(rest, deadline - timedelta(minutes=2) - now)
+    if heartbeat is not None:
+        rest = min(rest, heartbeat - now)
     return rest if rest >= POLL else timedelta(0)

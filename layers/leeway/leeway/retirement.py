@@ -1,7 +1,7 @@
 """Use case: one instance's way out: cordon, replace, drain, finish, report."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, Protocol
@@ -15,7 +15,6 @@ from leeway.cloud.ports import (
     CloudUnavailable,
     Groups,
     Instances,
-    LifecycleActionOver,
     RecordChanged,
     Records,
 )
@@ -23,9 +22,12 @@ from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable, Ma
 from leeway.drain.deadline import Terms
 from leeway.drain.progress import Drain, is_expired
 from leeway.draining import Draining, pause_before_next
+from leeway.holding import Answered, Holding
+from leeway.hooks import HeldHook, HookResult, held_for, next_heartbeat, with_hooks
 from leeway.outcome import FAILED, Outcome, result_of
 from leeway.records import Phase, ReplacementIntent, Retirement
 from leeway.replacement import Decision, GroupFacts, Method, decide_replacement
+from leeway.steps import Steps
 from leeway.typed_json import adapter_of
 
 PASS = timedelta(seconds=10)
@@ -94,12 +96,14 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A drain after one more pass, and how many seconds may pass before the next."""
+    """A drain after one more pass, how many seconds may pass before the next, and the lifecycle
+    hooks that are kept waiting for it."""
 
     drain: Drain
     record: Retirement | None
     rest: int = 0
     expired: bool = False
+    held: tuple[HeldHook, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,22 +111,11 @@ class Finished:
     """How it ended; no outcome where a newer generation has taken over."""
 
     outcome: Outcome | None
+    answered: Answered = field(default_factory=Answered)
 
 
-STEP_RESULTS = (Order, Located, Replaced, Passed, Finished, Outcome)
+STEP_RESULTS = (Order, Located, Replaced, Passed, Finished, Outcome, Answered)
 """What is written down between the steps."""
-
-
-class Steps(Protocol):
-    """The durable engine: what a step returned is not done again when the function is replayed."""
-
-    def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
-        """Do `work` once and remember its result, a `kind`; again if the function died first."""
-        ...
-
-    def wait(self, name: str, seconds: int) -> None:
-        """Let time pass without a running function."""
-        ...
 
 
 class Telemetry(Protocol):
@@ -157,6 +150,7 @@ class RetireNode:
         self._cluster_named = cluster_named
         self._telemetry = telemetry
         self._clock = clock
+        self._holding = Holding(groups, clock)
 
     def retire(self, order: Order, steps: Steps) -> Outcome | None:
         """Run one generation of a retirement; None where a newer one has taken over.
@@ -179,19 +173,21 @@ class RetireNode:
                 ask = partial(self._replace, order, passed.record)
                 replaced = steps.run(f"replace-{turn}", Replaced, ask)
             unsettled = not (located.settled and replaced.settled)
-            work = partial(self._drain, order, located, passed.drain, turn if unsettled else 0)
+            work = partial(self._drain, order, located, passed, turn if unsettled else 0)
             passed = steps.run(f"drain-{turn}", Passed, work)
             if passed.rest:
                 steps.wait(f"rest-{turn}", passed.rest)
         if passed.record is None:
             return None
         finish = partial(self._finish, order, passed.record, located, replaced, passed.drain)
-        outcome = steps.run("finish", Finished, finish).outcome
+        finished = steps.run("finish", Finished, finish)
+        outcome = finished.outcome
         if outcome is not None:
             steps.run("log", str, partial(self._log, outcome))
             steps.run("announce", str, partial(self._announce, outcome))
             if located.node:
                 steps.run("note", str, partial(self._note, outcome, located.node_uid))
+            self._holding.insist(order.instance, finished.answered, HookResult.CONTINUE, steps)
         return outcome
 
     def _current(self, order: Order) -> Retirement | None:
@@ -300,26 +296,35 @@ class RetireNode:
             self._instances.tag_as_detached(instance, group)
             self._groups.detach(instance, group)
 
-    def _drain(self, order: Order, located: Located, drain: Drain, tries: int) -> Passed:
+    def _drain(self, order: Order, located: Located, passed: Passed, tries: int) -> Passed:
         """Work on the drain for a while. `tries` counts how often the cordon or the replacement
         has been tried in vain, 0 where both are settled: the more, the longer until the next."""
+        drain = passed.drain
         record = self._patiently(partial(self._current, order))
         if record is None:
             return Passed(drain, None)
+        held = held_for(record, passed.held, self._clock.now())
+        held = self._holding.keep(order.instance, held)
+        deadline = with_hooks(record.deadline, held)
+        heartbeat = next_heartbeat(held)
         if located.node:
-            drain = self._work(record, located.node, drain)
+            terms = Terms(deadline, record.on_blocked)
+            drain = self._work(record, located.node, drain, terms, heartbeat)
         now = self._clock.now()
         rest = timedelta(0)
         if not drain.over or tries:
-            rest = pause_before_next(record.noticed_at, now, record.deadline)
+            rest = pause_before_next(record.noticed_at, now, deadline, heartbeat)
         if tries and not rest:
             self._clock.sleep(min(tries * RETRY_EVERY, LONGEST_RETRY))
-        expired = is_expired(Terms(record.deadline), self._clock.now())
-        return Passed(drain, record, int(rest.total_seconds()), expired)
+        expired = is_expired(Terms(deadline), self._clock.now())
+        return Passed(drain, record, int(rest.total_seconds()), expired, held)
 
-    def _work(self, record: Retirement, node: str, drain: Drain) -> Drain:
-        terms = Terms(record.deadline, record.on_blocked)
+    def _work(
+        self, record: Retirement, node: str, drain: Drain, terms: Terms, heartbeat: datetime | None
+    ) -> Drain:
         until = self._clock.now() + PASS
+        if heartbeat is not None:
+            until = min(until, heartbeat)
         try:
             cluster = self._cluster_named(record.facts.cluster)
             return Draining(cluster, self._clock).work(node, drain, terms, until)
@@ -346,11 +351,10 @@ class RetireNode:
             return Finished(None)
         closed, _ = written
         drained = located.settled and (not located.node or drain.drained)
-        calls = [partial(self._groups.complete, order.instance, hook) for hook in closed.hooks]
         terminate = drained and replaced.method is Method.DETACH
-        if terminate:
-            calls.append(partial(self._instances.terminate, order.instance))
-        refused = _make_all(calls)
+        refused = self._terminate(order.instance) if terminate else ()
+        answered = self._holding.answer(order.instance, closed.hooks, HookResult.CONTINUE)
+        refused += tuple(refusal.said for refusal in answered.refused)
         return Finished(
             Outcome(
                 result=result_of(located.settled, located.node, drain),
@@ -370,8 +374,17 @@ class RetireNode:
                 hooks=tuple(hook.name for hook in closed.hooks),
                 terminated=terminate,
                 pods=tuple(drain.pods.values()),
-            )
+            ),
+            answered,
         )
+
+    def _terminate(self, instance: str) -> tuple[str, ...]:
+        """Terminate the instance; what was refused, in words."""
+        try:
+            self._instances.terminate(instance)
+        except CloudRefused as error:
+            return (str(error),)
+        return ()
 
     def _log(self, outcome: Outcome) -> str:
         self._telemetry.retired(outcome)
@@ -414,25 +427,3 @@ def _still_holds(intent: ReplacementIntent, group: GroupFacts | None) -> bool:
     if group is None or intent.method == Method.TERMINATE_IN_GROUP:
         return True
     return group.lifecycle_state in {"InService", "Detaching", "Detached"}
-
-
-def _make_all(calls: Sequence[Callable[[], None]]) -> tuple[str, ...]:
-    """Make every call, whatever becomes of the others; what was refused, in words.
-
-    Raises:
-        CloudUnavailable: one of them is worth another try; all of them may be made again.
-    """
-    refused: list[str] = []
-    unavailable: CloudUnavailable | None = None
-    for call in calls:
-        try:
-            call()
-        except LifecycleActionOver:
-            continue  # answered by an earlier attempt of this step, or its time ran out
-        except CloudRefused as error:
-            refused.append(str(error))
-        except CloudUnavailable as error:
-            unavailable = error
-    if unavailable is not None:
-        raise unavailable
-    return tuple(refused)

@@ -1,16 +1,21 @@
 """EC2 Auto Scaling groups, by boto3."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.cloud.ports import CloudRefused, LifecycleActionOver
+from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
 from leeway.replacement import GroupFacts
 
 TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
+_GONE = "ValidationError"
+"""What Auto Scaling calls it when a group, a hook or an action does not exist any more."""
+
 _REFRESHING = frozenset({"Pending", "InProgress", "Baking", "RollbackInProgress"})
 
 
@@ -69,21 +74,51 @@ class AutoScalingGroups:
                 ShouldDecrementDesiredCapacity=False,
             )
 
-    def complete(self, instance: str, hook: LifecycleHook) -> None:
-        """Let a waiting terminate action go on.
-
-        Raises:
-            LifecycleActionOver: it waits no more; Auto Scaling says so with ValidationError.
-        """
+    def heartbeat_timeout(self, hook: LifecycleHook) -> int | None:
+        """Read a hook's HeartbeatTimeout in seconds; None where the group has no such hook."""
         with aws_errors():
             try:
-                self._client().complete_lifecycle_action(
-                    AutoScalingGroupName=hook.group,
-                    LifecycleHookName=hook.name,
-                    InstanceId=instance,
-                    LifecycleActionResult="CONTINUE",
+                described = self._client().describe_lifecycle_hooks(
+                    AutoScalingGroupName=hook.group, LifecycleHookNames=[hook.name]
                 )
             except ClientError as error:
-                if code_of(error) == "ValidationError":
-                    raise LifecycleActionOver(str(error)) from error
+                if code_of(error) == _GONE:
+                    return None
                 raise
+        return next((int(h["HeartbeatTimeout"]) for h in described["LifecycleHooks"]), None)
+
+    def heartbeat(self, instance: str, hook: LifecycleHook) -> None:
+        """Keep a lifecycle action waiting for another HeartbeatTimeout.
+
+        Raises:
+            LifecycleActionOver: it waits no more.
+        """
+        with aws_errors(), _while_it_waits():
+            self._client().record_lifecycle_action_heartbeat(
+                AutoScalingGroupName=hook.group, LifecycleHookName=hook.name, InstanceId=instance
+            )
+
+    def complete(self, instance: str, hook: LifecycleHook, result: HookResult) -> None:
+        """Answer a lifecycle action that waits.
+
+        Raises:
+            LifecycleActionOver: it waits no more.
+        """
+        with aws_errors(), _while_it_waits():
+            self._client().complete_lifecycle_action(
+                AutoScalingGroupName=hook.group,
+                LifecycleHookName=hook.name,
+                InstanceId=instance,
+                LifecycleActionResult=result.value,
+            )
+
+
+@contextmanager
+def _while_it_waits() -> Iterator[None]:
+    """Raise as LifecycleActionOver what Auto Scaling says of an action that waits no more."""
+    try:
+        yield
+    except ClientError as error:
+        if code_of(error) == _GONE:
+            raise LifecycleActionOver(str(error)) from error
+        raise

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
 from leeway.policies import ClusterPolicy
 from leeway.records import InstanceFacts, Retirement
@@ -56,8 +57,20 @@ class Groups(Protocol):
         """Take the instance out without decrementing, so that the group launches a successor."""
         ...
 
-    def complete(self, instance: str, hook: LifecycleHook) -> None:
-        """Let a waiting terminate action go on.
+    def heartbeat_timeout(self, hook: LifecycleHook) -> int | None:
+        """Read a hook's HeartbeatTimeout in seconds; None where the group has no such hook."""
+        ...
+
+    def heartbeat(self, instance: str, hook: LifecycleHook) -> None:
+        """Keep a lifecycle action waiting for another HeartbeatTimeout.
+
+        Raises:
+            LifecycleActionOver: it waits no more.
+        """
+        ...
+
+    def complete(self, instance: str, hook: LifecycleHook, result: HookResult) -> None:
+        """Answer a lifecycle action that waits.
 
         Raises:
             LifecycleActionOver: it waits no more.
