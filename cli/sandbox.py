@@ -222,6 +222,43 @@ def interrupt(
 
 
 @app.command()
+def schedules(
+    speed: Annotated[
+        float | None,
+        typer.Option(min=0, help="Tick so many times as fast as life; 0: only on `fire`."),
+    ] = None,
+    state_dir: StateDirOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Show what is scheduled and when it is due, or change how fast that comes."""
+    with _attached(state_dir) as sandbox:
+        if speed is not None:
+            sandbox.hurry_schedules(speed)
+        found = sandbox.schedules()
+    if output is Format.JSON:
+        print_json({"schedules": found})
+        return
+    for entry in found:
+        line = f"{entry['name']:<40}{entry['expression']:<24}due {entry['due']}"
+        results().print(line, soft_wrap=True)
+
+
+@app.command()
+def fire(
+    schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help="Its name or ARN.")],
+    state_dir: StateDirOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Let a schedule invoke its target now."""
+    with _attached(state_dir) as sandbox:
+        functions = sandbox.fire(schedule)
+    if output is Format.JSON:
+        print_json({"functions": functions})
+    else:
+        results().print(f"invoked {', '.join(functions) or 'no function'}")
+
+
+@app.command()
 def faults(
     part: Annotated[str, typer.Argument(metavar="PART", help="kubernetes, aws or lambda.")],
     file: Annotated[

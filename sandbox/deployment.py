@@ -6,8 +6,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
+from botocore.exceptions import ClientError
 
-from sandbox.template import DeployedTemplate, FunctionResource, RuleResource, TableResource
+from sandbox.template import (
+    DeployedTemplate,
+    FunctionResource,
+    RuleResource,
+    ScheduleResource,
+    TableResource,
+)
 
 _EVENTBRIDGE = "events.amazonaws.com"
 _DEPLOYER = "deployment"
@@ -19,13 +26,16 @@ class DeploymentError(Exception):
 
 
 def deploy(template: DeployedTemplate, aws_endpoint: str, lambda_endpoint: str) -> None:
-    """Make tables, queues, rules and their targets by boto3, and register the functions.
+    """Make tables, queues, rules and schedules by boto3, and register the functions.
 
     Raises:
-        DeploymentError: A rule's target could never be invoked, or a function is refused.
+        DeploymentError: A rule's or a schedule's target could never be invoked, or a function is
+            refused.
     """
     for rule in template.rules:
         _check_targets(template, rule)
+    for schedule in template.schedules:
+        _check_qualified(template, schedule.logical_id, schedule.definition["Target"]["Arn"])
     session = boto3.session.Session(_DEPLOYER, _DEPLOYER)
     region = template.functions[0].arn.split(":")[3]
 
@@ -42,6 +52,11 @@ def deploy(template: DeployedTemplate, aws_endpoint: str, lambda_endpoint: str) 
     # Last, so that nothing is delivered before there is somebody to take it.
     for rule in template.rules:
         _create_rule(events, rule)
+    scheduler = client("scheduler")
+    for group in template.schedule_groups:
+        scheduler.create_schedule_group(Name=group)
+    for schedule in template.schedules:
+        _create_schedule(scheduler, schedule)
 
 
 def _check_targets(template: DeployedTemplate, rule: RuleResource) -> None:
@@ -56,9 +71,14 @@ def _check_targets(template: DeployedTemplate, rule: RuleResource) -> None:
             raise DeploymentError(
                 f"{rule.logical_id}: no AWS::Lambda::Permission lets {_EVENTBRIDGE} invoke {arn}"
             )
+        _check_qualified(template, rule.logical_id, arn)
+
+
+def _check_qualified(template: DeployedTemplate, source: str, arn: str) -> None:
+    for function in template.functions:
         if function.durable and arn == function.arn:
             raise DeploymentError(
-                f"{rule.logical_id}: {function.logical_id} is durable and needs an alias or version"
+                f"{source}: {function.logical_id} is durable and needs an alias or version"
             )
 
 
@@ -89,6 +109,13 @@ def _create_rule(events: Any, rule: RuleResource) -> None:
     events.put_rule(**arguments)
     if rule.targets:
         events.put_targets(Rule=rule.name, EventBusName=rule.bus, Targets=list(rule.targets))
+
+
+def _create_schedule(scheduler: Any, schedule: ScheduleResource) -> None:
+    try:
+        scheduler.create_schedule(**schedule.definition)
+    except ClientError as error:
+        raise DeploymentError(f"{schedule.logical_id}: {error}") from error
 
 
 def _definition(function: FunctionResource, known_services: set[str]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ _ARNS = {
     "AWS::Lambda::Function": ("lambda", "function:"),
     "AWS::Lambda::LayerVersion": ("lambda", "layer:"),
     "AWS::Logs::LogGroup": ("logs", "log-group:"),
+    "AWS::Scheduler::ScheduleGroup": ("scheduler", "schedule-group/"),
     "AWS::SNS::Topic": ("sns", ""),
     "AWS::SQS::Queue": ("sqs", ""),
 }

@@ -68,6 +68,15 @@ class RuleResource:
 
 
 @dataclass(frozen=True)
+class ScheduleResource:
+    """A schedule; ``definition`` is in the shape of EventBridge Scheduler's CreateSchedule."""
+
+    logical_id: str
+    name: str
+    definition: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class TableResource:
     """A table; ``definition`` is in the shape of DynamoDB's CreateTable."""
 
@@ -111,6 +120,8 @@ class DeployedTemplate:
     tables: tuple[TableResource, ...]
     queues: tuple[QueueResource, ...]
     permissions: tuple[Permission, ...]
+    schedules: tuple[ScheduleResource, ...] = ()
+    schedule_groups: tuple[str, ...] = ()
 
 
 def read_template(
@@ -191,6 +202,10 @@ class _Reader:
             tables=tuple(self._table(name) for name in self._all("AWS::DynamoDB::Table")),
             queues=tuple(self._queue(name) for name in self._all("AWS::SQS::Queue")),
             permissions=tuple(self._permission(n) for n in self._all("AWS::Lambda::Permission")),
+            schedules=tuple(self._schedule(n) for n in self._all("AWS::Scheduler::Schedule")),
+            schedule_groups=tuple(
+                self._resolver.name(n) for n in self._all("AWS::Scheduler::ScheduleGroup")
+            ),
         )
 
     def _all(self, kind: str) -> list[str]:
@@ -277,6 +292,11 @@ class _Reader:
             state=properties.get("State", "ENABLED"),
             targets=tuple(properties.get("Targets", [])),
         )
+
+    def _schedule(self, logical_id: str) -> ScheduleResource:
+        properties = self._resolver.properties(logical_id)
+        name = self._resolver.name(logical_id)
+        return ScheduleResource(logical_id, name, {**properties, "Name": name})
 
     def _table(self, logical_id: str) -> TableResource:
         properties = self._resolver.properties(logical_id)

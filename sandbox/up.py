@@ -236,6 +236,22 @@ class Sandbox:
         sent = self._control("aws", "POST", f"events?copies={copies}", event)["sent"]
         return [function for entry in sent for function in entry["functions"]]
 
+    def schedules(self) -> list[dict[str, Any]]:
+        """What is scheduled: `name`, `arn`, `expression`, and when it is `due` (ISO 8601)."""
+        found: list[dict[str, Any]] = self._control("aws", "GET", "schedules")["schedules"]
+        return found
+
+    def fire(self, schedule: str) -> list[str]:
+        """Let a schedule, by name or ARN, invoke its target now; the functions it reaches."""
+        fired: list[str] = self._control("aws", "POST", "schedules/fire", {"name": schedule})[
+            "functions"
+        ]
+        return fired
+
+    def hurry_schedules(self, speed: float) -> None:
+        """Let schedules tick so many times as fast as life; 0: only when they are fired."""
+        self._control("aws", "PUT", "schedules", {"speed": speed})
+
     def interrupt(
         self, instances: Sequence[str], *, late: float = 0.0, copies: int = 1
     ) -> list[dict[str, Any]]:

@@ -26,6 +26,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--lambda", dest="lambda_url", metavar="URL")
     parser.add_argument("--throttle", action="store_true", help="limit rates as EC2 does")
+    parser.add_argument(
+        "--schedule-speed", type=float, default=1.0, help="times as fast as life; 0: on command"
+    )
     parser.add_argument("--instance-start", type=float, default=1.0)
     parser.add_argument("--instance-stop", type=float, default=1.0)
     parser.add_argument("--health-check", type=float, default=2.0)
@@ -76,7 +79,11 @@ def serve(options: argparse.Namespace) -> None:
         options.detach,
         options.minimum_heartbeat,
     )
-    front = Front(Cloud(options.region, pace, options.seed), throttle=options.throttle)
+    front = Front(
+        Cloud(options.region, pace, options.seed),
+        throttle=options.throttle,
+        schedule_speed=options.schedule_speed,
+    )
     clusters = {}
     for name, value in options.eks:
         endpoint, _, ca_file = value.rpartition(",")

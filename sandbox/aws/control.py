@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sandbox.aws.calls import Answer, Environ
+from sandbox.aws.clockwork import UnknownSchedule
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.eks import link_cluster
 from sandbox.aws.eventbridge import EventBus
@@ -57,6 +58,22 @@ class ThrottleSwitch(BaseModel):
     enabled: bool
 
 
+class ScheduleSpeed(BaseModel):
+    """How many times as fast as life schedules tick; 0: only on command."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    speed: float = Field(ge=0)
+
+
+class FireSchedule(BaseModel):
+    """A schedule or scheduled rule, by name or ARN, that shall invoke its target now."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+
+
 class Control:
     """`/_sandbox/…`: bodies and answers are JSON; bad input answers 400 with `{"error": …}`."""
 
@@ -75,6 +92,9 @@ class Control:
             (HTTPMethod.GET, "links"): lambda _body, _query: self._show_links(),
             (HTTPMethod.PUT, "links"): self._put_links,
             (HTTPMethod.PUT, "throttle"): self._put_throttle,
+            (HTTPMethod.GET, "schedules"): lambda _body, _query: self._show_schedules(),
+            (HTTPMethod.PUT, "schedules"): self._put_schedules,
+            (HTTPMethod.POST, "schedules/fire"): self._fire_schedule,
             (HTTPMethod.POST, "events"): self._send,
             (HTTPMethod.POST, "interrupt"): self._interrupt,
         }
@@ -88,7 +108,7 @@ class Control:
         query = {key: values[-1] for key, values in parse_qs(environ["QUERY_STRING"]).items()}
         try:
             return _json(HTTPStatus.OK, route(json.loads(body) if body else None, query))
-        except UnknownInstance as error:
+        except (UnknownInstance, UnknownSchedule) as error:
             return _json(HTTPStatus.NOT_FOUND, {"error": str(error)})
         except (ValidationError, ValueError, OSError) as error:
             return _json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
@@ -147,6 +167,22 @@ class Control:
     def _put_throttle(self, body: Any, _query: dict[str, str]) -> Any:
         self._throttle.enabled = ThrottleSwitch.model_validate(body).enabled
         return {"enabled": self._throttle.enabled}
+
+    def _show_schedules(self) -> Any:
+        clockwork = self._bus.clockwork
+        with self._cloud.lock:
+            return {"speed": clockwork.speed, "schedules": clockwork.show()}
+
+    def _put_schedules(self, body: Any, _query: dict[str, str]) -> Any:
+        wanted = ScheduleSpeed.model_validate(body)
+        with self._cloud.lock:
+            self._bus.clockwork.hurry(wanted.speed)
+        return self._show_schedules()
+
+    def _fire_schedule(self, body: Any, _query: dict[str, str]) -> Any:
+        wanted = FireSchedule.model_validate(body)
+        with self._cloud.lock:
+            return {"functions": self._bus.clockwork.fire(wanted.name)}
 
     def _send(self, body: Any, query: dict[str, str]) -> Any:
         events = body if isinstance(body, list) else [body]

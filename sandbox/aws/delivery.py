@@ -40,6 +40,12 @@ class Delivery:
         return self.target.get("Input") or json.dumps(self.event)
 
 
+def functions_of(targets: list[dict[str, Any]]) -> list[str]:
+    """The names of the functions among these targets."""
+    arns = [target["Arn"] for target in targets if ":function:" in target["Arn"]]
+    return [arn.split(":function:")[1].split(":")[0] for arn in arns]
+
+
 class Refused(Exception):
     """The target did not take the event; `permanent` says that trying again is no use."""
 

@@ -4,6 +4,7 @@ Stands in for delivery, which moto lacks: its rules know no Lambda target.
 """
 
 import json
+from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -12,9 +13,12 @@ import moto.events.urls
 from moto.events.exceptions import ValidationException
 from moto.events.models import EventsBackend, Rule, events_backends
 
+from sandbox.aws import notices
+from sandbox.aws.clockwork import Clock, Clockwork
 from sandbox.aws.cloud import ACCOUNT, Cloud
-from sandbox.aws.delivery import Deliveries, Delivery
+from sandbox.aws.delivery import Deliveries, Delivery, functions_of
 from sandbox.aws.notices import Event, timestamp
+from sandbox.aws.schedule_expressions import BadExpressionError, parse
 
 UNSUPPORTED = ("InputPath", "InputTransformer")
 
@@ -45,15 +49,67 @@ class DeliveringRule(Rule):
         for target in self.targets:
             self.bus.deliveries.send(Delivery(event, self.arn, target), copies, delay)
 
+    def tick(self, at: datetime) -> list[str]:
+        """Its schedule is due: send the targets what they get then; the functions among them."""
+        event = notices.event(
+            "aws.events", "Scheduled Event", self.region_name, [self.arn], {}, at.timestamp()
+        )
+        self.deliver(event)
+        return functions_of(self.targets)
+
+    def follow_schedule(self) -> None:
+        """Let the clockwork fire it as its schedule and state are now."""
+        clockwork = self.bus.clockwork
+        clockwork.disarm(self.arn)
+        if self.scheduled_expression and self.state != "DISABLED":
+            expression = parse(self.scheduled_expression)
+            now = datetime.now(UTC)
+            clockwork.arm(
+                Clock(self.name, self.arn, self.scheduled_expression, expression, self.tick, now)
+            )
+
 
 class JournaledEvents(EventsBackend):
-    """moto's EventBridge, which also writes down what user code puts."""
+    """moto's EventBridge, which also writes down what user code puts, and ticks."""
 
     bus: ClassVar["EventBus"]
 
     @property
     def _url_module(self) -> ModuleType:
         return moto.events.urls
+
+    def put_rule(self, name: str, *args: Any, **kwargs: Any) -> Rule:
+        """As moto does; a schedule begins to tick."""
+        try:
+            if expression := kwargs.get("scheduled_expression"):
+                parse(expression)
+        except BadExpressionError as error:
+            raise ValidationException(str(error)) from error
+        rule = super().put_rule(name, *args, **kwargs)
+        assert isinstance(rule, DeliveringRule)
+        rule.follow_schedule()
+        return rule
+
+    def delete_rule(self, name: str, event_bus_arn: str | None) -> None:
+        """As moto does; its schedule ends."""
+        rule = self.event_buses["default"].rules.get(name)
+        super().delete_rule(name, event_bus_arn)
+        if rule:
+            self.bus.clockwork.disarm(rule.arn)
+
+    def enable_rule(self, name: str, event_bus_arn: str | None) -> bool:
+        """As moto does; its schedule goes on."""
+        return super().enable_rule(name, event_bus_arn) and self._follow(name)
+
+    def disable_rule(self, name: str, event_bus_arn: str | None) -> bool:
+        """As moto does; its schedule halts."""
+        return super().disable_rule(name, event_bus_arn) and self._follow(name)
+
+    def _follow(self, name: str) -> bool:
+        rule = self.event_buses["default"].rules.get(name)
+        if isinstance(rule, DeliveringRule):
+            rule.follow_schedule()
+        return True
 
     def put_events(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """As moto does; every accepted entry is journaled."""
@@ -86,8 +142,9 @@ class JournaledEvents(EventsBackend):
 class EventBus:
     """The default bus: what AWS's own services emit goes through here."""
 
-    def __init__(self, cloud: Cloud):
+    def __init__(self, cloud: Cloud, schedule_speed: float):
         self.cloud = cloud
+        self.clockwork = Clockwork(cloud, schedule_speed)
         self.deliveries = Deliveries(cloud)
         DeliveringRule.bus = JournaledEvents.bus = self
         moto_events.Rule = DeliveringRule  # type: ignore[misc]
@@ -99,12 +156,7 @@ class EventBus:
         buses = events_backends[ACCOUNT][self.cloud.region].event_buses
         rules = buses["default"].rules.values()
         taking = [rule for rule in rules if isinstance(rule, DeliveringRule) and rule.takes(event)]
-        functions = [
-            target["Arn"].split(":function:")[1].split(":")[0]
-            for rule in taking
-            for target in rule.targets
-            if ":function:" in target["Arn"]
-        ]
+        functions = [name for rule in taking for name in functions_of(rule.targets)]
         self.cloud.journal.record(
             "notice",
             id=event.get("id"),

@@ -13,7 +13,7 @@ from moto.core import responses as moto_responses
 from moto.core.utils import method_names_from_class
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-from sandbox.aws import autoscaling, instances, prices
+from sandbox.aws import autoscaling, instances, prices, schedules
 from sandbox.aws.calls import Answer, Call, Environ, read_body, recognise, refusal
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.control import PREFIX, Control
@@ -47,9 +47,10 @@ class Moto(DomainDispatcherApplication):
 class Front:
     """The WSGI application: every request passes here first."""
 
-    def __init__(self, cloud: Cloud, *, throttle: bool):
+    def __init__(self, cloud: Cloud, *, throttle: bool, schedule_speed: float = 1.0):
         self._cloud = cloud
-        bus = EventBus(cloud)
+        bus = EventBus(cloud, schedule_speed)
+        schedules.install(bus)
         instances.install(cloud, bus)
         nodes = NodeLink(cloud)
         autoscaling.install(cloud, bus)

@@ -34,6 +34,12 @@ Resources:
         Notice:
           Type: EventBridgeRule
           Properties: {Pattern: {source: [aws.ec2]}}
+        Tick:
+          Type: ScheduleV2
+          Properties: {ScheduleExpression: rate(1 minute), GroupName: !Ref Ticks}
+  Ticks:
+    Type: AWS::Scheduler::ScheduleGroup
+    Properties: {Name: !Sub "${AWS::StackName}-ticks"}
   Table:
     Type: AWS::DynamoDB::Table
     Properties:
@@ -69,6 +75,14 @@ PERMISSION = """
       FunctionName: !Ref Worker
       Principal: events.amazonaws.com
       SourceArn: !GetAtt Rule.Arn
+"""
+SCHEDULE = """
+  Nightly:
+    Type: AWS::Scheduler::Schedule
+    Properties:
+      ScheduleExpression: cron(0 3 * * ? *)
+      FlexibleTimeWindow: {Mode: "OFF"}
+      Target: {Arn: !GetAtt Worker.Arn, RoleArn: "arn:aws:iam::123456789012:role/any"}
 """
 LAYER = "ANSWER = 42\n"
 HANDLER = """
@@ -112,7 +126,8 @@ def test_a_template_is_put_into_the_sandbox(project: Path, aws: str, service: Se
     deploy(read_template(project / "template.yaml", {}), aws, service.url)
 
     clients: dict[str, Any] = {
-        name: boto3.client(name, endpoint_url=aws, **KEYS) for name in ("dynamodb", "sqs", "events")
+        name: boto3.client(name, endpoint_url=aws, **KEYS)
+        for name in ("dynamodb", "sqs", "events", "scheduler")
     }
     assert service.invoke("leeway-Receiver:live", {"note": "x"}) == 42
     item = clients["dynamodb"].get_item(TableName="leeway-Table", Key={"pk": {"S": "a"}})["Item"]
@@ -124,6 +139,9 @@ def test_a_template_is_put_into_the_sandbox(project: Path, aws: str, service: Se
     assert clients["sqs"].get_queue_url(QueueName="leeway-Queue")["QueueUrl"]
     assert json.loads(rule["EventPattern"]) == {"source": ["aws.ec2"]}
     assert target["Arn"].endswith(":function:leeway-Receiver:live")
+    tick = clients["scheduler"].get_schedule(Name="ReceiverTick", GroupName="leeway-ticks")
+    assert tick["ScheduleExpression"] == "rate(1 minute)"
+    assert tick["Target"]["Arn"] == target["Arn"]
     for client in clients.values():
         client.close()
 
@@ -136,6 +154,7 @@ def test_a_template_is_put_into_the_sandbox(project: Path, aws: str, service: Se
             DURABLE + RULE.replace("TARGET", "Worker") + PERMISSION,
             "Rule: Worker is durable and needs an alias",
         ),
+        (DURABLE + SCHEDULE, "Nightly: Worker is durable and needs an alias"),
     ],
 )
 def test_wiring_that_would_silently_fail_is_refused(project: Path, added: str, said: str) -> None:

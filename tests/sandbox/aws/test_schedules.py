@@ -1,0 +1,184 @@
+"""Schedules and scheduled rules invoke their targets when they are due, or when told to."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.sandbox.aws.started import Recorder, Sandbox
+
+FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:reconcile:live"
+ROLE = "arn:aws:iam::123456789012:role/scheduler"
+
+
+@pytest.fixture(autouse=True)
+def linked(aws: Sandbox, recorder: Recorder) -> Iterator[None]:
+    """The recorder stands where Lambda would; nothing ticks but what a test lets tick."""
+    recorder.requests.clear()
+    aws.control("PUT", "links", {"lambda": recorder.url})
+    aws.control("PUT", "schedules", {"speed": 0})
+    yield
+    for schedule in aws.client("scheduler").list_schedules()["Schedules"]:
+        aws.client("scheduler").delete_schedule(Name=schedule["Name"])
+
+
+def _schedule(aws: Sandbox, name: str, expression: str, **options: Any) -> str:
+    target = {"Arn": FUNCTION, "RoleArn": ROLE} | options.pop("target", {})
+    created = aws.client("scheduler").create_schedule(
+        Name=name,
+        ScheduleExpression=expression,
+        FlexibleTimeWindow={"Mode": "OFF"},
+        Target=target,
+        **options,
+    )
+    return str(created["ScheduleArn"])
+
+
+def _at(seconds: float) -> str:
+    return f"at({datetime.now(UTC) + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S})"
+
+
+def _names(aws: Sandbox) -> set[str]:
+    return {schedule["name"] for schedule in aws.control("GET", "schedules")["schedules"]}
+
+
+def _bodies(recorder: Recorder) -> list[dict[str, Any]]:
+    return [request["body"] for request in recorder.requests]
+
+
+def test_a_schedule_that_is_fired_sends_its_function_the_event_of_scheduler(
+    aws: Sandbox, recorder: Recorder
+) -> None:
+    arn = _schedule(aws, "tick", "rate(1 minute)")
+    assert not recorder.requests
+    assert aws.control("POST", "schedules/fire", {"name": "tick"}) == {"functions": ["reconcile"]}
+    [request] = aws.wait(lambda: recorder.requests)
+    assert request["invocation_type"] == "Event"
+    body = request["body"]
+    assert (body["source"], body["detail-type"]) == ("aws.scheduler", "Scheduled Event")
+    assert (body["resources"], body["detail"]) == ([arn], "{}")
+    assert aws.journal("schedule-fired", schedule="tick", functions=["reconcile"])
+    assert "tick" in _names(aws)
+
+
+def test_a_rate_begins_at_once_and_repeats(aws: Sandbox, recorder: Recorder) -> None:
+    aws.control("PUT", "schedules", {"speed": 120})
+    _schedule(aws, "quick", "rate(1 minute)")
+    aws.wait(lambda: len(recorder.requests) >= 3)
+    times = [datetime.fromisoformat(body["time"]) for body in _bodies(recorder)[:3]]
+    assert [later - sooner for sooner, later in pairwise(times)] == [timedelta(minutes=1)] * 2
+
+
+def test_a_schedule_waits_for_its_start_and_ends_with_its_end(
+    aws: Sandbox, recorder: Recorder
+) -> None:
+    now = datetime.now(UTC)
+    start, end = now + timedelta(minutes=10), now + timedelta(minutes=11, seconds=30)
+    _schedule(aws, "window", "rate(1 minute)", StartDate=start, EndDate=end)
+    [entry] = aws.control("GET", "schedules")["schedules"]
+    assert abs(datetime.fromisoformat(entry["due"]) - start) < timedelta(seconds=1)
+    aws.control("PUT", "schedules", {"speed": 1200})
+    aws.wait(lambda: "window" not in _names(aws))
+    aws.wait(lambda: len(recorder.requests) == 2)
+
+
+def test_a_one_time_schedule_is_due_once_and_goes_when_it_shall(
+    aws: Sandbox, recorder: Recorder
+) -> None:
+    notice = {"Input": '{"id": "n-1", "at": "<aws.scheduler.scheduled-time>"}'}
+    expression = _at(30)
+    _schedule(aws, "later", expression, target=notice, ActionAfterCompletion="DELETE")
+    _schedule(aws, "kept", expression, target=notice)
+    aws.control("PUT", "schedules", {"speed": 60})
+    aws.wait(lambda: len(recorder.requests) == 2)
+    moment = f"{expression.removeprefix('at(').removesuffix(')')}Z"
+    assert _bodies(recorder) == [{"id": "n-1", "at": moment}] * 2
+    scheduler = aws.client("scheduler")
+    aws.wait(lambda: not _names(aws))
+    assert [entry["Name"] for entry in scheduler.list_schedules()["Schedules"]] == ["kept"]
+    with pytest.raises(scheduler.exceptions.ResourceNotFoundException):
+        scheduler.get_schedule(Name="later")
+
+
+def test_what_lies_in_the_past_is_made_up_for(aws: Sandbox, recorder: Recorder) -> None:
+    aws.control("PUT", "schedules", {"speed": 1})
+    _schedule(aws, "missed", _at(-3600), target={"Input": '{"id": "missed"}'})
+    assert aws.wait(lambda: _bodies(recorder)) == [{"id": "missed"}]
+
+
+def test_a_changed_schedule_is_due_at_its_new_time_and_a_deleted_one_never(
+    aws: Sandbox, recorder: Recorder
+) -> None:
+    _schedule(aws, "moved", _at(3600))
+    scheduler = aws.client("scheduler")
+    scheduler.update_schedule(
+        Name="moved",
+        ScheduleExpression="at(2030-01-01T00:00:00)",
+        FlexibleTimeWindow={"Mode": "OFF"},
+        Target={"Arn": FUNCTION, "RoleArn": ROLE},
+        ActionAfterCompletion="DELETE",
+    )
+    [entry] = aws.control("GET", "schedules")["schedules"]
+    assert entry["due"] == "2030-01-01T00:00:00+00:00"
+    assert scheduler.get_schedule(Name="moved")["ActionAfterCompletion"] == "DELETE"
+    scheduler.delete_schedule(Name="moved")
+    assert aws.answer("POST", "schedules/fire", {"name": "moved"}).status_code == 404
+    assert not recorder.requests
+
+
+def test_groups_keep_schedules_of_one_name_apart_and_take_them_along(aws: Sandbox) -> None:
+    scheduler = aws.client("scheduler")
+    scheduler.create_schedule_group(Name="leeway")
+    here, there = (
+        _schedule(aws, "same", _at(60)),
+        _schedule(aws, "same", _at(60), GroupName="leeway"),
+    )
+    assert here != there
+    with pytest.raises(scheduler.exceptions.ConflictException):
+        _schedule(aws, "same", _at(60))
+    with pytest.raises(scheduler.exceptions.ResourceNotFoundException):
+        _schedule(aws, "same", _at(60), GroupName="none")
+    scheduler.delete_schedule_group(Name="leeway")
+    assert [s["arn"] for s in aws.control("GET", "schedules")["schedules"]] == [here]
+
+
+def test_a_disabled_schedule_does_not_tick(aws: Sandbox) -> None:
+    _schedule(aws, "off", "rate(1 minute)", State="DISABLED")
+    assert "off" not in _names(aws)
+
+
+@pytest.mark.parametrize(
+    ("name", "expression", "target"),
+    [
+        ("bad name", "rate(1 minute)", {}),
+        ("bad-expression", "rate(1 fortnight)", {}),
+        ("bad-input", "rate(1 minute)", {"Input": "not JSON"}),
+        ("no-service", "rate(1 minute)", {"Arn": "arn:aws:scheduler:::aws-sdk:sqs:sendMessage"}),
+    ],
+)
+def test_what_scheduler_would_refuse_is_refused(
+    aws: Sandbox, name: str, expression: str, target: dict[str, Any]
+) -> None:
+    with pytest.raises(ClientError, match="ValidationException"):
+        _schedule(aws, name, expression, target=target)
+
+
+def test_a_scheduled_rule_sends_the_event_of_eventbridge_until_it_is_disabled(
+    aws: Sandbox, recorder: Recorder
+) -> None:
+    events = aws.client("events")
+    rule = events.put_rule(Name="minutely", ScheduleExpression="rate(1 minute)")["RuleArn"]
+    events.put_targets(Rule="minutely", Targets=[{"Id": "one", "Arn": FUNCTION}])
+    assert aws.control("POST", "schedules/fire", {"name": "minutely"})["functions"] == ["reconcile"]
+    [body] = aws.wait(lambda: _bodies(recorder))
+    assert (body["source"], body["resources"], body["detail"]) == ("aws.events", [rule], {})
+    events.disable_rule(Name="minutely")
+    assert "minutely" not in _names(aws)
+    events.enable_rule(Name="minutely")
+    assert "minutely" in _names(aws)
+    events.remove_targets(Rule="minutely", Ids=["one"])
+    events.delete_rule(Name="minutely")
+    assert "minutely" not in _names(aws)
