@@ -127,7 +127,7 @@ def test_a_blocked_pod_fails_the_drain_by_default_and_its_budget_is_named(
     ("arguments", "code", "words"),
     [
         (["no-such-node"], 1, 'nodes "no-such-node" not found'),
-        (["x", "--deadline", "soon"], 2, "--deadline: expected a duration such as 120s or 2m"),
+        (["x", "--deadline", "soon"], 2, "--deadline: expected a duration such as 90s or 1h30m"),
         (["x", "--on-blocked", "explode"], 2, "--on-blocked"),
     ],
 )

@@ -1,0 +1,1 @@
+"""What users write: the kinds of manifests, how they are read, and what is wrong with them."""

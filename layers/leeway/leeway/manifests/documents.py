@@ -1,0 +1,230 @@
+"""YAML or JSON text → documents whose every value knows its line, by a loader that builds nothing
+but what JSON has, and that no document can make large or slow.
+
+Plain scalars mean what they mean to kubectl: booleans of YAML 1.1, numbers, and else text (a date
+or `12:30` is text). Source: go-yaml v2's resolution, by which sigs.k8s.io/yaml reads manifests.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from leeway.manifests.problems import Path, Problem
+
+LARGEST = 350 * 1024
+"""Bytes of a document as compact JSON, aliases expanded. One is kept as one DynamoDB item, which
+takes 400 KB, with what else is said about it."""
+
+LARGEST_TEXT = 16 * 1024 * 1024
+"""Bytes of a whole file."""
+
+DEEPEST = 64
+"""How deep values may be nested."""
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUE = frozenset(w for t in ("y", "yes", "true", "on") for w in (t, t.title(), t.upper()))
+_FALSE = frozenset(w for t in ("n", "no", "false", "off") for w in (t, t.title(), t.upper()))
+# go-yaml leaves the single letters alone.
+_BOOLEANS = dict.fromkeys(_TRUE - {"y", "Y"}, True) | dict.fromkeys(_FALSE - {"n", "N"}, False)
+_INTEGER = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[1-9][0-9_]*|0)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_STANDARD = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value and the line it begins on; a mapping's members are at the lines of their keys.
+
+    `size` is in bytes of compact JSON, with aliases expanded: an alias is the same Value again.
+    """
+
+    line: int
+    size: int
+    content: Any
+
+    def plain(self) -> Any:
+        """Build the value of dicts, lists, text, numbers, booleans and None."""
+        if isinstance(self.content, dict):
+            return {key: member.plain() for key, member in self.content.items()}
+        if isinstance(self.content, list):
+            return [member.plain() for member in self.content]
+        return self.content
+
+    def line_of(self, path: Path) -> int:
+        """Find the line of what is at the path, or of what is nearest above it."""
+        value = self
+        for part in path:
+            content: Any = value.content
+            in_list = isinstance(content, list) and isinstance(part, int) and part < len(content)
+            if not in_list and not (isinstance(content, dict) and part in content):
+                break
+            value = content[part]
+        return value.line
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """What a text holds, and what is wrong with it; empty documents are left out."""
+
+    values: tuple[Value, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def read_documents(text: str, source: str) -> Documents:
+    """Read all documents of a text; `source` names it in problems. One that is not even YAML ends
+    the reading."""
+    if len(text) > LARGEST_TEXT:
+        return Documents(problems=(Problem(source, 0, "", _too_large(len(text), LARGEST_TEXT)),))
+    building = _Building(source)
+    values: list[Value] = []
+    try:
+        events = yaml.parse(text, Loader=_LOADER)
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                value = building.document(events)
+                if value is not None:
+                    values.append(value)
+    except yaml.YAMLError as error:
+        building.problems.append(_syntax(error, text, source))
+    except _GivenUp as error:
+        building.problems.append(Problem(source, error.line, "", error.message))
+    return Documents(tuple(values), tuple(building.problems))
+
+
+class _GivenUp(Exception):
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+        self.message = message
+
+
+def _too_large(size: int, most: int) -> str:
+    return f"is {size // 1024:,} KB large; at most {most // 1024:,} KB are taken"
+
+
+def _syntax(error: yaml.YAMLError, text: str, source: str) -> Problem:
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return Problem(source, 0, "", f"is no YAML: {' '.join(str(error).split())}")
+    lines = text.splitlines()
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    indentation = line[: len(line) - len(line.lstrip())]
+    if "\t" in indentation or line[mark.column : mark.column + 1] == "\t":
+        return Problem(source, mark.line + 1, "", "a tab in the indentation; YAML takes spaces")
+    said = getattr(error, "problem", None) or "it cannot be read"
+    return Problem(source, mark.line + 1, "", f"is no YAML: {said}")
+
+
+@dataclass
+class _Building:
+    """Builds values from a parser's events."""
+
+    source: str
+    problems: list[Problem] = field(default_factory=list)
+    anchors: dict[str, Value] = field(default_factory=dict)
+
+    def document(self, events: Iterator[Any]) -> Value | None:
+        """Build what follows a document's start; None where it holds nothing."""
+        self.anchors = {}
+        value = self.value(next(events), events, 0)
+        if value.size > LARGEST:
+            message = f"the document {_too_large(value.size, LARGEST)}"
+            self.problems.append(Problem(self.source, value.line, "", message))
+            return None
+        return None if value.content is None else value
+
+    def value(self, event: Any, events: Iterator[Any], depth: int) -> Value:
+        line = event.start_mark.line + 1
+        if depth > DEEPEST:
+            raise _GivenUp(line, f"values are nested more than {DEEPEST} deep")
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self.anchors:
+                raise _GivenUp(line, f"*{event.anchor} stands for nothing that ends above it")
+            return self.anchors[event.anchor]
+        if isinstance(event, yaml.ScalarEvent):
+            value = self.scalar(event, line)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = self.sequence(events, line, depth)
+        else:
+            value = self.mapping(events, line, depth)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = value
+        return value
+
+    def scalar(self, event: yaml.ScalarEvent, line: int) -> Value:
+        tag = (event.tag or "").removeprefix(_STANDARD)
+        if tag not in {"", "!", "str", "int", "float", "bool", "null"}:
+            raise _GivenUp(line, f"the tag {event.tag} is not taken; only plain values are")
+        text = event.value
+        quoted = not event.implicit[0] or tag in {"!", "str"}
+        content = text if quoted and tag not in {"int", "float", "bool", "null"} else _meant(text)
+        return Value(line, len(json.dumps(content, ensure_ascii=False).encode()), content)
+
+    def sequence(self, events: Iterator[Any], line: int, depth: int) -> Value:
+        items: list[Value] = []
+        for event in events:
+            if isinstance(event, yaml.SequenceEndEvent):
+                break
+            items.append(self.value(event, events, depth + 1))
+        return Value(line, 2 + sum(item.size + 1 for item in items), items)
+
+    def mapping(self, events: Iterator[Any], line: int, depth: int) -> Value:
+        members: dict[str, Value] = {}
+        merged: list[Value] = []
+        for event in events:
+            if isinstance(event, yaml.MappingEndEvent):
+                break
+            at = event.start_mark.line + 1
+            key = self.key(event, at)
+            value = self.value(next(events), events, depth + 1)
+            if key == "<<" and event.implicit[0]:
+                merged += value.content if isinstance(value.content, list) else [value]
+                continue
+            if key in members:
+                message = f"the key {key!r} stands here and on line {members[key].line}"
+                self.problems.append(Problem(self.source, at, "", message))
+            members[key] = Value(at, value.size, value.content)
+        for other in merged:
+            if not isinstance(other.content, dict):
+                raise _GivenUp(line, "<< takes a mapping, or a list of mappings")
+            members = other.content | members
+        size = 2 + sum(
+            len(json.dumps(k, ensure_ascii=False).encode()) + v.size + 2 for k, v in members.items()
+        )
+        return Value(line, size, members)
+
+    def key(self, event: Any, line: int) -> str:
+        if not isinstance(event, yaml.ScalarEvent):
+            raise _GivenUp(line, "a key is expected to be text")
+        return str(event.value)
+
+
+def _meant(text: str) -> Any:
+    """What a plain scalar stands for."""
+    if text in _NULLS:
+        return None
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
+    if _INTEGER.fullmatch(text):
+        return _integer(text.replace("_", ""))
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return text
+
+
+def _integer(text: str) -> Any:
+    sign = -1 if text.startswith("-") else 1
+    digits = text.lstrip("+-").lower()
+    if len(digits) > 40:
+        return text  # no number that means anything, and slow to read
+    if digits.startswith(("0x", "0b", "0o")):
+        return sign * int(digits, 0)
+    if len(digits) > 1 and digits.startswith("0"):
+        return sign * int(digits, 8)
+    return sign * int(digits)

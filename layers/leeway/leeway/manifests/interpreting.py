@@ -1,0 +1,196 @@
+"""A document's plain value → a manifest, or what is wrong with it, field by field."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from leeway.manifests.base import DROPPED, Manifest
+from leeway.manifests.kinds import Kind, UnknownKind, attribute, find_kind, model_of
+from leeway.manifests.problems import Note, Path, Problem, near_miss, rendered
+
+LONGEST_SHOWN = 60
+"""Characters of a wrong value that are repeated to its author."""
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What a converter makes of a manifest of a superseded version: the current one, and what its
+    author should know, by paths of what was written."""
+
+    manifest: Manifest
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A valid manifest.
+
+    `manifest` is as written, `meant` the same in its current version (for most kinds the same
+    object). `body` is the JSON that is kept: the document without what servers add to one.
+    """
+
+    kind: Kind
+    manifest: Manifest
+    meant: Manifest
+    body: str
+    source: str
+    line: int
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return self.manifest.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """The object's namespace; empty for kinds that have none."""
+        return (self.manifest.metadata.namespace or "default") if self.kind.namespaced else ""
+
+    @property
+    def title(self) -> str:
+        """How kubectl names it: `cluster.leeway.sh/prod`."""
+        return f"{self.kind.resource}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreted:
+    """A manifest with its warnings, or the problems for which it is none."""
+
+    written: Written | None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def interpret(document: Any, source: str, line_of: Callable[[Path], int]) -> Interpreted:
+    """Validate one document; `line_of` tells the line of a path, 0 where nobody knows."""
+
+    def problem(path: Path, message: str) -> Problem:
+        return Problem(source, line_of(path), rendered(path), message)
+
+    def refused(*problems: Problem) -> Interpreted:
+        return Interpreted(None, problems)
+
+    if not isinstance(document, dict):
+        return refused(problem((), f"expected a manifest, got {_shown(document)}"))
+    for name in ("apiVersion", "kind"):
+        if not isinstance(document.get(name), str) or not document[name]:
+            return refused(problem((name,), "expected text; every manifest has it"))
+    try:
+        kind = find_kind(document["apiVersion"], document["kind"])
+    except UnknownKind as error:
+        return refused(problem(("kind",), str(error)))
+    body = _kept(document)
+    model = model_of(kind)
+    try:
+        # Validated as JSON: only there does strictness let text stand for enums and durations.
+        manifest = model.model_validate_json(json.dumps(document))
+        meant = _meant(kind, manifest)
+    except ValidationError as error:
+        found = _findings(error)
+        return refused(*(problem(*_explained(one, document, model)) for one in found))
+    written = Written(kind, manifest, meant.manifest, body, source, line_of(()))
+    notes = [*manifest.notes(), *meant.notes]
+    return Interpreted(written, (), tuple(problem(note.path, note.message) for note in notes))
+
+
+def _meant(kind: Kind, manifest: Manifest) -> Converted:
+    if not kind.converter:
+        return Converted(manifest)
+    converted: Converted = attribute(kind.converter)(manifest)
+    return converted
+
+
+def _kept(document: dict[str, Any]) -> str:
+    metadata = document.get("metadata")
+    kept = {key: value for key, value in document.items() if key != "status"}
+    if isinstance(metadata, dict):
+        kept["metadata"] = {k: v for k, v in metadata.items() if k not in DROPPED}
+    return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+
+
+def _findings(error: ValidationError) -> list[Any]:
+    """Pydantic's findings, less the lists that it finds too short for items that are wrong."""
+    found = error.errors(include_url=False)
+    return [
+        one
+        for one in found
+        if one["type"] != "too_short"
+        or not any(
+            other is not one and other["loc"][: len(one["loc"])] == one["loc"] for other in found
+        )
+    ]
+
+
+def _explained(error: Any, document: Any, model: type[BaseModel]) -> tuple[Path, str]:
+    """Render one of pydantic's findings: where in the document, and what was expected there."""
+    missing = error["type"] == "missing"
+    path = _in_document(error["loc"], document, missing)
+    given = "" if missing else f", got {_shown(error['input'])}"
+    match error["type"]:
+        case "missing":
+            return path, "is missing"
+        case "extra_forbidden":
+            name = str(path[-1])
+            return path, f"unknown field{near_miss(name, _fields_at(model, path[:-1]))}"
+        case "literal_error" | "enum":
+            return path, f"expected {error['ctx']['expected']}{given}"
+        case "value_error" | "assertion_error":
+            said = str(error["ctx"]["error"])
+            told = ", got " in said or isinstance(error["input"], (dict, list))
+            return path, said if told else f"{said}{given}"
+        case "string_pattern_mismatch":
+            return path, f"expected text like {error['ctx']['pattern']}{given}"
+        case _:
+            said = error["msg"][0].lower() + error["msg"][1:]
+            for begin in ("input should be ", "value should be ", "string should be "):
+                said = said.replace(begin, "expected ")
+            return path, f"{said.replace('should have', 'expected')}{given}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (dict, list)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+def _in_document(loc: Sequence[str | int], document: Any, missing: bool) -> Path:
+    """Leave out of pydantic's location what is not in the document: names of unions' members."""
+    path: list[str | int] = []
+    value = document
+    steps = loc[:-1] if missing else loc
+    for part in steps:
+        if isinstance(value, dict) and part in value:
+            value = value[str(part)]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            continue
+        path.append(part)
+    return (*path, loc[-1]) if missing else tuple(path)
+
+
+def _fields_at(model: type[BaseModel], path: Path) -> set[str]:
+    """The names of the fields that a model has at a path."""
+    models = {model}
+    for part in path:
+        below: set[type[BaseModel]] = set()
+        for one in models:
+            fields = {field.alias or name: field for name, field in one.model_fields.items()}
+            if part in fields:
+                below |= _models_in(fields[str(part)].annotation)
+        # A position in a list, or a key of a map: its models were found with the list.
+        models = below or models
+    return {f.alias or name for one in models for name, f in one.model_fields.items()}
+
+
+def _models_in(annotation: Any) -> set[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return {annotation}
+    found: set[type[BaseModel]] = set()
+    for argument in get_args(annotation):
+        found |= _models_in(argument)
+    return found

@@ -1,0 +1,97 @@
+"""The one table of kinds: what a manifest may be, and by which words people ask for it."""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from leeway.manifests.base import Manifest
+from leeway.manifests.problems import listed, near_miss
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A row: `model` and `converter` are `module:attribute`, imported when first used.
+
+    `converter` is for a version that is superseded: a function from its model to a `Converted`.
+    A `singleton` is at most once in a cluster, and carries the cluster's name.
+    """
+
+    api_version: str
+    name: str
+    model: str
+    plural: str
+    short: tuple[str, ...] = ()
+    singleton: bool = False
+    namespaced: bool = False
+    converter: str = ""
+
+    @property
+    def group(self) -> str:
+        """The API group: `leeway.sh` of `leeway.sh/v1`."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def resource(self) -> str:
+        """The kind as kubectl prints it: `cluster.leeway.sh`."""
+        return f"{self.name.lower()}.{self.group}" if self.group else self.name.lower()
+
+    @property
+    def words(self) -> frozenset[str]:
+        """All that people may call it, in lower case."""
+        names = {self.name.lower(), self.plural, *self.short}
+        return frozenset(names | {f"{name}.{self.group}" for name in names})
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind("leeway.sh/v1", "Cluster", "leeway.manifests.cluster:Cluster", "clusters", singleton=True),
+)
+"""Every kind that is read. Another one is another row, and its model."""
+
+
+class UnknownKind(ValueError):
+    """No row has this apiVersion and kind; the message says which have."""
+
+
+def find_kind(api_version: str, name: str) -> Kind:
+    """Find the row of a document's apiVersion and kind.
+
+    Raises:
+        UnknownKind: there is none.
+    """
+    for kind in KINDS:
+        if (kind.api_version, kind.name) == (api_version, name):
+            return kind
+    versions = [kind.api_version for kind in KINDS if kind.name == name]
+    if versions:
+        raise UnknownKind(f"{name} is read as {listed(versions)}, not as {api_version}")
+    names = sorted({kind.name for kind in KINDS})
+    guess = near_miss(name, names) or f"; Leeway takes {listed(names)}"
+    raise UnknownKind(f"no kind {name} of {api_version}{guess}")
+
+
+def kinds_called(word: str) -> tuple[Kind, ...]:
+    """Find the rows that a word such as `nodepools` or `nodepool.karpenter.sh` stands for.
+
+    Raises:
+        UnknownKind: there is none.
+    """
+    found = tuple(kind for kind in KINDS if word.lower() in kind.words)
+    if not found:
+        known = sorted({kind.plural for kind in KINDS})
+        guess = near_miss(word, {w for kind in KINDS for w in kind.words if "." not in w})
+        raise UnknownKind(f"no kind {word}{guess or f'; there are {listed(known)}'}")
+    return found
+
+
+def model_of(kind: Kind) -> type[Manifest]:
+    """Import a kind's model."""
+    model: type[Manifest] = attribute(kind.model)
+    return model
+
+
+@cache
+def attribute(target: str) -> Any:
+    """Import `module:attribute`."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)

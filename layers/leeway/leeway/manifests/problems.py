@@ -1,0 +1,57 @@
+"""What is wrong with a manifest, or worth a warning: always a file, a line, a field, a sentence."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+type Path = tuple[str | int, ...]
+"""Where in a document: keys and positions in lists, from its root."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding. `line` counts from 1, 0 where the text is not at hand; `field` is a path such as
+    `spec.notices.rebalance.action`, empty where the whole document is meant."""
+
+    source: str
+    line: int
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        """Render as `FILE:LINE: FIELD: MESSAGE`."""
+        place = f"{self.source}:{self.line}" if self.line else self.source
+        return ": ".join(part for part in (place, self.field, self.message) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something about a field that its author should know; not an error."""
+
+    path: Path
+    message: str
+
+
+def rendered(path: Path) -> str:
+    """Render a path as people write it: `spec.terms[0].tags["a/b"]`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif "." in part or "/" in part or not part:
+            text += f'["{part}"]'
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def listed(words: Sequence[str]) -> str:
+    """Render alternatives: `a, b or c`."""
+    return " or ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
+
+
+def near_miss(word: str, known: Iterable[str]) -> str:
+    """Render `; did you mean X?`, or nothing where no known word is near."""
+    by_lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean {by_lower[found[0]]}?" if found else ""

@@ -1,0 +1,65 @@
+"""Manifests as text → manifests: several documents, lists, YAML or JSON, each with its place."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from leeway.manifests.documents import Value, read_documents
+from leeway.manifests.interpreting import Interpreted, Written, interpret
+from leeway.manifests.problems import Path, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read. Whoever acts on `written` looks at `problems` first."""
+
+    written: tuple[Written, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+    def __add__(self, other: "Reading") -> "Reading":
+        return Reading(
+            self.written + other.written,
+            self.problems + other.problems,
+            self.warnings + other.warnings,
+        )
+
+
+def read_manifests(text: str, source: str) -> Reading:
+    """Read all manifests of a text; `source` names it in problems."""
+    documents = read_documents(text, source)
+    reading = Reading(problems=documents.problems)
+    for value in documents.values:
+        for item in _items(value):
+            reading += _as_reading(interpret(item.plain(), source, item.line_of))
+    return reading
+
+
+def read_stored(body: str, source: str) -> Reading:
+    """Read one manifest as it is kept, which is JSON; its lines mean nothing to anybody."""
+    try:
+        document = json.loads(body)
+    except ValueError as error:
+        return Reading(problems=(Problem(source, 0, "", f"is no JSON: {error}"),))
+    return _as_reading(interpret(document, source, _nowhere))
+
+
+def _nowhere(_path: Path) -> int:
+    return 0
+
+
+def _as_reading(found: Interpreted) -> Reading:
+    written = () if found.written is None else (found.written,)
+    return Reading(written, found.problems, found.warnings)
+
+
+def _items(value: Value) -> Iterator[Value]:
+    """Open `kind: List`, which is what kubectl prints of several objects."""
+    content = value.content
+    if isinstance(content, dict) and "items" in content and "kind" in content:
+        kind, items = content["kind"].content, content["items"].content
+        if kind == "List" and isinstance(items, list):
+            for item in items:
+                yield from _items(item)
+            return
+    yield value

@@ -1,0 +1,147 @@
+"""Text to documents: what kubectl reads is read the same, and nothing else gets through."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from leeway.manifests.documents import DEEPEST, LARGEST, LARGEST_TEXT, read_documents
+
+
+def plain(text: str) -> list[Any]:
+    found = read_documents(text, "f.yaml")
+    assert found.problems == ()
+    return [value.plain() for value in found.values]
+
+
+def problem(text: str) -> str:
+    """The one problem of a text."""
+    (found,) = read_documents(text, "f.yaml").problems
+    return str(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("~", None),
+        ("yes", True),
+        ("Off", False),
+        ("y", "y"),
+        ("1_000", 1000),
+        ("0755", 493),
+        ("0x1F", 31),
+        ("08", 8.0),
+        ("1.5", 1.5),
+        ("1e3", 1000.0),
+        (".inf", ".inf"),
+        ("12:30:00", "12:30:00"),
+        ("2026-11-21", "2026-11-21"),
+        ("00,15,30,45 * * * *", "00,15,30,45 * * * *"),
+        ("'true'", "true"),
+        ("!!str 5", "5"),
+        ("9" * 5000, "9" * 5000),
+    ],
+)
+def test_a_scalar_means_what_it_means_to_kubectl(text: str, value: Any) -> None:
+    assert plain(f"key: {text}") == [{"key": value}]
+
+
+def test_several_documents_are_read_and_empty_ones_left_out() -> None:
+    assert plain("---\n---\na: 1\n---\n# nothing\n---\nb: 2\n...\n") == [{"a": 1}, {"b": 2}]
+
+
+def test_keys_are_text_as_they_are_written() -> None:
+    assert plain("on: 1\n2: x\nyes: y\n") == [{"on": 1, "2": "x", "yes": "y"}]
+
+
+def test_anchors_and_merges_are_followed_and_nearer_keys_win() -> None:
+    text = "base: &b {x: 1, y: 2}\nmine:\n  <<: *b\n  y: 3\nlist: [*b]\n"
+    assert plain(text)[0]["mine"] == {"x": 1, "y": 3}
+    assert plain(text)[0]["list"] == [{"x": 1, "y": 2}]
+
+
+def test_json_is_read_with_tabs_and_all() -> None:
+    assert plain('{\n\t"a": [1, 2.5, null, true, "x"],\n\t"b": {}\n}') == [
+        {"a": [1, 2.5, None, True, "x"], "b": {}}
+    ]
+
+
+def test_every_value_knows_its_line() -> None:
+    (value,) = read_documents("a:\n  b:\n    - c: 1\n    - d: 2\n", "f.yaml").values
+    assert value.line_of(("a", "b", 1, "d")) == 4
+    assert value.line_of(("a", "b")) == 2
+    assert value.line_of(("a", "nowhere", "at", "all")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "f.yaml:3: the key 'a' stands here and on line 1"),
+        ("a:\n\tb: 1\n", "f.yaml:2: a tab in the indentation; YAML takes spaces"),
+        ("a: [1, 2\n", "f.yaml:2: is no YAML: did not find expected ',' or ']'"),
+        ("a: *nobody\n", "f.yaml:1: *nobody stands for nothing that ends above it"),
+        ("a: &a [*a]\n", "f.yaml:1: *a stands for nothing that ends above it"),
+        ("a: !!python/object:os.system x\n", "is not taken; only plain values are"),
+        ("? [a]\n: b\n", "f.yaml:1: a key is expected to be text"),
+        ("a: \x00\n", "f.yaml: is no YAML: "),
+        ("[" * (DEEPEST + 2), f"f.yaml:1: values are nested more than {DEEPEST} deep"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line_with_its_place(text: str, said: str) -> None:
+    assert said in problem(text)
+    assert "\n" not in problem(text)
+
+
+def test_a_bomb_of_aliases_is_refused_without_being_expanded() -> None:
+    lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
+    assert "KB large; at most 350 KB are taken" in problem("\n".join(lines))
+
+
+def test_a_megabyte_is_refused_and_the_others_are_read() -> None:
+    found = read_documents(f"a: {'x' * 1024 * 1024}\n---\nb: 1\n", "f.yaml")
+    assert [str(p) for p in found.problems] == [
+        "f.yaml:1: the document is 1,024 KB large; at most 350 KB are taken"
+    ]
+    assert [value.plain() for value in found.values] == [{"b": 1}]
+
+
+def test_a_text_that_no_manifests_come_to_is_not_even_parsed() -> None:
+    assert "at most 16,384 KB" in problem("[" * (LARGEST_TEXT + 1))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**12), 10**12) | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(JSON.filter(lambda v: v is not None))
+def test_what_yaml_writes_is_read_back_and_its_size_is_that_of_its_json(value: Any) -> None:
+    text = yaml.safe_dump({"k": value})
+    found = read_documents(text, "f.yaml")
+    if found.problems:  # characters that YAML has no way to take
+        assert all("is no YAML" in str(p) or "stands here" in str(p) for p in found.problems)
+        return
+    (read,) = found.values
+    assert read.plain() == {"k": value}
+    compact = json.dumps(read.plain(), ensure_ascii=False, separators=(",", ":"))
+    assert (
+        len(compact.encode())
+        <= read.size
+        <= len(compact.encode()) + 4 * compact.count("{") + 4 * compact.count("[")
+    )
+    assert read.size < LARGEST
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(alphabet="ab:-[]{}&*!|>'\"#%@`,?~<\n\t 01", max_size=60))
+def test_no_text_makes_it_fail(text: str) -> None:
+    for found in read_documents(text, "f.yaml").problems:
+        assert "\n" not in str(found)

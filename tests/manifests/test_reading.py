@@ -1,0 +1,121 @@
+"""Documents to manifests: every mistake has a place and says what was expected."""
+
+import pytest
+from leeway.manifests.reading import Reading, read_manifests, read_stored
+
+CLUSTER = """\
+apiVersion: leeway.sh/v1
+kind: Cluster
+metadata:
+  name: prod
+"""
+
+
+def read(text: str) -> Reading:
+    return read_manifests(text, "prod.yaml")
+
+
+def problems(text: str) -> list[str]:
+    return [str(problem) for problem in read(text).problems]
+
+
+def test_a_manifest_is_kept_as_it_was_written_less_what_a_server_added() -> None:
+    found = read(
+        CLUSTER
+        + "  uid: 9f2c\n  resourceVersion: '7'\n  labels: {team: a}\n"
+        + "spec: {dryRun: true}\nstatus: {}\n"
+    )
+    assert (found.problems, found.warnings) == ((), ())
+    (written,) = found.written
+    assert written.body == (
+        '{"apiVersion":"leeway.sh/v1","kind":"Cluster",'
+        '"metadata":{"name":"prod","labels":{"team":"a"}},"spec":{"dryRun":true}}'
+    )
+    assert written.title == "cluster.leeway.sh/prod"
+    assert written.manifest.metadata.resource_version == "7"
+    assert read_stored(written.body, "prod").written[0].manifest.metadata.name == "prod"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- a\n", "prod.yaml:1: expected a manifest, got a list"),
+        ("kind: Cluster\n", "prod.yaml:1: apiVersion: expected text; every manifest has it"),
+        (
+            CLUSTER.replace("Cluster", "Clutser"),
+            "prod.yaml:2: kind: no kind Clutser of leeway.sh/v1; did you mean Cluster?",
+        ),
+        (
+            CLUSTER.replace("v1", "v2"),
+            "prod.yaml:2: kind: Cluster is read as leeway.sh/v1, not as leeway.sh/v2",
+        ),
+        (CLUSTER.replace("  name: prod\n", "  labels: {}\n"), "metadata.name: is missing"),
+        (CLUSTER.replace("prod", "-x"), "prod.yaml:4: metadata.name: expected text like "),
+        (
+            CLUSTER.replace("prod", "7"),
+            "prod.yaml:4: metadata.name: expected a valid string, got 7",
+        ),
+        (CLUSTER + "  namespace: x\n", "metadata.namespace: a Cluster has no namespace"),
+        (CLUSTER + "  labels: {'a b': c}\n", "expected a label's key"),
+        (
+            CLUSTER + "spec:\n  puased: true\n",
+            "prod.yaml:6: spec.puased: unknown field; did you mean paused?",
+        ),
+        (
+            CLUSTER + "spec:\n  paused: 'true'\n",
+            'spec.paused: expected a valid boolean, got "true"',
+        ),
+        (
+            CLUSTER + "spec:\n  notices:\n    rebalance: {action: drain}\n",
+            "prod.yaml:7: spec.notices.rebalance.action: expected 'ignore', 'cordon' or 'retire'",
+        ),
+        (
+            CLUSTER + "spec:\n  notices:\n    rebalance: {onblocked: wait}\n",
+            "spec.notices.rebalance.onblocked: unknown field; did you mean onBlocked?",
+        ),
+        (
+            CLUSTER + "spec: {notices: {spot-interruptions: {}}}\n",
+            "unknown field; did you mean spot-interruption?",
+        ),
+        (
+            CLUSTER + "spec: {notices: {rebalance: {deadline: soon}}}\n",
+            "deadline: expected a duration such as 90s or 1h30m, got 'soon'",
+        ),
+        (
+            CLUSTER + "spec: {notices: {spot-interruption: {deadline: 3m}}}\n",
+            'and at most 1m55s, got "3m"',
+        ),
+        (CLUSTER + "spec: {takes: [fargate]}\n", "spec.takes[0]: expected 'managed-node-group'"),
+        (
+            CLUSTER + "spec: {defaults: {subnetSelectorTerms: [{}]}}\n",
+            "spec.defaults.subnetSelectorTerms[0]: expected either tags or id in a term",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_its_field_and_what_was_expected(
+    text: str, said: str
+) -> None:
+    (told,) = problems(text)
+    assert said in told
+
+
+def test_all_mistakes_of_all_documents_are_told() -> None:
+    text = CLUSTER + "spec: {a: 1, b: 2}\n---\n" + CLUSTER + "spec: {c: 3}\n"
+    assert [problem.split(": ")[:2] for problem in problems(text)] == [
+        ["prod.yaml:5", "spec.a"],
+        ["prod.yaml:5", "spec.b"],
+        ["prod.yaml:11", "spec.c"],
+    ]
+
+
+def test_the_items_of_a_list_are_manifests() -> None:
+    indented = "".join(f"    {line}\n" for line in CLUSTER.splitlines())
+    text = "apiVersion: v1\nkind: List\nmetadata: {}\nitems:\n  -\n" + indented
+    (written,) = read(text).written
+    assert (written.name, written.line) == ("prod", 6)
+
+
+def test_what_is_stored_is_checked_again() -> None:
+    (problem,) = read_stored('{"apiVersion":"leeway.sh/v1","kind":"Cluster"}', "table").problems
+    assert str(problem) == "table: metadata: is missing"
+    assert "is no JSON" in str(read_stored("{", "table").problems[0])
