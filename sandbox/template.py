@@ -34,7 +34,8 @@ class DurableConfig:
 @dataclass(frozen=True)
 class FunctionResource:
     """A function. ``code`` and ``layers`` are what goes in front of ``sys.path``; times in seconds,
-    memory in MiB; ``services`` are those its role's policies mention."""
+    memory in MiB; ``role`` is its role's logical id, if that is the template's; ``services`` are
+    those the role's policies mention."""
 
     logical_id: str
     name: str
@@ -50,6 +51,7 @@ class FunctionResource:
     retries: int
     on_failure: str | None
     dead_letter: str | None
+    role: str
     services: tuple[str, ...]
 
 
@@ -120,6 +122,8 @@ class DeployedTemplate:
     tables: tuple[TableResource, ...]
     queues: tuple[QueueResource, ...]
     permissions: tuple[Permission, ...]
+    access_entries: Mapping[str, str]
+    """Role (logical id) → the Kubernetes group of its access entry in every cluster."""
     schedules: tuple[ScheduleResource, ...] = ()
     schedule_groups: tuple[str, ...] = ()
 
@@ -144,7 +148,8 @@ def read_template(
     source = yaml_parse(path.read_text())
     translated = _translate(source, parameters, region)
     resolver = Resolver(translated, parameters, stack=stack, region=region, account=account)
-    return _Reader(translated, resolver, _places(source, path.parent, build)).read()
+    entries = source.get("Metadata", {}).get("AccessEntries", {})
+    return _Reader(translated, resolver, _places(source, path.parent, build)).read(entries)
 
 
 def _places(source: Mapping[str, Any], root: Path, build: Path | None) -> dict[str, Path]:
@@ -195,7 +200,7 @@ class _Reader:
         self._places = places
         self._resources: Mapping[str, Any] = template["Resources"]
 
-    def read(self) -> DeployedTemplate:
+    def read(self, access_entries: Mapping[str, str]) -> DeployedTemplate:
         return DeployedTemplate(
             functions=tuple(self._function(name) for name in self._all("AWS::Lambda::Function")),
             rules=tuple(self._rule(name) for name in self._all("AWS::Events::Rule")),
@@ -206,6 +211,7 @@ class _Reader:
             schedule_groups=tuple(
                 self._resolver.name(n) for n in self._all("AWS::Scheduler::ScheduleGroup")
             ),
+            access_entries=dict(access_entries),
         )
 
     def _all(self, kind: str) -> list[str]:
@@ -247,7 +253,8 @@ class _Reader:
             retries=int(events.get("MaximumRetryAttempts", 2)),
             on_failure=destination,
             dead_letter=properties.get("DeadLetterConfig", {}).get("TargetArn"),
-            services=self._services(logical_id),
+            role=self._role(logical_id),
+            services=self._services(self._role(logical_id)),
         )
 
     def _event_config(self, function: str) -> dict[str, Any]:
@@ -270,12 +277,13 @@ class _Reader:
             raise TemplateError(f"{function}: there is no folder {place}")
         return place
 
-    def _services(self, function: str) -> tuple[str, ...]:
+    def _role(self, function: str) -> str:
         role = self._resources[function]["Properties"].get("Role", {})
         logical_id = role.get("Fn::GetAtt", [""])[0] if isinstance(role, dict) else ""
-        if logical_id not in self._resources:
-            return ()
-        policies = self._resolver.properties(logical_id).get("Policies", [])
+        return str(logical_id) if logical_id in self._resources else ""
+
+    def _services(self, role: str) -> tuple[str, ...]:
+        policies = self._resolver.properties(role).get("Policies", []) if role else []
         statements = [s for p in policies for s in _listed(p["PolicyDocument"]["Statement"])]
         actions = [a for s in statements for a in _listed(s.get("Action", []))]
         return tuple(sorted({action.partition(":")[0] for action in actions}))

@@ -94,10 +94,13 @@ class Control:
         )
 
     async def access(self, request: web.Request) -> web.Response:
-        """PUT: which access keys (or tokens) mean which groups."""
+        """PUT: replace the access entries, by access key id."""
         granted = await _body(request)
-        self._authenticator.grant(granted)
-        return _json(granted)
+        try:
+            self._authenticator.grant(granted)
+        except ValueError as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        return _json({"entries": len(granted)})
 
     async def instances(self, request: web.Request) -> web.Response:
         """POST: an instance runs (its node joins after a while) or is terminated."""

@@ -47,7 +47,6 @@ _KINDS: dict[str, _Fields] = {
     "SelfSubjectReview": {},
     "SelfSubjectAccessReview": {2: ("spec", _ACCESS)},
     "SelfSubjectRulesReview": {2: ("spec", {1: ("namespace", str)})},
-    "TokenRequest": {2: ("spec", {1: ("audiences", list), 4: ("expirationSeconds", int)})},
 }
 _ENVELOPE: _Fields = {1: ("type", {1: ("apiVersion", str), 2: ("kind", str)}), 2: ("raw", bytes)}
 

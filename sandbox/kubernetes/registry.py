@@ -64,6 +64,7 @@ _ALL = frozenset(
         "horizontalpodautoscalers",
     )
 )
+_SUBRESOURCES = ("status", "scale", "eviction", "binding")
 _WITH_GENERATION = frozenset(("apps", "batch", "policy", "scheduling.k8s.io"))
 _VERBS = {"global_list": "list", "global_watch": "watch", "post": "create", "put": "update"}
 
@@ -138,7 +139,7 @@ def _read() -> dict[tuple[str, str, str], Kind]:
             kinds[kind.group, kind.version, kind.plural] = kind
     for info in subresources:
         parent = kinds.get((info.parent.group, info.parent.version, info.plural))
-        if parent is not None:
+        if parent is not None and info.action in _SUBRESOURCES:
             verbs = tuple(sorted({_VERBS.get(verb, verb) for verb in info.verbs}))
             parent.subresources[info.action] = verbs
     return kinds

@@ -177,9 +177,6 @@ class ApiServer:
             "eviction": self._evict,
             "binding": self._bind,
             "scale": lambda call: _json(subresources.scale(self._cluster, call)),
-            "log": self._log,
-            "token": self._token,
-            "finalize": self._finalize,
         }.get(call.target.subresource)
 
     def _evict(self, call: Call) -> web.Response:
@@ -197,20 +194,6 @@ class ApiServer:
         target = call.target
         bound = subresources.bind(self._cluster, target.namespace, target.name, call.object())
         return _json(bound, 201)
-
-    def _log(self, call: Call) -> web.Response:
-        target = call.target
-        return web.Response(text=subresources.log(self._cluster, target.namespace, target.name))
-
-    def _token(self, call: Call) -> web.Response:
-        name = f"system:serviceaccount:{call.target.namespace}:{call.target.name}"
-        return _json(subresources.token(self._authenticator, call.object(), name), 201)
-
-    def _finalize(self, call: Call) -> web.Response:
-        namespace = self._cluster.store.read(call.kind, "", call.target.name)
-        spec = call.object().get("spec") or {}
-        changed = self._cluster.store.amend(call.kind, namespace, spec=spec) or namespace
-        return _json(call.kind.typed(changed))
 
     def _delete(self, call: Call) -> web.Response:
         cluster, kind = self._cluster, call.kind

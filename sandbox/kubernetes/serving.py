@@ -45,7 +45,7 @@ class Serving:
         self._token = secrets.token_urlsafe(24)
         self._began = time.time()
         self._cluster = Cluster(settings)
-        authenticator = Authenticator(self._token)
+        authenticator = Authenticator(settings.name, self._token)
         authorizer = Authorizer(self._cluster.store, enforced=rbac is not None)
         faults = Faults(settings.seed)
         inhabitants = settle(self._cluster)

@@ -1,15 +1,12 @@
-"""Answers `/scale`, `/binding`, `/finalize` and pod logs: what is not the object itself."""
+"""Answers `/scale` and `/binding`: what is not the object itself."""
 
 from __future__ import annotations
 
-import time
-
 from sandbox.kubernetes import errors, ownership, registry, writing
-from sandbox.kubernetes.authentication import Authenticator, User
 from sandbox.kubernetes.calls import Call
 from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.matching import format_selector
-from sandbox.kubernetes.objects import Object, copy, name_of, timestamp, with_condition
+from sandbox.kubernetes.objects import Object, copy, timestamp, with_condition
 
 _SCALE_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
@@ -89,24 +86,3 @@ def assign(cluster: Cluster, pod: Object, node_name: str) -> Object | None:
         spec={"nodeName": node_name},
         status=status,
     )
-
-
-def log(cluster: Cluster, namespace: str, name: str) -> str:
-    """Return what stands for a pod's log: when it was created and where it runs."""
-    pod = cluster.store.read(registry.POD, namespace, name)
-    node = pod["spec"].get("nodeName", "no node")
-    return f"{pod['metadata']['creationTimestamp']} {name_of(pod)} on {node}\n"
-
-
-def token(authenticator: Authenticator, request: Object, user: str) -> Object:
-    """Give a service account a token, as TokenRequest does; it lives as long as the sandbox."""
-    issued = authenticator.issue(User(user, ("system:serviceaccounts", "system:authenticated")))
-    spec = request.get("spec") or {}
-    expires = timestamp(time.time() + spec.get("expirationSeconds", 3600))
-    return {
-        "kind": "TokenRequest",
-        "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"creationTimestamp": None},
-        "spec": spec,
-        "status": {"token": issued, "expirationTimestamp": expires},
-    }

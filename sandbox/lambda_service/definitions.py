@@ -1,6 +1,5 @@
 """Functions as they are registered, and how a caller's name for one is resolved."""
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -9,6 +8,7 @@ from aws_durable_execution_sdk_python_testing.child_dispatcher import parse_func
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from sandbox.access_entries import access_key
 from sandbox.lambda_service.errors import ServiceError
 
 LATEST = "$LATEST"
@@ -57,9 +57,8 @@ class FunctionDefinition(BaseModel):
 
     @property
     def access_key(self) -> str:
-        """The access key id of the function's role: so that others can tell functions apart."""
-        given = self.environment.get("AWS_ACCESS_KEY_ID")
-        return given or "ASIA" + hashlib.sha256(self.name.encode()).hexdigest()[:16].upper()
+        """The access key id of the function's role."""
+        return self.environment.get("AWS_ACCESS_KEY_ID") or access_key(self.name)
 
 
 @dataclass(frozen=True)

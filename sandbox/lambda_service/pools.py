@@ -3,6 +3,7 @@
 import asyncio
 import sys
 
+from sandbox.access_entries import SECRET
 from sandbox.lambda_service.definitions import FunctionDefinition
 from sandbox.lambda_service.faults import Faults
 from sandbox.lambda_service.journal import Journal
@@ -86,7 +87,7 @@ class Pools:
             "AWS_REGION": function.region,
             "AWS_DEFAULT_REGION": function.region,
             "AWS_ACCESS_KEY_ID": function.access_key,
-            "AWS_SECRET_ACCESS_KEY": "sandbox",
+            "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_SESSION_TOKEN": "sandbox",
             "AWS_ENDPOINT_URL_LAMBDA": f"http://{self._host}",
             "LAMBDA_TASK_ROOT": function.code[0],

@@ -3,48 +3,65 @@
 from __future__ import annotations
 
 import base64
+import datetime
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import boto3
 import pytest
-from botocore.signers import RequestSigner
+from botocore.auth import SigV4QueryAuth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 from tests.sandbox.kubernetes.live import PODS, Live, running_cluster
 from tests.sandbox.kubernetes.recorded import Exchange, exchanges
 
+_SECRET = "the-secret-of-all"
 _ROLES = Path(__file__).parent / "roles.yaml"
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Return a cluster that enforces roles."""
+    """Return a cluster that enforces roles and knows one principal of each kind."""
     with running_cluster(tmp_path_factory.mktemp("guarded"), "--rbac", str(_ROLES)) as live:
+        grant(live, drains=["leeway:drain"], counts=["leeway:capacity"], powerless=[])
         yield live
 
 
-def eks_token(key: str = "AKIAEXAMPLE", *, cluster: str = "sandbox", action: str = "") -> str:
-    """Presign GetCallerIdentity as an EKS client does."""
-    session = boto3.Session(key, "secret", region_name="us-east-1")
-    client = session.client("sts")
-    signer = RequestSigner(
-        client.meta.service_model.service_id,
-        "us-east-1",
-        "sts",
-        "v4",
-        session.get_credentials(),
-        session.events,
-    )
-    url = f"https://sts.us-east-1.amazonaws.com/?Action={action or 'GetCallerIdentity'}"
-    request = {
-        "method": "GET",
-        "url": f"{url}&Version=2011-06-15",
-        "body": {},
-        "headers": {"x-k8s-aws-id": cluster} if cluster else {},
-        "context": {},
+def grant(live: Live, **groups: list[str]) -> None:
+    """Give principals access entries; the name is the access key's id and the user's."""
+    entries = {
+        name: {"username": name, "groups": granted, "secret": _SECRET}
+        for name, granted in groups.items()
     }
-    signed = signer.generate_presigned_url(request, expires_in=60, operation_name="")
-    return "k8s-aws-v1." + base64.urlsafe_b64encode(signed.encode()).decode().rstrip("=")
+    live.control.put("/_sandbox/access", json=entries).raise_for_status()
+
+
+def eks_token(
+    key: str = "drains",
+    *,
+    cluster: str = "sandbox",
+    secret: str = "",
+    host: str = "sts.us-east-1.amazonaws.com",
+    action: str = "GetCallerIdentity",
+    age: int = 0,
+) -> str:
+    """Presign GetCallerIdentity as an EKS client did that many seconds ago."""
+    url = f"https://{host}/?Action={action}&Version=2011-06-15"
+    headers = {"x-k8s-aws-id": cluster} if cluster else {}
+    request = AWSRequest(method="GET", url=url, headers=headers)
+    then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)
+    request.context["timestamp"] = f"{then:%Y%m%dT%H%M%SZ}"
+    signer = SigV4QueryAuth(
+        Credentials(key, secret or _SECRET, "session"), "sts", "us-east-1", expires=60
+    )
+    # What `add_auth` does, but that it signs with the time of now.
+    signer._modify_request_before_signing(request)
+    text = signer.string_to_sign(request, signer.canonical_request(request))
+    signer._inject_signature_to_request(request, signer.signature(text, request))
+    encoded = base64.urlsafe_b64encode(request.url.encode()).decode().rstrip("=")
+    return f"k8s-aws-v1.{encoded}"
 
 
 def status_with(live: Live, token: str, path: str = "/api/v1/nodes") -> int:
@@ -57,22 +74,36 @@ def test_a_presigned_url_is_a_token(guarded: Live) -> None:
     assert status_with(guarded, eks_token()) == 200
 
 
-def test_a_token_without_the_clusters_header_is_nobodys(guarded: Live) -> None:
-    assert status_with(guarded, eks_token(cluster="")) == 401
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"key": "stranger"},
+        {"cluster": ""},
+        {"cluster": "another"},
+        {"secret": "guessed"},
+        {"action": "GetSessionToken"},
+        {"host": "sts.example.com"},
+        {"age": 15 * 60 + 5},
+        {"age": -6 * 60},
+    ],
+    ids=str,
+)
+def test_a_token_that_sts_would_refuse_is_nobodys(guarded: Live, wrong: dict[str, Any]) -> None:
+    assert status_with(guarded, eks_token(**wrong)) == 401
 
 
-def test_a_token_for_another_action_is_nobodys(guarded: Live) -> None:
-    assert status_with(guarded, eks_token(action="GetSessionToken")) == 401
+def test_a_token_counts_for_fifteen_minutes_whatever_its_own_expiry_says(guarded: Live) -> None:
+    assert status_with(guarded, eks_token(age=14 * 60)) == 200
 
 
-def test_a_token_is_refused_after_fifteen_minutes(guarded: Live) -> None:
-    token = eks_token()
+def test_a_token_can_not_be_made_younger(guarded: Live) -> None:
+    token = eks_token(age=20 * 60)
     url = base64.urlsafe_b64decode(token.removeprefix("k8s-aws-v1.") + "==").decode()
-    year = url.partition("X-Amz-Date=")[2][:4]
-    old = url.replace(f"X-Amz-Date={year}", f"X-Amz-Date={int(year) - 1}")
-    stale = "k8s-aws-v1." + base64.urlsafe_b64encode(old.encode()).decode().rstrip("=")
+    old = url.partition("X-Amz-Date=")[2][:16]
+    forged = url.replace(old, f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}")
+    encoded = base64.urlsafe_b64encode(forged.encode()).decode().rstrip("=")
 
-    assert status_with(guarded, stale) == 401
+    assert status_with(guarded, f"k8s-aws-v1.{encoded}") == 401
 
 
 @pytest.mark.parametrize("token", ["k8s-aws-v1.bm9uc2Vuc2U", "k8s-aws-v1.!", "k8s-aws-v1."])
@@ -81,10 +112,24 @@ def test_nonsense_is_nobodys(guarded: Live, token: str) -> None:
 
 
 def test_groups_come_from_the_access_entries(guarded: Live) -> None:
-    guarded.control.put("/_sandbox/access", json={"AKIANOTHING": ["leeway:headroom"]})
+    paths = ("/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/daemonsets")
+    by_group = {
+        key: [status_with(guarded, eks_token(key), path) for path in paths]
+        for key in ("drains", "counts", "powerless")
+    }
 
-    assert status_with(guarded, eks_token("AKIANOTHING")) == 403
-    assert status_with(guarded, eks_token("AKIAOTHER")) == 200
+    assert by_group == {
+        "drains": [200, 200, 403],
+        "counts": [200, 403, 403],
+        "powerless": [403, 403, 403],
+    }
+
+
+def test_what_is_no_access_entry_is_refused(guarded: Live) -> None:
+    refused = guarded.control.put("/_sandbox/access", json={"key": ["leeway:drain"]})
+
+    assert refused.status_code == 400
+    assert status_with(guarded, eks_token()) == 200
 
 
 @pytest.mark.parametrize(
@@ -93,21 +138,20 @@ def test_groups_come_from_the_access_entries(guarded: Live) -> None:
     ids=lambda one: one.label,
 )
 def test_a_missing_verb_is_refused_as_recorded(guarded: Live, exchange: Exchange) -> None:
-    powerless = {"leeway-token": {"username": "leeway", "groups": []}}
-    guarded.control.put("/_sandbox/access", json=powerless)
+    recorded_as = json.loads(json.dumps(exchange.answer).replace("leeway", "powerless"))
 
-    with guarded.client("leeway-token") as client:
+    with guarded.client(eks_token("powerless")) as client:
         response = client.request(exchange.method, exchange.path, json=exchange.sent)
 
     assert response.status_code == exchange.status
-    assert response.json() == exchange.answer
+    assert response.json() == recorded_as
 
 
 def test_a_role_gives_what_it_names_and_nothing_more(guarded: Live) -> None:
     with guarded.client(eks_token()) as client:
         allowed = client.post(f"{PODS}/x/eviction", json={"metadata": {"name": "x"}})
         refused = client.delete(f"{PODS}/x")
-        subresource = client.get(f"{PODS}/x/log")
+        subresource = client.patch(f"{PODS}/x/status", json={})
 
     assert allowed.status_code == 404  # allowed to ask; there is no such pod
     assert (refused.status_code, subresource.status_code) == (403, 403)
@@ -130,16 +174,17 @@ def test_a_client_may_ask_what_it_can_do(guarded: Live) -> None:
 
 
 def test_a_new_binding_counts_at_once(guarded: Live) -> None:
-    guarded.control.put("/_sandbox/access", json={"late": {"username": "late", "groups": []}})
-    before = status_with(guarded, "late")
+    before = status_with(guarded, eks_token("powerless"))
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "drains"}
     guarded.create(
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         {
             "metadata": {"name": "late"},
             "roleRef": reference,
-            "subjects": [{"kind": "User", "name": "late", "apiGroup": "rbac.authorization.k8s.io"}],
+            "subjects": [
+                {"kind": "User", "name": "powerless", "apiGroup": "rbac.authorization.k8s.io"}
+            ],
         },
     )
 
-    assert (before, status_with(guarded, "late")) == (403, 200)
+    assert (before, status_with(guarded, eks_token("powerless"))) == (403, 200)

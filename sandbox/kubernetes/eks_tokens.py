@@ -1,0 +1,103 @@
+"""Reads EKS tokens and checks them as STS would: whose they are, for which cluster, how old.
+
+A token is `k8s-aws-v1.` and a presigned GetCallerIdentity URL in base64url without padding. EKS
+sends that request on with its own cluster's name in the signed header `x-k8s-aws-id`, so that a
+token for another cluster has a wrong signature. Rules: aws-iam-authenticator's token verifier;
+AWS' "Signature Version 4", of requests signed in the query.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import datetime
+import hashlib
+import hmac
+import re
+import urllib.parse
+
+PREFIX = "k8s-aws-v1."
+_CLUSTER_HEADER = "x-k8s-aws-id"
+_LIFETIME = 15 * 60  # seconds, whatever the URL says of its own expiry
+_CLOCK_SKEW = 5 * 60
+_HOST = re.compile(r"sts(\.[a-z0-9-]+)?\.(amazonaws\.com(\.cn)?|c2s\.ic\.gov|sc2s\.sgov\.gov)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Presigned:
+    """A presigned request whose form and age are right; its signature is not checked yet."""
+
+    access_key: str
+    scope: str
+    date: str
+    host: str
+    query: tuple[tuple[str, str], ...]
+    signed_headers: str
+    signature: str
+
+    def is_signed(self, secret: str, cluster: str) -> bool:
+        """Say whether the holder of a secret signed it, for this cluster."""
+        headers = {"host": self.host, _CLUSTER_HEADER: cluster}
+        wanted = self.signed_headers.split(";")
+        canonical = "\n".join(
+            (
+                "GET",
+                "/",
+                "&".join(sorted(f"{_quoted(name)}={_quoted(value)}" for name, value in self.query)),
+                *(f"{name}:{headers.get(name, '')}" for name in wanted),
+                "",
+                self.signed_headers,
+                hashlib.sha256(b"").hexdigest(),
+            )
+        )
+        digest = hashlib.sha256(canonical.encode()).hexdigest()
+        key = f"AWS4{secret}".encode()
+        for part in self.scope.split("/"):
+            key = _hmac(key, part)
+        text = f"AWS4-HMAC-SHA256\n{self.date}\n{self.scope}\n{digest}"
+        return hmac.compare_digest(_hmac(key, text).hex(), self.signature)
+
+
+def presigned(token: str, now: float) -> Presigned | None:
+    """Read a token; None where it is none, or not one of now (seconds since the epoch)."""
+    encoded = token.removeprefix(PREFIX)
+    if "=" in encoded:
+        return None
+    try:
+        url = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+        parts = urllib.parse.urlsplit(url)
+        pairs = urllib.parse.parse_qsl(parts.query, keep_blank_values=True)
+        query = {name.lower(): value for name, value in pairs}
+        age = now - datetime.datetime.fromisoformat(query["x-amz-date"]).timestamp()
+        access_key, _, scope = query["x-amz-credential"].partition("/")
+        expires = int(query["x-amz-expires"])
+        read = Presigned(
+            access_key=access_key,
+            scope=scope,
+            date=query["x-amz-date"],
+            host=parts.netloc,
+            query=tuple(pair for pair in pairs if pair[0].lower() != "x-amz-signature"),
+            signed_headers=query["x-amz-signedheaders"],
+            signature=query["x-amz-signature"],
+        )
+    except (binascii.Error, UnicodeDecodeError, KeyError, ValueError):
+        return None
+    valid = (
+        (parts.scheme, parts.path) == ("https", "/")
+        and _HOST.fullmatch(parts.netloc) is not None
+        and query.get("action") == "GetCallerIdentity"
+        and {"host", _CLUSTER_HEADER} <= set(read.signed_headers.split(";"))
+        and -_CLOCK_SKEW <= age <= _LIFETIME
+        and 0 < expires <= _LIFETIME
+        and scope.endswith("/sts/aws4_request")
+    )
+    return read if valid else None
+
+
+def _quoted(text: str) -> str:
+    return urllib.parse.quote(text, safe="-_.~")
+
+
+def _hmac(key: bytes, text: str) -> bytes:
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()

@@ -1,0 +1,38 @@
+"""Every role that talks to a cluster has an access entry with a group that the cluster knows."""
+
+from pathlib import Path
+
+import yaml
+
+from sandbox.access_entries import access_entries
+from sandbox.template import read_template
+
+ROOT = Path(__file__).parents[2]
+
+
+def bound_groups() -> set[str]:
+    """The groups that rbac/leeway.yaml gives a role."""
+    documents = yaml.safe_load_all((ROOT / "rbac" / "leeway.yaml").read_text())
+    return {
+        subject["name"]
+        for document in documents
+        if document["kind"].endswith("Binding")
+        for subject in document["subjects"]
+    }
+
+
+def test_the_entries_groups_are_those_that_the_cluster_binds() -> None:
+    template = read_template(ROOT / "template.yaml", {})
+
+    assert set(template.access_entries.values()) == bound_groups()
+
+
+def test_each_function_of_a_role_with_an_entry_is_let_in_under_its_own_name() -> None:
+    template = read_template(ROOT / "template.yaml", {})
+    entries = access_entries(template)
+
+    names = {entry["username"].rpartition("/")[2] for entry in entries.values()}
+    roles = {function.name: function.role for function in template.functions}
+
+    assert names == {name for name, role in roles.items() if role in template.access_entries}
+    assert set(template.access_entries) <= set(roles.values())
