@@ -1,4 +1,4 @@
-"""An EKS cluster's API, with the function's own IAM identity."""
+"""A connection to an EKS cluster's API, with the function's own IAM identity."""
 
 import base64
 import ssl
@@ -10,14 +10,13 @@ from lightkube.config.models import Cluster, Context, User
 from leeway.cloud.ports import ClusterEndpoint
 from leeway.cluster.connection import Connection, RenewedToken
 from leeway.cluster.eks_token import eks_token
-from leeway.cluster.lightkube_cluster import LightkubeCluster
 
 RENEW_AFTER = 10 * 60
 """Seconds. EKS takes a token for fifteen minutes; renewing at ten leaves room for a slow call."""
 
 
-def eks_cluster(endpoint: ClusterEndpoint, session: boto3.Session) -> LightkubeCluster:
-    """Open a cluster; every token is signed with the session's credentials of the moment."""
+def eks_connection(endpoint: ClusterEndpoint, session: boto3.Session) -> Connection:
+    """Connect to a cluster; every token is signed with the session's credentials of the moment."""
 
     trust = ssl.create_default_context(
         cadata=base64.b64decode(endpoint.certificate_authority).decode("ascii")
@@ -35,4 +34,4 @@ def eks_cluster(endpoint: ClusterEndpoint, session: boto3.Session) -> LightkubeC
         cluster=Cluster(server=endpoint.url, certificate_auth_data=endpoint.certificate_authority),
         user=User(),
     )
-    return LightkubeCluster(Connection(config, transport))
+    return Connection(config, transport)

@@ -15,7 +15,12 @@ class BadKubeconfig(ValueError):
 
 
 def kubeconfig_cluster(path: Path | None, context: str | None = None) -> LightkubeCluster:
-    """Open the cluster of a kubeconfig's context (default: its current one).
+    """Open the cluster of a kubeconfig's context, as `kubeconfig_connection` does."""
+    return LightkubeCluster(kubeconfig_connection(path, context))
+
+
+def kubeconfig_connection(path: Path | None, context: str | None = None) -> Connection:
+    """Connect to the cluster of a kubeconfig's context (default: its current one).
 
     Without a path, as kubectl does: $KUBECONFIG, else ~/.kube/config.
 
@@ -27,7 +32,7 @@ def kubeconfig_cluster(path: Path | None, context: str | None = None) -> Lightku
         config = kubeconfig.get(context)
         if config is None or config.user is None:
             raise BadKubeconfig(f"{path or 'kubeconfig'}: its context names no cluster and user")
-        return LightkubeCluster(Connection(config))
+        return Connection(config)
     except (ConfigError, YAMLError, OSError, KeyError, TypeError, ValueError) as error:
         said = str(error)
         named = path is not None and str(path) in said

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from datetime import timedelta
+from typing import Any, Protocol
 
 from leeway.drain.answers import Response
 from leeway.drain.pods import Pod
+from leeway.headroom.plan import ScaleTarget
+from leeway.headroom.proportion import ClusterSize
 
 
 class ClusterUnavailable(Exception):
@@ -155,4 +158,84 @@ class Cluster(Protocol):
 
     def note(self, event: NodeEvent) -> None:
         """Write a Kubernetes Event; one that is there already is no error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PauseDeployment:
+    """A Deployment of pause pods that Leeway made."""
+
+    namespace: str
+    name: str
+    priority_class: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetObject:
+    """A scaled target as it is. `original` is the size that it had before Leeway scaled it first,
+    None where Leeway never did; `version` is its resource version."""
+
+    replicas: int
+    original: int | None
+    version: str
+
+
+class Workloads(Protocol):
+    """What headroom is made of, in one cluster.
+
+    Every method may raise ClusterUnavailable or ClusterRefused.
+    """
+
+    def apply(self, desired: Mapping[str, Any]) -> None:
+        """Make an object what it is to be, by server-side apply; what others added stays."""
+        ...
+
+    def pause_deployments(self) -> list[PauseDeployment]:
+        """List the Deployments that Leeway made, in all namespaces."""
+        ...
+
+    def joins(self) -> dict[tuple[str, str], list[timedelta]]:
+        """Return how long running pause pods had waited for a node, by namespace and buffer.
+
+        Pods that found room at once are left out.
+        """
+        ...
+
+    def size(self) -> ClusterSize:
+        """Measure the cluster: its Ready and schedulable nodes, and their cores."""
+        ...
+
+    def remove_deployment(self, namespace: str, name: str) -> None:
+        """Delete a Deployment with its pods; one that is gone is no error."""
+        ...
+
+    def remove_priority_class(self, name: str) -> None:
+        """Delete a PriorityClass that Leeway made; one that is gone is no error."""
+        ...
+
+    def remove_namespace(self, name: str) -> bool:
+        """Delete a namespace that Leeway made, unless pods other than Leeway's are in it."""
+        ...
+
+    def replicas_of(self, target: ScaleTarget) -> int | None:
+        """Read a target's size; None where there is no such object."""
+        ...
+
+    def scale(self, target: ScaleTarget, replicas: int) -> None:
+        """Set a target's size."""
+        ...
+
+    def target(self, target: ScaleTarget) -> TargetObject | None:
+        """Read a target; None where there is no such object."""
+        ...
+
+    def remember_original(self, target: ScaleTarget, seen: TargetObject, size: int | None) -> bool:
+        """Note on a target the size that it had; None takes the note off.
+
+        False where somebody else wrote the target since it was seen.
+        """
+        ...
+
+    def namespaces_with(self, target: ScaleTarget) -> tuple[str, ...]:
+        """Name the namespaces that have an object of a target's kind and name."""
         ...

@@ -6,7 +6,8 @@ from leeway.clock import SystemClock
 from leeway.cloud.dynamodb import RememberedClusters
 from leeway.cloud.eks import EksClusters
 from leeway.cloud.eventbridge import EventBridgeAnnouncements
-from leeway.cluster.eks import eks_cluster
+from leeway.cluster.eks import eks_connection
+from leeway.cluster.lightkube_cluster import LightkubeCluster
 from leeway.cluster.ports import Cluster
 from leeway.retirement import STEP_RESULTS, RetireNode
 from leeway.wiring.clients import (
@@ -27,7 +28,7 @@ def _cluster_named(name: str) -> Cluster:
     clusters = RememberedClusters(
         partial(client, "dynamodb"), settings().table, EksClusters(partial(client, "eks"))
     )
-    return eks_cluster(clusters.endpoint(name), session())
+    return LightkubeCluster(eks_connection(clusters.endpoint(name), session()))
 
 
 @cache

@@ -1,0 +1,238 @@
+"""The Workloads Protocol over HTTP: objects as they are written in manifests, of any kind."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+from lightkube import ApiError
+from lightkube.utils.quantity import parse_quantity
+
+from leeway.cluster.connection import FIELD_MANAGER, Connection, raise_for_status
+from leeway.cluster.ports import ClusterRefused, PauseDeployment, TargetObject
+from leeway.headroom.pause import BUFFER_LABEL, MANAGED_BY, OWN
+from leeway.headroom.plan import ScaleTarget
+from leeway.headroom.proportion import ClusterSize
+
+ORIGINAL_ANNOTATION = "leeway.sh/original-replicas"
+"""On a scaled target: the size that it had before Leeway scaled it first."""
+
+PAGE = 500
+AT_ONCE = timedelta(seconds=10)
+"""A pod that was scheduled this soon did not wait for a node."""
+
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+PLURALS = {
+    ("v1", "Namespace"): "namespaces",
+    ("apps/v1", "Deployment"): "deployments",
+    ("apps/v1", "ReplicaSet"): "replicasets",
+    ("apps/v1", "StatefulSet"): "statefulsets",
+    ("scheduling.k8s.io/v1", "PriorityClass"): "priorityclasses",
+}
+"""What need not be asked for. Other kinds are looked up in the API server's discovery."""
+
+_OURS = {"labelSelector": f"{MANAGED_BY}=leeway,{BUFFER_LABEL}"}
+
+
+class HttpWorkloads:
+    """One cluster's workloads. Safe to use from several threads."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._plurals = dict(PLURALS)
+
+    def apply(self, desired: Mapping[str, Any]) -> None:
+        """Apply an object as field manager `leeway`, taking its fields from whoever has them."""
+        metadata = desired["metadata"]
+        path = self._path(
+            desired["apiVersion"], desired["kind"], metadata.get("namespace"), metadata["name"]
+        )
+        params = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        self._ask("PATCH", path, params=params, content=APPLY, body=desired)
+
+    def pause_deployments(self) -> list[PauseDeployment]:
+        """List the Deployments that Leeway made, in all namespaces."""
+        return [
+            PauseDeployment(
+                item["metadata"]["namespace"],
+                item["metadata"]["name"],
+                item["spec"]["template"]["spec"].get("priorityClassName", ""),
+            )
+            for item in self._list("/apis/apps/v1/deployments", _OURS)
+        ]
+
+    def joins(self) -> dict[tuple[str, str], list[timedelta]]:
+        """Return how long running pause pods had waited for a node, by namespace and buffer."""
+        waited: dict[tuple[str, str], list[timedelta]] = {}
+        for pod in self._list("/api/v1/pods", _OURS):
+            join = _join(pod)
+            if join is not None:
+                metadata = pod["metadata"]
+                key = metadata["namespace"], metadata["labels"][BUFFER_LABEL]
+                waited.setdefault(key, []).append(join)
+        return waited
+
+    def size(self) -> ClusterSize:
+        """Measure the cluster: its Ready and schedulable nodes, and their cores."""
+        counted = [node for node in self._list("/api/v1/nodes", {}) if _takes_pods(node)]
+        cores = sum(parse_quantity(node["status"]["capacity"]["cpu"]) or 0 for node in counted)
+        return ClusterSize(len(counted), int(cores * 1000))
+
+    def remove_deployment(self, namespace: str, name: str) -> None:
+        """Delete a Deployment with its pods; one that is gone is no error."""
+        self._remove(self._path("apps/v1", "Deployment", namespace, name))
+
+    def remove_priority_class(self, name: str) -> None:
+        """Delete a PriorityClass that Leeway made; one that is gone is no error."""
+        path = self._path("scheduling.k8s.io/v1", "PriorityClass", None, name)
+        if self._is_ours(path):
+            self._remove(path)
+
+    def remove_namespace(self, name: str) -> bool:
+        """Delete a namespace that Leeway made, unless pods other than Leeway's are in it."""
+        path = self._path("v1", "Namespace", None, name)
+        others = {"labelSelector": f"!{BUFFER_LABEL}"}
+        if not self._is_ours(path) or any(self._list(f"{path}/pods", others)):
+            return False
+        self._remove(path)
+        return True
+
+    def replicas_of(self, target: ScaleTarget) -> int | None:
+        """Read a target's size by its scale subresource; None where there is no such object."""
+        scale = self._ask("GET", f"{self._path_of(target)}/scale")
+        return scale["spec"].get("replicas", 0) if scale is not None else None
+
+    def scale(self, target: ScaleTarget, replicas: int) -> None:
+        """Set a target's size by its scale subresource."""
+        body = {"spec": {"replicas": replicas}}
+        self._ask("PATCH", f"{self._path_of(target)}/scale", content=MERGE, body=body)
+
+    def target(self, target: ScaleTarget) -> TargetObject | None:
+        """Read a target; None where there is no such object."""
+        found = self._ask("GET", self._path_of(target))
+        if found is None:
+            return None
+        note = found["metadata"].get("annotations", {}).get(ORIGINAL_ANNOTATION, "")
+        return TargetObject(
+            replicas=found["spec"].get("replicas", 1),
+            original=int(note) if note.isdecimal() else None,
+            version=found["metadata"]["resourceVersion"],
+        )
+
+    def remember_original(self, target: ScaleTarget, seen: TargetObject, size: int | None) -> bool:
+        """Note on a target the size that it had; None takes the note off."""
+        note = {ORIGINAL_ANNOTATION: None if size is None else str(size)}
+        body = {"metadata": {"resourceVersion": seen.version, "annotations": note}}
+        try:
+            self._ask("PATCH", self._path_of(target), content=MERGE, body=body)
+        except _Conflict:
+            return False
+        return True
+
+    def namespaces_with(self, target: ScaleTarget) -> tuple[str, ...]:
+        """Name the namespaces that have an object of a target's kind and name."""
+        path = self._path(target.api_version, target.kind, None, "")
+        named = {"fieldSelector": f"metadata.name={target.name}"}
+        return tuple(
+            item["metadata"]["namespace"]
+            for item in self._list(path, named)
+            if item["metadata"]["name"] == target.name
+        )
+
+    def _path_of(self, target: ScaleTarget) -> str:
+        return self._path(target.api_version, target.kind, target.namespace, target.name)
+
+    def _path(self, api_version: str, kind: str, namespace: str | None, name: str) -> str:
+        parts = [_group_path(api_version)]
+        if namespace:
+            parts.append(f"namespaces/{quote(namespace, safe='')}")
+        parts.append(self._plural(api_version, kind))
+        if name:
+            parts.append(quote(name, safe=""))
+        return "/".join(parts)
+
+    def _plural(self, api_version: str, kind: str) -> str:
+        if (api_version, kind) not in self._plurals:
+            found = self._ask("GET", _group_path(api_version)) or {"resources": []}
+            for resource in found["resources"]:
+                if "/" not in resource["name"]:
+                    self._plurals[api_version, resource["kind"]] = resource["name"]
+        if (api_version, kind) not in self._plurals:
+            raise ClusterRefused(f"the cluster has no kind {kind} in {api_version}")
+        return self._plurals[api_version, kind]
+
+    def _is_ours(self, path: str) -> bool:
+        found = self._ask("GET", path)
+        return found is not None and OWN.items() <= found["metadata"].get("labels", {}).items()
+
+    def _remove(self, path: str) -> None:
+        # In the background: the object goes at once, its dependents follow.
+        self._ask("DELETE", path, body={"propagationPolicy": "Background"})
+
+    def _list(self, path: str, params: dict[str, str]) -> Iterator[dict[str, Any]]:
+        page = {**params, "limit": str(PAGE)}
+        while True:
+            listed = self._ask("GET", path, params=page) or {"items": []}
+            yield from listed["items"]
+            token = listed.get("metadata", {}).get("continue")
+            if not token:
+                return
+            page["continue"] = token
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: dict[str, str] | None = None,
+        content: str = "application/json",
+        body: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any] | None:
+        """Make one request; None where the object is not there."""
+
+        def request(connection: Connection) -> dict[str, Any] | None:
+            response = connection.plain.request(
+                method, path, params=params, json=body, headers={"Content-Type": content}
+            )
+            # Of a group that it does not have, the API server says so in plain text.
+            if response.status_code == 404 and method in {"GET", "DELETE"}:
+                return None
+            raise_for_status(response)
+            answer: dict[str, Any] = response.json()
+            return answer
+
+        try:
+            return self._connection.call(request)
+        except ApiError as error:
+            if error.response.status_code == 409:
+                raise _Conflict(str(error)) from error
+            raise ClusterRefused(str(error)) from error
+
+
+class _Conflict(ClusterRefused):
+    """Somebody else wrote the object meanwhile."""
+
+
+def _group_path(api_version: str) -> str:
+    quoted = quote(api_version)
+    return f"/apis/{quoted}" if "/" in api_version else f"/api/{quoted}"
+
+
+def _join(pod: dict[str, Any]) -> timedelta | None:
+    """Return how long a pause pod waited to run, where it had to wait for a node."""
+    created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+    since = {
+        condition["type"]: datetime.fromisoformat(condition["lastTransitionTime"])
+        for condition in pod.get("status", {}).get("conditions", ())
+        if condition["status"] == "True" and condition.get("lastTransitionTime")
+    }
+    if "Ready" not in since or since.get("PodScheduled", created) - created <= AT_ONCE:
+        return None
+    return since["Ready"] - created
+
+
+def _takes_pods(node: dict[str, Any]) -> bool:
+    conditions = node.get("status", {}).get("conditions", ())
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return ready and not node.get("spec", {}).get("unschedulable")

@@ -1,0 +1,204 @@
+"""The Workloads Protocol over HTTP: pause pods and scaled targets in a living cluster."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leeway.cluster.http_workloads import HttpWorkloads
+from leeway.cluster.kubeconfig import kubeconfig_connection
+from leeway.cluster.ports import ClusterRefused, PauseDeployment
+from leeway.headroom.pause import (
+    PausePods,
+    deployment_object,
+    namespace_object,
+    priority_class_object,
+)
+from leeway.headroom.plan import ScaleTarget
+
+from tests.sandbox.kubernetes.live import Live
+
+PODS = PausePods("web", "warm", {"cpu": "1"})
+WEB = "/apis/apps/v1/namespaces/warm/deployments/web"
+
+
+@pytest.fixture
+def workloads(kubeconfig: Path, live: Live) -> Iterator[HttpWorkloads]:
+    """The adapter under test, and none of its objects there before it."""
+    connection = kubeconfig_connection(kubeconfig)
+    yield HttpWorkloads(connection)
+    live.api.delete(WEB)
+    connection.close()
+
+
+def apply_all(workloads: HttpWorkloads, replicas: int) -> None:
+    workloads.apply(namespace_object("warm"))
+    workloads.apply(priority_class_object(-10))
+    workloads.apply(deployment_object(PODS, replicas))
+
+
+def read(live: Live, path: str) -> dict[str, Any]:
+    answer = live.api.get(path)
+    answer.raise_for_status()
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def a_deployment(live: Live, namespace: str, name: str, replicas: int) -> ScaleTarget:
+    """Somebody's own Deployment, which no node has room for."""
+    live.api.post("/api/v1/namespaces", json={"metadata": {"name": namespace}})
+    live.create(
+        f"/apis/apps/v1/namespaces/{namespace}/deployments",
+        {
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": name}},
+                "template": {
+                    "metadata": {"labels": {"app": name}},
+                    "spec": {"containers": [{"name": "app", "image": "app:1"}]},
+                },
+            },
+        },
+    )
+    return ScaleTarget("apps/v1", "Deployment", namespace, name)
+
+
+def path_of(target: ScaleTarget) -> str:
+    return f"/apis/apps/v1/namespaces/{target.namespace}/deployments/{target.name}"
+
+
+def test_what_is_applied_is_there_and_applying_it_again_changes_nothing(
+    live: Live, workloads: HttpWorkloads
+) -> None:
+    apply_all(workloads, 2)
+    first = read(live, WEB)
+    apply_all(workloads, 2)
+    assert read(live, WEB)["metadata"]["generation"] == first["metadata"]["generation"]
+    assert first["spec"]["replicas"] == 2
+    priority = read(live, "/apis/scheduling.k8s.io/v1/priorityclasses/leeway-headroom--10")
+    assert (priority["value"], priority["preemptionPolicy"]) == (-10, "Never")
+
+
+def test_what_somebody_else_changed_is_put_right_and_what_they_added_stays(
+    live: Live, workloads: HttpWorkloads
+) -> None:
+    apply_all(workloads, 2)
+    live.api.patch(
+        WEB,
+        json={"metadata": {"annotations": {"theirs": "yes"}}, "spec": {"replicas": 7}},
+        headers={"Content-Type": "application/merge-patch+json"},
+    )
+    apply_all(workloads, 2)
+    healed = read(live, WEB)
+    assert healed["spec"]["replicas"] == 2
+    assert healed["metadata"]["annotations"]["theirs"] == "yes"
+
+
+def test_only_deployments_of_pause_pods_are_listed_and_removed(
+    live: Live, workloads: HttpWorkloads
+) -> None:
+    a_deployment(live, "warm-others", "shop", 0)
+    apply_all(workloads, 0)
+    ours = PauseDeployment("warm", "web", "leeway-headroom--10")
+    assert workloads.pause_deployments() == [ours]
+    workloads.remove_deployment("warm", "web")
+    workloads.remove_deployment("warm", "web")
+    assert workloads.pause_deployments() == []
+
+
+def test_a_namespace_goes_only_if_it_is_leeways_and_nobody_elses_pods_are_in_it(
+    live: Live, workloads: HttpWorkloads
+) -> None:
+    apply_all(workloads, 0)
+    theirs = "/api/v1/namespaces/warm/pods"
+    live.create(
+        theirs,
+        {"metadata": {"name": "guest"}, "spec": {"containers": [{"name": "a", "image": "a"}]}},
+    )
+    assert not workloads.remove_namespace("warm")
+    live.api.delete(f"{theirs}/guest?gracePeriodSeconds=0")
+    assert workloads.remove_namespace("warm")
+    assert not workloads.remove_namespace("default")
+    assert not workloads.remove_namespace("never-was")
+
+
+def test_a_priority_class_of_somebody_elses_stays(live: Live, workloads: HttpWorkloads) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    live.create(classes, {"metadata": {"name": "theirs"}, "value": -10})
+    workloads.remove_priority_class("theirs")
+    assert live.api.get(f"{classes}/theirs").status_code == 200
+    workloads.apply(priority_class_object(-3))
+    workloads.remove_priority_class("leeway-headroom--3")
+    assert live.api.get(f"{classes}/leeway-headroom--3").status_code == 404
+
+
+def test_a_target_is_scaled_and_remembers_its_first_size(
+    live: Live, workloads: HttpWorkloads
+) -> None:
+    target = a_deployment(live, "warm-targets", "inflate", 3)
+    assert workloads.replicas_of(target) == 3
+    live.until(lambda: read(live, path_of(target))["status"].get("replicas") == 3)
+    assert (seen := workloads.target(target)) is not None
+    assert (seen.replicas, seen.original) == (3, None)
+    assert workloads.remember_original(target, seen, 3)
+    assert not workloads.remember_original(target, seen, 9), "written from a stale read"
+    workloads.scale(target, 5)
+    assert (later := workloads.target(target)) is not None
+    assert (later.replicas, later.original) == (5, 3)
+    live.until(lambda: forget_original(workloads, target))
+    assert (last := workloads.target(target)) is not None
+    assert last.original is None
+
+
+def forget_original(workloads: HttpWorkloads, target: ScaleTarget) -> bool:
+    """The Deployment's own controller may write it in between."""
+    seen = workloads.target(target)
+    return seen is not None and workloads.remember_original(target, seen, None)
+
+
+def test_a_target_that_is_not_there_is_none_and_its_namesakes_are_named(
+    live: Live, workloads: HttpWorkloads
+) -> None:
+    a_deployment(live, "warm-elsewhere", "lost", 1)
+    missing = ScaleTarget("apps/v1", "Deployment", "default", "lost")
+    assert workloads.replicas_of(missing) is None
+    assert workloads.target(missing) is None
+    assert workloads.namespaces_with(missing) == ("warm-elsewhere",)
+
+
+def test_a_kind_that_the_cluster_does_not_have_is_refused_by_name(
+    workloads: HttpWorkloads,
+) -> None:
+    rollout = ScaleTarget("argoproj.io/v1alpha1", "Rollout", "default", "web")
+    with pytest.raises(ClusterRefused, match=r"no kind Rollout in argoproj\.io/v1alpha1"):
+        workloads.replicas_of(rollout)
+
+
+def test_a_cluster_is_as_large_as_its_ready_and_schedulable_nodes(
+    live: Live, workloads: HttpWorkloads
+) -> None:
+    before = workloads.size()
+    name, other = live.add_nodes(901, 902, cpu="4")
+    assert (workloads.size().nodes, workloads.size().millicores) == (
+        before.nodes + 2,
+        before.millicores + 8000,
+    )
+    live.api.patch(
+        f"/api/v1/nodes/{other}",
+        json={"spec": {"unschedulable": True}},
+        headers={"Content-Type": "application/merge-patch+json"},
+    )
+    assert workloads.size().nodes == before.nodes + 1
+    assert name
+
+
+def test_pods_that_found_room_at_once_tell_nothing_about_joining(
+    live: Live, workloads: HttpWorkloads
+) -> None:
+    live.add_nodes(903)
+    apply_all(workloads, 1)
+    live.until(lambda: read(live, WEB)["status"].get("readyReplicas") == 1)
+    assert workloads.joins().get(("warm", "web"), []) == []
+    assert all(join > timedelta(0) for joins in workloads.joins().values() for join in joins)
