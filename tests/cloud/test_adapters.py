@@ -1,7 +1,7 @@
 """The boto3 adapters and the reception of notices, against AWS as the sandbox answers it."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,39 +22,12 @@ from leeway.notices import LifecycleHook
 from leeway.owners import Owner, OwnerKind
 from leeway.reception import NotAllReceived, Reception, Result
 
+from tests.cloud.conftest import TABLE
 from tests.layer.test_notices import event, health
 from tests.layer.test_records import interrupted
-from tests.sandbox.aws.started import Sandbox, hook, started
+from tests.sandbox.aws.started import Sandbox, hook
 
-TABLE = "leeway"
 TAGS = {"kubernetes.io/cluster/prod": "owned"}
-
-
-@pytest.fixture(scope="module")
-def aws() -> Iterator[Sandbox]:
-    """AWS with Leeway's table in it."""
-    with started() as (_, url):
-        sandbox = Sandbox(url)
-        sandbox.client("dynamodb").create_table(
-            TableName=TABLE,
-            KeySchema=[
-                {"AttributeName": "pk", "KeyType": "HASH"},
-                {"AttributeName": "sk", "KeyType": "RANGE"},
-            ],
-            AttributeDefinitions=[
-                {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")
-            ],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        yield sandbox
-        sandbox.close()
-
-
-@pytest.fixture(autouse=True)
-def without_faults(aws: Sandbox) -> Iterator[None]:
-    """Leave no fault behind."""
-    yield
-    aws.control("PUT", "faults", {"faults": []})
 
 
 def maker(aws: Sandbox, service: str) -> Callable[[], Any]:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from leeway.cloud.ports import CloudRefused, LifecycleActionOver, RecordChanged
+from leeway.cloud.ports import CloudRefused, Known, LifecycleActionOver, RecordChanged
 from leeway.cluster.ports import Attachment, ClusterRefused, Fleet, Marks, Node, NodeEvent
 from leeway.drain.answers import Response
 from leeway.drain.pods import Pod
@@ -63,6 +63,9 @@ class World:
     # Records
     def retirement(self, instance: str) -> Retirement:
         return self.record
+
+    def known(self, instance: str) -> Known:
+        return Known(self.record)
 
     def write(self, record: Retirement) -> None:
         if record.version != self.record.version + 1:

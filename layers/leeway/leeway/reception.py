@@ -101,8 +101,9 @@ class Reception:
 
     def _receive_for(self, instance: InstanceId, notice: Notice, ruling: Ruling) -> Received:
         for _ in range(LOCK_TRIES):
-            stored = self._records.retirement(instance)
-            facts = stored.facts if stored else self._instances.describe(instance)
+            known = self._records.known(instance)
+            stored = known.retirement
+            facts = stored.facts if stored else known.facts or self._instances.describe(instance)
             if facts is None:
                 return Received(
                     Result.NOT_OURS, "no such instance, or its tags name no cluster", instance

@@ -1,6 +1,6 @@
 """What the table holds, by boto3: retirement records, and where clusters are.
 
-Keys: `pk` = INSTANCE#<instance id>, `sk` = RETIREMENT, whose `cluster` feeds the index
+Keys: `pk` = INSTANCE#<instance id>, `sk` = RETIREMENT or FACTS, whose `cluster` feeds the index
 `by-cluster`; `pk` = CLUSTER#<name>, `sk` = ENDPOINT. `expires` is the table's time to live.
 """
 
@@ -11,8 +11,10 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.cloud.ports import ClusterEndpoint, Clusters, RecordChanged
-from leeway.records import Retirement
+from leeway.cloud.ports import ClusterEndpoint, Clusters, Known, RecordChanged
+from leeway.records import InstanceFacts, Retirement
+
+RETIREMENT, FACTS = "RETIREMENT", "FACTS"
 
 KEPT_FOR = timedelta(days=30)
 """How long after its last write a record is kept: longer than Lambda remembers executions, so that
@@ -26,11 +28,27 @@ class DynamoRecords:
         self._client = client
         self._table = table
 
+    def known(self, instance: str) -> Known:
+        """Read everything about an instance, consistently and in one call."""
+        with aws_errors():
+            answer = self._client().query(
+                TableName=self._table,
+                KeyConditionExpression="pk = :pk",
+                ExpressionAttributeValues={":pk": item_key(instance, FACTS)["pk"]},
+                ConsistentRead=True,
+            )
+        items = {item["sk"]["S"]: item["record"]["S"] for item in answer["Items"]}
+        retirement, facts = items.get(RETIREMENT), items.get(FACTS)
+        return Known(
+            Retirement.model_validate_json(retirement) if retirement else None,
+            InstanceFacts.model_validate_json(facts) if facts else None,
+        )
+
     def retirement(self, instance: str) -> Retirement | None:
         """Read the retirement record consistently."""
         with aws_errors():
             answer = self._client().get_item(
-                TableName=self._table, Key=_key(instance), ConsistentRead=True
+                TableName=self._table, Key=item_key(instance, RETIREMENT), ConsistentRead=True
             )
         item = answer.get("Item")
         return Retirement.model_validate_json(item["record"]["S"]) if item else None
@@ -43,7 +61,7 @@ class DynamoRecords:
         """
         expires = int((datetime.now(UTC) + KEPT_FOR).timestamp())
         item = {
-            **_key(record.instance),
+            **item_key(record.instance, RETIREMENT),
             "cluster": {"S": record.facts.cluster},
             "version": {"N": str(record.version)},
             "generation": {"N": str(record.generation)},
@@ -67,8 +85,9 @@ class DynamoRecords:
                 raise
 
 
-def _key(instance: str) -> dict[str, Any]:
-    return {"pk": {"S": f"INSTANCE#{instance}"}, "sk": {"S": "RETIREMENT"}}
+def item_key(instance: str, sort: str) -> dict[str, Any]:
+    """Return the key of one of an instance's items: RETIREMENT or FACTS."""
+    return {"pk": {"S": f"INSTANCE#{instance}"}, "sk": {"S": sort}}
 
 
 def _expecting(version: int) -> dict[str, Any]:

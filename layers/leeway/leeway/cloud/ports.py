@@ -1,5 +1,6 @@
 """What Leeway needs of AWS, as Protocols; every method may raise the errors at the top."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -78,8 +79,22 @@ class Groups(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """All that the table holds about one instance: its retirement, and `facts` of the index, which
+    are at most some minutes old. None where it holds none, which says nothing about the instance.
+    """
+
+    retirement: Retirement | None = None
+    facts: InstanceFacts | None = None
+
+
 class Records(Protocol):
     """The table's retirement records."""
+
+    def known(self, instance: str) -> Known:
+        """Read everything about an instance, consistently and in one call."""
+        ...
 
     def retirement(self, instance: str) -> Retirement | None:
         """Read the retirement record consistently."""
@@ -91,6 +106,18 @@ class Records(Protocol):
         Raises:
             RecordChanged: the stored version is another one.
         """
+        ...
+
+
+class Index(Protocol):
+    """The table's index: instance → cluster, owner and the rest of its facts."""
+
+    def of_cluster(self, cluster: str) -> Mapping[str, InstanceFacts]:
+        """Read what is known of a cluster's instances, by id. It may be a second old."""
+        ...
+
+    def update(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
+        """Write the facts of some instances, and forget others."""
         ...
 
 
