@@ -131,8 +131,6 @@ class KeepingGroup(FakeAutoScalingGroup):
         self.instance_states.append(state)
         self._move(state, "Pending")
         self._note(f"Launching a new EC2 instance: {instance.id}", "an instance was needed")
-        if instance.lifecycle == "spot":
-            spot.request_for(instance)
 
     def _launch_failed(self, message: str) -> None:
         cause = "an instance was needed"

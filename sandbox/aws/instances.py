@@ -11,6 +11,7 @@ from moto.ec2.exceptions import OperationNotPermitted4
 from moto.ec2.models import EC2Backend, ec2_backends
 from moto.ec2.models.instances import Instance, InstanceState, Reservation, StateReason
 
+from sandbox.aws import spot
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.notices import state_change
@@ -44,6 +45,8 @@ class LivingInstances(EC2Backend):
         """As moto does; the instances are pending first and run a moment later."""
         reservation = super().run_instances(*args, **kwargs)
         for instance in reservation.instances:
+            if instance.lifecycle == "spot":
+                spot.request_for(instance)
             self._enter(instance, "pending")
             self._later(self.cloud.pace.instance_start, instance, "pending", "running")
         return reservation
@@ -77,6 +80,7 @@ class LivingInstances(EC2Backend):
         """As moto does, by way of pending."""
         started = super().start_instances(instance_ids)
         for instance, _ in started:
+            spot.mark(instance, "active", "fulfilled")
             self._enter(instance, "pending")
             self._later(self.cloud.pace.instance_start, instance, "pending", "running")
         return started
@@ -100,6 +104,7 @@ class LivingInstances(EC2Backend):
         self.cloud.timers.after(FORGOTTEN_AFTER, self._forget, instance)
 
     def _forget(self, instance: Instance) -> None:
+        spot.forget(instance)
         for reservation in list(self.reservations.values()):
             if instance in reservation.instances:
                 reservation.instances.remove(instance)
@@ -111,6 +116,7 @@ def install(cloud: Cloud, bus: EventBus) -> None:
     """Put living instances in moto's place; journal and emit every change of state."""
     LivingInstances.cloud = cloud
     ec2_backends.backend = LivingInstances
+    spot.install()
 
     def tell(instance: Instance, state: str) -> None:
         group = tag(instance, "aws:autoscaling:groupName")

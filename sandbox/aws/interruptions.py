@@ -9,7 +9,7 @@ from typing import Literal
 from moto.ec2.models.instances import Instance
 from pydantic import BaseModel, ConfigDict, Field
 
-from sandbox.aws import instances
+from sandbox.aws import instances, spot
 from sandbox.aws.cloud import ACCOUNT, Cloud
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.groups import group_of
@@ -70,7 +70,8 @@ class Interruptions:
         if command.warning is None:
             return {"instance": instance.id, "event": None, "reclaim_at": None}
         event = interruption_warning(instance, command.action, at)
-        _mark(ec2, instance, "active", "marked-for-termination")
+        fate = "termination" if command.action == "terminate" else "stop"
+        spot.mark(instance, "active", f"marked-for-{fate}")
         if command.copies:
             self._bus.emit(event, command.copies)
         # Hibernation begins with its notice: only the other two wait.
@@ -85,15 +86,8 @@ class Interruptions:
             return
         self._cloud.journal.record("reclaimed", instance=instance.id)
         if action == "terminate":
-            _mark(ec2, instance, "closed", "instance-terminated-no-capacity")
+            spot.mark(instance, "closed", "instance-terminated-no-capacity")
             ec2.terminate_instances([instance.id], instances.SPOT)
         else:
-            _mark(ec2, instance, "disabled", "instance-stopped-no-capacity")
+            spot.mark(instance, "disabled", "instance-stopped-no-capacity")
             ec2.stop_instances([instance.id])
-
-
-def _mark(ec2: instances.LivingInstances, instance: Instance, state: str, status: str) -> None:
-    """Let DescribeSpotInstanceRequests show what becomes of the instance's request."""
-    for request in ec2.spot_instance_requests.values():
-        if request.instance is instance:
-            request.state, request._status_code = state, status

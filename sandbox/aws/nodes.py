@@ -26,6 +26,8 @@ TAINT_TAG = "k8s.io/cluster-autoscaler/node-template/taint/"
 CLUSTER_TAG = "kubernetes.io/cluster/"
 CLUSTER_NAME_TAGS = ("aws:eks:cluster-name", "eks:cluster-name")
 
+# EC2's state → what becomes of the node, for the states that change something.
+NEWS = {"running": "running", "stopping": "stopped", "shutting-down": "terminated"}
 ATTEMPTS = 6
 FIRST_DELAY = 0.2  # seconds, doubling
 
@@ -106,7 +108,7 @@ class NodeLink:
 
     def __init__(self, cloud: Cloud):
         self.controls: dict[str, str] = {}  # cluster name → base URL of its control API
-        self._joined: set[str] = set()
+        self._told: dict[str, str] = {}  # instance → what its cluster knows of it
         self._queue: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
         self._http = urllib3.PoolManager(maxsize=1, retries=False)
         threading.Thread(target=self._work, name="nodes", daemon=True).start()
@@ -117,14 +119,14 @@ class NodeLink:
         if cluster is None or cluster not in self.controls:
             return
         # The machine dies as its shutdown begins: no kubelet outlives that by much.
-        if state == "running" and instance.id not in self._joined:
-            self._joined.add(instance.id)
-            news, node = "running", node_of(instance)
-        elif state in {"shutting-down", "stopping"} and instance.id in self._joined:
-            self._joined.discard(instance.id)
-            news, node = "terminated", {"metadata": {"name": instance.private_dns_name}}
-        else:
+        news = NEWS.get(state)
+        known = self._told.get(instance.id)
+        if news is None or news == known or (news != "running" and known is None):
             return
+        self._told[instance.id] = news
+        if news == "terminated":
+            del self._told[instance.id]
+        node = node_of(instance)
         body = {"instance": instance.id, "state": news, "node": node, "join": None}
         self._queue.put((cluster, body))
 

@@ -14,11 +14,13 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYP
 from moto.ec2.responses.spot_instances import SpotInstances
 
 from sandbox.aws.calls import Answer, Environ
+from sandbox.aws.paging import page
 
 LABEL = "synthetic price book of the Leeway sandbox"
 PER_VCPU, PER_GIB = 0.0307, 0.0043  # USD per hour
 PER_GPU = {"T4": 0.35, "T4g": 0.3, "A10G": 0.75, "L4": 0.6, "V100": 2.6, "A100": 3.2, "H100": 9.5}
 PER_TB_OF_NVME = 0.08
+MOST_PRODUCTS, MOST_PRICES = 100, 1000  # of a page, unless the caller wants fewer
 VERSION, PUBLISHED = "20260101000000", "2026-01-01T00:00:00Z"
 
 
@@ -68,11 +70,10 @@ class PricingResponse(BaseResponse):
         offered = {o["InstanceType"] for o in INSTANCE_TYPE_OFFERINGS["region"].get(region, [])}
         wanted = filters.get("instanceType")
         names = sorted(name for name in offered if wanted in {None, name})
-        start = int(self._get_param("NextToken") or 0)
-        end = start + (self._get_param("MaxResults") or 100)
-        page = [json.dumps(_product(name, region)) for name in names[start:end]]
-        token = str(end) if end < len(names) else None
-        return ActionResult({"FormatVersion": "aws_v1", "PriceList": page, "NextToken": token})
+        limit = self._get_param("MaxResults") or MOST_PRODUCTS
+        shown, token = page(names, limit, self._get_param("NextToken"))
+        products = [json.dumps(_product(name, region)) for name in shown]
+        return ActionResult({"FormatVersion": "aws_v1", "PriceList": products, "NextToken": token})
 
 
 def _product(instance_type: str, region: str) -> dict[str, Any]:
@@ -120,6 +121,8 @@ def install() -> None:
         offers = self.ec2_backend.describe_spot_price_history(
             self._get_param("InstanceTypes", []), self._filters_from_querystring()
         )
+        limit = self._get_param("MaxResults") or MOST_PRICES
+        shown, token = page(offers, limit, self._get_param("NextToken"))
         history = [
             {
                 "InstanceType": offer["InstanceType"],
@@ -128,8 +131,8 @@ def install() -> None:
                 "AvailabilityZone": offer["Location"],
                 "Timestamp": PUBLISHED,
             }
-            for offer in offers
+            for offer in shown
         ]
-        return ActionResult({"SpotPriceHistory": history})
+        return ActionResult({"SpotPriceHistory": history, "NextToken": token or ""})
 
     SpotInstances.describe_spot_price_history = describe_spot_price_history  # type: ignore[method-assign]

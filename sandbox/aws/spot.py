@@ -6,11 +6,14 @@ Stands in for allocation strategies and for the Spot requests behind a group, wh
 from typing import Any
 
 from moto.autoscaling.models import FakeAutoScalingGroup
+from moto.core.responses import ActionResult
 from moto.ec2.models.instances import Instance
 from moto.ec2.models.spot_requests import SpotInstanceRequest
+from moto.ec2.responses.spot_instances import SpotInstances
 from moto.ec2.utils import random_spot_request_id
 
 from sandbox.aws import prices
+from sandbox.aws.paging import page
 
 Plan = list[tuple[str, str | None, int]]  # instance type, market ("spot" or None), how many
 
@@ -78,6 +81,17 @@ class FulfilledRequest(SpotInstanceRequest):
             instance_interruption_behaviour="terminate",
         )
 
+    def get_filter_value(self, filter_name: str, method_name: str | None = None) -> Any:
+        """What DescribeSpotInstanceRequests filters by."""
+        match filter_name:
+            case "status-code":
+                return self._status_code
+            case "instance-id":
+                return self._fulfilled_by.id
+            case "launched-availability-zone":
+                return self._fulfilled_by.placement.zone
+        return super().get_filter_value(filter_name, method_name)
+
     def launch_instance(self) -> Instance:
         """The instance that the group launched."""
         return self._fulfilled_by
@@ -88,3 +102,33 @@ def request_for(instance: Instance) -> None:
     request = FulfilledRequest(instance)
     instance.ec2_backend.spot_instance_requests[request.id] = request
     instance.spot_instance_request_id = request.id  # type: ignore[attr-defined]
+
+
+def mark(instance: Instance, state: str, status: str) -> None:
+    """Let DescribeSpotInstanceRequests show what becomes of the instance's request."""
+    request_id = getattr(instance, "spot_instance_request_id", None)
+    request = instance.ec2_backend.spot_instance_requests.get(request_id)
+    if request:
+        request.state, request._status_code = state, status
+
+
+def forget(instance: Instance) -> None:
+    """The instance's request is not shown any more."""
+    request_id = getattr(instance, "spot_instance_request_id", None)
+    instance.ec2_backend.spot_instance_requests.pop(request_id, None)
+
+
+def install() -> None:
+    """Let moto's DescribeSpotInstanceRequests answer in pages."""
+
+    def describe_spot_instance_requests(self: SpotInstances) -> ActionResult:
+        requests = self.ec2_backend.describe_spot_instance_requests(
+            filters=self._filters_from_querystring(),
+            spot_instance_ids=self._get_param("SpotInstanceRequestIds", []),
+        )
+        shown, token = page(requests, self._get_param("MaxResults"), self._get_param("NextToken"))
+        return ActionResult({"SpotInstanceRequests": shown, "NextToken": token})
+
+    SpotInstances.describe_spot_instance_requests = (  # type: ignore[method-assign]
+        describe_spot_instance_requests
+    )

@@ -103,7 +103,7 @@ class Control:
         return _json({"entries": len(granted)})
 
     async def instances(self, request: web.Request) -> web.Response:
-        """POST: an instance runs (its node joins after a while) or is terminated."""
+        """POST: an instance runs (its node joins after a while), is stopped or is terminated."""
         body = await _body(request)
         try:
             self._instances.report(

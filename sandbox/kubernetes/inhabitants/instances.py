@@ -19,10 +19,11 @@ from sandbox.kubernetes.objects import (
 )
 from sandbox.kubernetes.store import Change
 
-type State = Literal["pending", "running", "terminated"]
+type State = Literal["pending", "running", "stopped", "terminated"]
 
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
+_SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 _CORDONED = "node.kubernetes.io/unschedulable"
 _NOTICED_SECONDS = 1.0
@@ -39,6 +40,7 @@ class Instances:
         self._instance_of: dict[str, str] = {}
         self._joining: dict[str, asyncio.TimerHandle] = {}
         self._deaths: list[Callable[[str], None]] = []
+        self._returns: list[Callable[[str], None]] = []
 
     def start(self) -> None:
         """Begin to follow changes."""
@@ -47,6 +49,10 @@ class Instances:
     def watch_deaths(self, listener: Callable[[str], None]) -> None:
         """Tell the listener the name of each node whose kubelet dies, at that moment."""
         self._deaths.append(listener)
+
+    def watch_returns(self, listener: Callable[[str], None]) -> None:
+        """Tell the listener the name of each node whose instance was stopped and runs again."""
+        self._returns.append(listener)
 
     def states(self) -> dict[str, str]:
         """Return the state of every instance by its id."""
@@ -58,19 +64,24 @@ class Instances:
         return instance is None or self._states[instance] == "running"
 
     def report(self, instance: str, state: str, node: Object | None, join: float | None) -> None:
-        """Take in that an instance runs or is terminated.
+        """Take in that an instance runs, is stopped or is terminated.
 
         `node` is the manifest of the node it becomes, after `join` seconds (None: the usual
         time). ValueError for another state, or for a running instance without a node's name.
         """
-        if state == "terminated":
-            self._terminate(instance)
-            return
-        if state != "running" or not node:
-            raise ValueError(f"{state!r} with node {node!r}")
+        match state:
+            case "stopped":
+                self._die(instance, "stopped")
+            case "terminated":
+                self._die(instance, "terminated")
+            case "running" if node:
+                self._run(instance, copy(node), join)
+            case _:
+                raise ValueError(f"{state!r} with node {node!r}")
+
+    def _run(self, instance: str, manifest: Object, join: float | None) -> None:
         if self._states.get(instance) == "running":
             return
-        manifest = copy(node)
         name = name_of(manifest)
         self._states[instance] = "running"
         self._nodes[instance] = name
@@ -83,6 +94,7 @@ class Instances:
         self._joining.pop(instance, None)
         store, name = self._cluster.store, name_of(manifest)
         if store.get(registry.NODE, "", name) is not None:
+            self._come_back(instance, name)
             return
         self._cluster.journal.add("node-joined", node=name, instance=instance)
         node = store.create(registry.NODE, _fresh_node(manifest))
@@ -102,6 +114,15 @@ class Instances:
                 },
             },
         )
+        self._be_ready_soon(instance, name)
+
+    def _come_back(self, instance: str, name: str) -> None:
+        """A stopped instance keeps its Node object, and its kubelet finds its pods there."""
+        self._be_ready_soon(instance, name)
+        for listener in self._returns:
+            listener(name)
+
+    def _be_ready_soon(self, instance: str, name: str) -> None:
         ready_after = self._cluster.jitter(self._cluster.settings.node_ready)
         self._cluster.later(ready_after, self._become_ready, instance, name)
 
@@ -113,27 +134,28 @@ class Instances:
             node["status"]["conditions"],
             _condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
         )
-        self._replace(node, conditions, _without(node, _NOT_READY))
+        self._replace(node, conditions, _without(node, _NOT_READY, _UNREACHABLE, _SHUTDOWN))
 
-    def _terminate(self, instance: str) -> None:
+    def _die(self, instance: str, state: Literal["stopped", "terminated"]) -> None:
         joining = self._joining.pop(instance, None)
         if joining is not None:
             joining.cancel()
-        known = instance in self._nodes and self._states.get(instance) != "terminated"
-        self._states[instance] = "terminated"
-        if not known:
+        before, self._states[instance] = self._states.get(instance), state
+        if instance not in self._nodes or before in (state, "terminated"):
             return
         name = self._nodes[instance]
-        for listener in self._deaths:
-            listener(name)
-        self._cluster.later(_NOTICED_SECONDS, self._become_unknown, instance, name)
-        self._cluster.later(
-            self._cluster.jitter(self._cluster.settings.node_removal), self._clean_up, instance
-        )
+        if before == "running":
+            for listener in self._deaths:
+                listener(name)
+            self._cluster.later(_NOTICED_SECONDS, self._become_unknown, instance, name)
+        if state == "terminated":
+            removal = self._cluster.jitter(self._cluster.settings.node_removal)
+            self._cluster.later(removal, self._clean_up, instance)
 
     def _become_unknown(self, instance: str, name: str) -> None:
         node = self._cluster.store.get(registry.NODE, "", name)
-        if node is None or self._instance_of.get(name) != instance:
+        state = self._states[instance]
+        if node is None or self._instance_of.get(name) != instance or state == "running":
             return
         conditions = node["status"].get("conditions") or []
         for kind in ("Ready", *_PRESSURES):
@@ -146,6 +168,8 @@ class Instances:
             {"key": _UNREACHABLE, "effect": effect, "timeAdded": timestamp()}
             for effect in ("NoSchedule", "NoExecute")
         ]
+        if state == "stopped":  # the cloud's node lifecycle controller keeps such a Node, tainted
+            taints.append({"key": _SHUTDOWN, "effect": "NoSchedule", "timeAdded": timestamp()})
         self._replace(node, conditions, taints)
 
     def _clean_up(self, instance: str) -> None:
@@ -254,8 +278,8 @@ def _condition(kind: str, status: str, reason: str, message: str) -> Object:
     }
 
 
-def _without(node: Object, key: str) -> list[Object]:
-    return [one for one in node["spec"].get("taints") or () if one["key"] != key]
+def _without(node: Object, *keys: str) -> list[Object]:
+    return [one for one in node["spec"].get("taints") or () if one["key"] not in keys]
 
 
 def _has_taint(node: Object, key: str) -> bool:

@@ -46,6 +46,7 @@ class Kubelets:
     def start(self) -> None:
         """Begin to follow changes."""
         self._instances.watch_deaths(self._node_died)
+        self._instances.watch_returns(self._node_returned)
         self._cluster.store.listen(registry.POD, self._pod_changed)
 
     def _pod_changed(self, change: Change) -> None:
@@ -149,6 +150,14 @@ class Kubelets:
             self._cancel(uid_of(pod))
             if not is_finished(pod):
                 journal_end(self._cluster, pod, "died-with-node")
+
+    def _node_returned(self, node: str) -> None:
+        """A kubelet that starts again starts its pods again, and ends those that shall go."""
+        for pod in self._cluster.store.on_node(node):
+            if is_terminating(pod):
+                self._end(pod)
+            elif not is_finished(pod):
+                self._volumes.when_attached(pod, node, self._begin)
 
     def _current(self, pod: Object) -> Object:
         return self._cluster.store.get(registry.POD, namespace_of(pod), name_of(pod)) or pod

@@ -30,6 +30,50 @@ def _describe(aws: Sandbox, instance: str) -> dict[str, Any]:
     return described
 
 
+def _spot_request(aws: Sandbox, instance: str) -> dict[str, Any]:
+    by_instance = [{"Name": "instance-id", "Values": [instance]}]
+    described = aws.client("ec2").describe_spot_instance_requests(Filters=by_instance)
+    [request] = described["SpotInstanceRequests"]
+    found: dict[str, Any] = request
+    return found
+
+
+def test_instances_and_spot_requests_are_found_by_state_and_tag_page_by_page(aws: Sandbox) -> None:
+    ec2 = aws.client("ec2")
+    tags = [{"Key": "crew", "Value": "seven"}]
+    ids = set()
+    for _ in range(7):
+        launched = ec2.run_instances(
+            ImageId="ami-12345678",
+            MinCount=1,
+            MaxCount=1,
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+            **SPOT,
+        )
+        ids.add(launched["Instances"][0]["InstanceId"])
+    mine = [
+        {"Name": "tag:crew", "Values": ["seven"]},
+        {"Name": "instance-state-name", "Values": ["running"]},
+    ]
+    pages = ec2.get_paginator("describe_instances")
+
+    def found() -> list[set[str]]:
+        answers = pages.paginate(Filters=mine, PaginationConfig={"PageSize": 5})
+        return [
+            {instance["InstanceId"] for r in answer["Reservations"] for instance in r["Instances"]}
+            for answer in answers
+        ]
+
+    first, second = aws.wait(lambda: found() if sum(map(len, found())) == 7 else None)
+    assert (len(first), first | second) == (5, ids)
+    requests = ec2.get_paginator("describe_spot_instance_requests")
+    cut = requests.paginate(PaginationConfig={"PageSize": 5})
+    listed = [[entry["InstanceId"] for entry in one["SpotInstanceRequests"]] for one in cut]
+    assert all(len(entries) == 5 for entries in listed[:-1])
+    assert ids <= {instance for entries in listed for instance in entries}
+    ec2.terminate_instances(InstanceIds=list(ids))
+
+
 def test_each_state_is_passed_through_with_its_event(aws: Sandbox) -> None:
     [instance] = aws.group("life", 1)
     aws.client("ec2").terminate_instances(InstanceIds=[instance])
@@ -77,6 +121,34 @@ def test_the_cluster_is_told_when_the_machine_dies(aws: Sandbox, recorder: Recor
     assert told == ["terminated"]
 
 
+def test_a_stopped_spot_instance_comes_back_as_the_same_node(
+    aws: Sandbox, recorder: Recorder
+) -> None:
+    ec2 = aws.client("ec2")
+    tags = [{"Key": tag["Key"], "Value": tag["Value"]} for tag in CLUSTER]
+    launched = ec2.run_instances(
+        ImageId="ami-12345678",
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+        **SPOT,
+    )
+    instance = launched["Instances"][0]["InstanceId"]
+    aws.wait(lambda: _told(recorder, instance))
+    command = {"instance": instance, "action": "stop", "warning": 1}
+    aws.control("POST", "interrupt", command)
+    assert _spot_request(aws, instance)["Status"]["Code"] == "marked-for-stop"
+    aws.wait(lambda: _describe(aws, instance)["State"]["Name"] == "stopped")
+    assert _spot_request(aws, instance)["State"] == "disabled"
+    ec2.start_instances(InstanceIds=[instance])
+    aws.wait(lambda: len(_told(recorder, instance)) == 3)
+    told = _told(recorder, instance)
+    assert [one["state"] for one in told] == ["running", "stopped", "running"]
+    assert told[0]["node"] == told[2]["node"]
+    request = _spot_request(aws, instance)
+    assert (request["State"], request["Status"]["Code"]) == ("active", "fulfilled")
+
+
 def test_instances_of_no_linked_cluster_join_nothing(aws: Sandbox, recorder: Recorder) -> None:
     [instance] = aws.group("stranger", 1)
     [member] = aws.group("member", 1, Tags=CLUSTER)
@@ -93,9 +165,12 @@ def test_an_interrupted_spot_instance_is_warned_then_reclaimed_then_replaced(aws
     assert announced + 2 <= answer["reclaim_at"] < announced + 3
     assert announced <= warning["at"] - 1
     assert warning["detail_type"] == "EC2 Spot Instance Interruption Warning"
-    requests = aws.client("ec2").describe_spot_instance_requests()["SpotInstanceRequests"]
-    [request] = [r for r in requests if r["InstanceId"] == instance]
+    request = _spot_request(aws, instance)
     assert request["Status"]["Code"] == "marked-for-termination"
+    marked = aws.client("ec2").describe_spot_instance_requests(
+        Filters=[{"Name": "status-code", "Values": ["marked-for-termination"]}]
+    )["SpotInstanceRequests"]
+    assert instance in {entry["InstanceId"] for entry in marked}
     assert _describe(aws, instance)["SpotInstanceRequestId"] == request["SpotInstanceRequestId"]
     [reclaimed] = aws.wait(lambda: aws.journal("reclaimed", instance=instance))
     assert reclaimed["at"] >= answer["reclaim_at"] - 0.01

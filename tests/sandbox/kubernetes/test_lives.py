@@ -125,6 +125,28 @@ def test_a_dead_node_is_seen_as_unknown_and_unreachable_first(world: Live) -> No
     assert not world.is_ready(name)
 
 
+def test_a_stopped_instance_keeps_its_node_and_comes_back_with_its_pods(world: Live) -> None:
+    [name] = world.add_nodes(14)
+    spec = {"nodeSelector": {"kubernetes.io/hostname": name}}
+    [pod] = world.deploy("sleeper", 1, spec=spec)
+
+    world.report(f"i-{13:017x}", "stopped")
+
+    def taints() -> set[str]:
+        node = world.api.get(f"/api/v1/nodes/{name}").json()
+        return {taint["key"] for taint in node["spec"].get("taints", ())}
+
+    world.until(lambda: "node.cloudprovider.kubernetes.io/shutdown" in taints())
+    assert not world.is_ready(name)
+    world.report(f"i-{13:017x}", "running", node={"metadata": {"name": name}}, join=0)
+    world.until(lambda: world.is_ready(name))
+    assert not taints()
+    [same] = world.pods("app=sleeper")
+    assert same["metadata"]["uid"] == pod["metadata"]["uid"]
+    starts = {"kind": "pod-running", "uid": pod["metadata"]["uid"]}
+    world.until(lambda: len([e for e in world.journal() if starts.items() <= e.items()]) == 2)
+
+
 def test_a_node_joins_unready_and_becomes_ready(world: Live) -> None:
     [name] = world.add_nodes(7)
 
