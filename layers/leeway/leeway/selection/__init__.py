@@ -1,0 +1,1 @@
+"""Choosing offerings for pods: requirements → catalog → packing → ranked offerings. Pure."""

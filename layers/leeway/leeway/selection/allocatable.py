@@ -1,0 +1,144 @@
+"""What a machine has as a node, and what of that is left to pods.
+
+Allocatable = capacity - kubeReserved - systemReserved - evictionHard. Sources: Kubernetes "Reserve
+Compute Resources for System Daemons"; the max-pods calculator and the bootstrap of the EKS AMIs.
+"""
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
+from leeway.selection.machines import Machine
+from leeway.selection.node_class import GIB, AmiFamily, NodeClass
+from leeway.selection.quantities import parse, whole
+from leeway.selection.resources import Resources
+
+MIB = 1024**2
+
+# The kernel of ARM machines keeps this much for contiguous allocations.
+_ARM_KEEPS_MIB = 64
+
+_DEFAULT_STORAGE = 20 * GIB
+_DEFAULT_WINDOWS_STORAGE = 50 * GIB  # Windows' own AMIs are larger than 20 Gi
+
+# kube-reserved cpu: (up to this many millicores, this share of them).
+_CPU_BANDS = (
+    (1000, Fraction(6, 100)),
+    (2000, Fraction(1, 100)),
+    (4000, Fraction(5, 1000)),
+    (None, Fraction(25, 10000)),
+)
+_KUBE_MEMORY_PER_POD_MIB, _KUBE_MEMORY_MIB = 11, 255
+_KUBE_STORAGE = GIB
+_EVICTION_MEMORY = "100Mi"
+_EVICTION_STORAGE = "10%"
+
+_PREFIX_SIZE = 16
+_MANY_VCPUS = 30
+
+
+def capacity(machine: Machine, node_class: NodeClass) -> Resources:
+    """Return what the kubelet would report as the node's capacity."""
+    memory = machine.memory_mib - (_ARM_KEEPS_MIB if machine.arm else 0)
+    memory -= math.ceil(memory * node_class.vm_memory_overhead)
+    return Resources(
+        {
+            "cpu": machine.vcpus * 1000,
+            "memory": memory * MIB,
+            "ephemeral-storage": _storage(machine, node_class),
+            "pods": max_pods(machine, node_class),
+            **machine.devices,
+        }
+    )
+
+
+def allocatable(machine: Machine, node_class: NodeClass, capacity: Resources) -> Resources:
+    """Return what of a node's capacity is left to pods; nothing is less than 0."""
+    kubelet = node_class.kubelet
+    reserved = {**_kube_reserved(machine, node_class), **kubelet.kube_reserved}
+    taken = (
+        Resources(reserved)
+        + kubelet.system_reserved
+        + _eviction_hard(capacity, kubelet.eviction_hard)
+    )
+    return Resources({name: max(0, n - taken.of(name)) for name, n in capacity.items()})
+
+
+def max_pods(machine: Machine, node_class: NodeClass) -> int:
+    """Return how many pods the kubelet lets in."""
+    kubelet = node_class.kubelet
+    if kubelet.max_pods is not None:
+        pods = kubelet.max_pods
+    elif node_class.prefix_delegation:
+        ceiling = 250 if machine.vcpus >= _MANY_VCPUS else 110
+        pods = min(ceiling, _pods_by_addresses(machine, node_class.family, _PREFIX_SIZE))
+    else:
+        pods = _pods_by_addresses(machine, node_class.family, 1)
+    if kubelet.pods_per_core:
+        pods = min(pods, kubelet.pods_per_core * machine.vcpus)
+    return pods
+
+
+def _pods_by_addresses(machine: Machine, family: AmiFamily, slot: int) -> int:
+    """A network interface keeps its first address. On Linux all interfaces serve pods, and two
+    pods use the host's network; Windows has one interface and counts those pods too."""
+    slots = machine.addresses - 1
+    if family.windows:
+        return slots * slot
+    return machine.interfaces * slots * slot + 2
+
+
+def _kube_reserved(machine: Machine, node_class: NodeClass) -> dict[str, int]:
+    family = node_class.family
+    # Bottlerocket and Windows reserve for the pods that a node is to have, the others for those
+    # that its addresses would allow, whatever it is told.
+    if family is AmiFamily.BOTTLEROCKET or family.windows:
+        pods = max_pods(machine, node_class)
+    else:
+        pods = _pods_by_addresses(machine, family, 1)
+    return {
+        "cpu": _reserved_cpu(machine.vcpus * 1000),
+        "memory": (_KUBE_MEMORY_PER_POD_MIB * pods + _KUBE_MEMORY_MIB) * MIB,
+        "ephemeral-storage": _KUBE_STORAGE,
+    }
+
+
+def _reserved_cpu(millicores: int) -> int:
+    reserved, below = 0, 0
+    for upper, share in _CPU_BANDS:
+        within = min(millicores, upper or millicores) - below
+        if within <= 0:
+            break
+        reserved += math.floor(within * share)
+        below = upper or millicores
+    return reserved
+
+
+def _eviction_hard(capacity: Resources, thresholds: Mapping[str, str]) -> Resources:
+    return Resources(
+        {
+            "memory": _threshold(
+                thresholds.get("memory.available", _EVICTION_MEMORY), capacity.of("memory")
+            ),
+            "ephemeral-storage": _threshold(
+                thresholds.get("nodefs.available", _EVICTION_STORAGE),
+                capacity.of("ephemeral-storage"),
+            ),
+        }
+    )
+
+
+def _threshold(written: str, capacity: int) -> int:
+    """A threshold is an amount, or a share of the capacity; 100 % turns it off."""
+    if not written.endswith("%"):
+        return whole(written)
+    percent = parse(written.removesuffix("%"))
+    return 0 if percent == 100 else math.ceil(capacity * percent / 100)
+
+
+def _storage(machine: Machine, node_class: NodeClass) -> int:
+    if node_class.raid0 and machine.disks:
+        return machine.disks
+    if node_class.storage is not None:
+        return node_class.storage
+    return _DEFAULT_WINDOWS_STORAGE if node_class.family.windows else _DEFAULT_STORAGE

@@ -1,0 +1,357 @@
+"""What may be launched: instance types, where they are offered, and what they cost.
+
+A set of types is an int whose bit i stands for type i: filtering a region's whole catalog is some
+bitwise operations, and a type is built as a node only when it is looked at.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isnan, nan
+from typing import Protocol
+
+from leeway.selection.labels import (
+    ARCH,
+    CAPACITY_TYPE,
+    INSTANCE_LABELS,
+    INSTANCE_TYPE,
+    OS,
+    REGION,
+    WINDOWS_BUILD,
+    ZONE,
+)
+from leeway.selection.node_class import WINDOWS_BUILDS, NodeClass
+from leeway.selection.requirements import Requirement, Requirements
+from leeway.selection.resources import Resources
+
+# The labels that come with a type's offering; all others that a type has describe itself.
+_OF_TYPES = frozenset({INSTANCE_TYPE, ARCH, OS, REGION, WINDOWS_BUILD, *INSTANCE_LABELS})
+
+ANY = "*"
+"""Stands for every type or every zone in an unavailable offering."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offering:
+    """One type in one zone in one capacity type. `price` is in USD per hour, None if unknown."""
+
+    zone: str
+    capacity_type: str
+    price: float | None
+    available: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceType:
+    """One instance type as a node of one node class; `labels` are those that hold wherever it is
+    launched, so neither zone nor capacity type."""
+
+    name: str
+    labels: Mapping[str, str]
+    capacity: Resources
+    allocatable: Resources
+    offerings: tuple[Offering, ...]
+
+    @property
+    def exotic(self) -> bool:
+        """Whether it is only for those who ask for it: bare metal, or with accelerators."""
+        return self.name.rpartition(".")[2].startswith("metal") or any(
+            "/" in resource for resource in self.capacity
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """An offering that could not be had lately; `ANY` for the type or the zone is all of them."""
+
+    instance_type: str
+    zone: str
+    capacity_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One label of all types: which types have which value."""
+
+    by_value: Mapping[str, int]
+    absent: int
+
+    def matching(self, requirement: Requirement) -> int:
+        """Return the types that meet a requirement of this label."""
+        found = self.absent if requirement.admits_absence else 0
+        if not requirement.complement:
+            for value in requirement.values:
+                if requirement.has(value):
+                    found |= self.by_value.get(value, 0)
+            return found
+        for value, types in self.by_value.items():
+            if requirement.has(value):
+                found |= types
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """One zone and capacity type: the types offered there, and USD per hour by type (NaN where it
+    is unknown or the type is not offered)."""
+
+    zone: str
+    capacity_type: str
+    offered: int
+    prices: "array[float]"
+
+
+class Shapes(Protocol):
+    """Where a catalog's instance types come from."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The types' names, in the order of their bits."""
+        ...
+
+    def label(self, key: str) -> Sequence[str | None]:
+        """Return one label of all types, in their order."""
+        ...
+
+    def labels(self, index: int) -> Mapping[str, str]:
+        """Return all labels of one type."""
+        ...
+
+    def bootable(self) -> int:
+        """Return the types that an operating system is known for."""
+        ...
+
+    def resources(self, index: int, node_class: NodeClass) -> tuple[Resources, Resources]:
+        """Return capacity and allocatable of one type."""
+        ...
+
+
+class Catalog:
+    """The instance types of one region, their offerings and prices."""
+
+    def __init__(self, region: str, shapes: Shapes, markets: Iterable[Market]) -> None:
+        self.region = region
+        self.shapes = shapes
+        self.markets = tuple(markets)
+        self.zones = tuple(sorted({market.zone for market in self.markets}))
+        self._columns: dict[str, Column] = {}
+
+    @classmethod
+    def of(cls, region: str, types: Iterable[InstanceType]) -> "Catalog":
+        """Make a catalog of types that are ready as they are, whatever the node class."""
+        ready = tuple(types)
+        return cls(region, _Ready(ready), _markets(ready))
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The types' names, in the order of their bits."""
+        return self.shapes.names
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """Each type's bit, by its name."""
+        return {name: i for i, name in enumerate(self.names)}
+
+    def column(self, key: str) -> Column:
+        """Return one label of all types, built when it is first asked for."""
+        if key not in self._columns:
+            self._columns[key] = _column(self.shapes.label(key))
+        return self._columns[key]
+
+    def for_node_class(
+        self, node_class: NodeClass, unavailable: Iterable[Unavailable] = ()
+    ) -> "TypeTable":
+        """See the types as nodes of a node class, without what can't be had at the moment."""
+        gone = tuple(unavailable)
+        return TypeTable(self, node_class, tuple(self._less(m, gone) for m in self.markets))
+
+    def _less(self, market: Market, gone: Sequence[Unavailable]) -> tuple[Market, int]:
+        available = market.offered
+        for lost in gone:
+            if lost.capacity_type != market.capacity_type or lost.zone not in {market.zone, ANY}:
+                continue
+            if lost.instance_type == ANY:
+                return market, 0
+            if (index := self.index.get(lost.instance_type)) is not None:
+                available &= ~(1 << index)
+        return market, available
+
+
+class TypeTable:
+    """A catalog's types as nodes of one node class."""
+
+    def __init__(
+        self, catalog: Catalog, node_class: NodeClass, markets: tuple[tuple[Market, int], ...]
+    ) -> None:
+        self.catalog = catalog
+        self.node_class = node_class
+        self.markets = markets
+        """Each with the types that are available there."""
+        self._built: dict[int, InstanceType] = {}
+        self._fixed = {REGION: catalog.region, **_system(node_class)}
+
+    def __len__(self) -> int:
+        return len(self.catalog.names)
+
+    @property
+    def all(self) -> int:
+        """Every type."""
+        return (1 << len(self)) - 1
+
+    def matching(self, requirements: Requirements) -> int:
+        """Return the types that meet requirements and have an available offering that does.
+
+        Labels that no type has (a pool's own) are not looked at.
+        """
+        found = self.described(requirements) & self.catalog.shapes.bootable()
+        if not found:
+            return 0
+        return found & self.offered(requirements)
+
+    def described(self, requirements: Requirements) -> int:
+        """Return the types whose own labels meet requirements, wherever they are offered."""
+        found = self.all
+        for key, requirement in requirements.items():
+            if key in _OF_TYPES:
+                found &= self.meeting(requirement)
+        return found
+
+    def offered(self, requirements: Requirements) -> int:
+        """Return the types with an available offering of a zone and capacity type required."""
+        found = 0
+        for _, available in self.markets_of(requirements):
+            found |= available
+        return found
+
+    def markets_of(self, requirements: Requirements) -> Iterator[tuple[Market, int]]:
+        """Return the zones and capacity types that meet requirements, each with the types that
+        are available there."""
+        zone, capacity_type = requirements.of_key(ZONE), requirements.of_key(CAPACITY_TYPE)
+        for market, available in self.markets:
+            if zone.has(market.zone) and capacity_type.has(market.capacity_type):
+                yield market, available
+
+    def meeting(self, requirement: Requirement) -> int:
+        """Return the types that meet one requirement of their own labels."""
+        if requirement.key in self._fixed:
+            return self.all if requirement.has(self._fixed[requirement.key]) else 0
+        return self.catalog.column(requirement.key).matching(requirement)
+
+    def values(self, key: str) -> Mapping[str, int]:
+        """Return the values that a label has here, and the types that have each."""
+        if key in self._fixed:
+            return {self._fixed[key]: self.all}
+        if key in {ZONE, CAPACITY_TYPE}:
+            return self._values_of_markets(key)
+        return self.catalog.column(key).by_value
+
+    def _values_of_markets(self, key: str) -> Mapping[str, int]:
+        values: dict[str, int] = {}
+        for market, _ in self.markets:
+            value = market.zone if key == ZONE else market.capacity_type
+            values[value] = values.get(value, 0) | market.offered
+        return values
+
+    def type(self, index: int) -> InstanceType:
+        """Return one type as a node of the class."""
+        if index not in self._built:
+            capacity, allocatable = self.catalog.shapes.resources(index, self.node_class)
+            self._built[index] = InstanceType(
+                self.catalog.names[index],
+                {**self._fixed, **self.catalog.shapes.labels(index)},
+                capacity,
+                allocatable,
+                tuple(self._offerings(index)),
+            )
+        return self._built[index]
+
+    def types(self, found: int | None = None) -> list[InstanceType]:
+        """Return the types of a set, in the catalog's order; all without one."""
+        return [self.type(i) for i in bits(self.all if found is None else found)]
+
+    def _offerings(self, index: int) -> Iterator[Offering]:
+        for market, available in self.markets:
+            if market.offered >> index & 1:
+                price = market.prices[index]
+                yield Offering(
+                    market.zone,
+                    market.capacity_type,
+                    None if isnan(price) else price,
+                    bool(available >> index & 1),
+                )
+
+
+def bits(found: int) -> Iterator[int]:
+    """Return the positions of a set's members, lowest first."""
+    digits = bin(found)[:1:-1]
+    position = digits.find("1")
+    while position >= 0:
+        yield position
+        position = digits.find("1", position + 1)
+
+
+def mask(members: Iterable[bool]) -> int:
+    """Make a set of those positions that are true."""
+    digits = "".join("1" if member else "0" for member in members)
+    return int(digits[::-1] or "0", 2)
+
+
+def _column(values: Sequence[str | None]) -> Column:
+    positions: dict[str | None, list[int]] = {}
+    for position, value in enumerate(values):
+        positions.setdefault(value, []).append(position)
+    sets = {value: _set(found) for value, found in positions.items()}
+    absent = sets.pop(None, 0)
+    return Column({value: found for value, found in sets.items() if value is not None}, absent)
+
+
+def _set(positions: Sequence[int]) -> int:
+    packed = bytearray(positions[-1] // 8 + 1)
+    for position in positions:
+        packed[position >> 3] |= 1 << (position & 7)
+    return int.from_bytes(packed, "little")
+
+
+def _system(node_class: NodeClass) -> dict[str, str]:
+    if node_class.family.windows:
+        return {OS: "windows", WINDOWS_BUILD: WINDOWS_BUILDS[node_class.family]}
+    return {OS: "linux"}
+
+
+class _Ready:
+    """Shapes that are given as they are."""
+
+    def __init__(self, given: tuple[InstanceType, ...]) -> None:
+        self.names = [each.name for each in given]
+        self._given = given
+
+    def label(self, key: str) -> Sequence[str | None]:
+        if key == INSTANCE_TYPE:
+            return self.names
+        return [t.labels.get(key) for t in self._given]
+
+    def labels(self, index: int) -> Mapping[str, str]:
+        return {INSTANCE_TYPE: self.names[index], **self._given[index].labels}
+
+    def bootable(self) -> int:
+        return (1 << len(self._given)) - 1
+
+    def resources(self, index: int, node_class: NodeClass) -> tuple[Resources, Resources]:
+        return self._given[index].capacity, self._given[index].allocatable
+
+
+def _markets(types: Sequence[InstanceType]) -> Iterator[Market]:
+    places: dict[tuple[str, str], dict[int, Offering]] = {}
+    for index, each in enumerate(types):
+        for offering in each.offerings:
+            key = (offering.zone, offering.capacity_type)
+            places.setdefault(key, {})[index] = offering
+    for (zone, capacity_type), offerings in sorted(places.items()):
+        known = {i: o.price for i, o in offerings.items() if o.available}
+        prices = array("d", (_usd(known.get(i)) for i in range(len(types))))
+        yield Market(zone, capacity_type, mask(i in known for i in range(len(types))), prices)
+
+
+def _usd(price: float | None) -> float:
+    return nan if price is None else price

@@ -1,0 +1,79 @@
+"""The labels of nodes that selection knows by name, and their older names."""
+
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+NODEPOOL = "karpenter.sh/nodepool"
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+ARCH = "kubernetes.io/arch"
+OS = "kubernetes.io/os"
+WINDOWS_BUILD = "node.kubernetes.io/windows-build"
+HOSTNAME = "kubernetes.io/hostname"
+INSTANCE = "karpenter.k8s.aws/instance-"
+"""The prefix of the labels that describe an instance type."""
+
+RESERVED, SPOT, ON_DEMAND = "reserved", "spot", "on-demand"
+CAPACITY_TYPES = (RESERVED, SPOT, ON_DEMAND)
+"""In the order in which they are chosen."""
+
+INSTANCE_LABELS = tuple(
+    f"{INSTANCE}{name}"
+    for name in (
+        "category",
+        "family",
+        "generation",
+        "size",
+        "cpu",
+        "cpu-manufacturer",
+        "cpu-sustained-clock-speed-mhz",
+        "memory",
+        "ebs-bandwidth",
+        "network-bandwidth",
+        "local-nvme",
+        "hypervisor",
+        "encryption-in-transit-supported",
+        "gpu-name",
+        "gpu-manufacturer",
+        "gpu-count",
+        "gpu-memory",
+        "accelerator-name",
+        "accelerator-manufacturer",
+        "accelerator-count",
+    )
+)
+
+WELL_KNOWN = frozenset(
+    {
+        CAPACITY_TYPE,
+        NODEPOOL,
+        ZONE,
+        REGION,
+        INSTANCE_TYPE,
+        ARCH,
+        OS,
+        WINDOWS_BUILD,
+        *INSTANCE_LABELS,
+    }
+)
+
+# Older names of the same labels. Source: Kubernetes "Well-Known Labels, Annotations and Taints";
+# the EBS driver's zone is what its volumes are bound by; Provisioners became NodePools.
+ALIASES = {
+    "beta.kubernetes.io/arch": ARCH,
+    "beta.kubernetes.io/os": OS,
+    "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+    "topology.ebs.csi.aws.com/zone": ZONE,
+    "karpenter.sh/provisioner-name": NODEPOOL,
+}
+
+
+def normalised(key: str) -> str:
+    """Return a label's name of today."""
+    return ALIASES.get(key, key)
+
+
+def short(key: str) -> str:
+    """Return a known label's name without its prefix, for messages; any other as it is."""
+    return key.rpartition("/")[2] if key in WELL_KNOWN else key

@@ -1,0 +1,164 @@
+"""Instance types as EC2 describes them: their labels, and the facts that make a node of them.
+
+Reads the documents of DescribeInstanceTypes, and nothing else.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from leeway.selection.labels import ARCH, INSTANCE, INSTANCE_TYPE
+
+GPU_RESOURCES = {
+    "nvidia": "nvidia.com/gpu",
+    "amd": "amd.com/gpu",
+    "habana": "habana.ai/gaudi",
+}
+NEURON = "aws.amazon.com/neuron"
+
+_ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
+_CATEGORY = re.compile(r"^([a-z]+)(\-[0-9]+tb)?([0-9]+).*\.")
+_WORD_BREAKS = re.compile(r"[^a-z0-9.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One instance type.
+
+    `interfaces` are the network interfaces of the default network card, `addresses` the IPv4
+    addresses of each. `disks` is the size of all local NVMe disks in bytes. `devices` are extended
+    resources. `bootable`: the AMIs that Leeway knows run on it.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    vcpus: int
+    memory_mib: int
+    interfaces: int
+    addresses: int
+    disks: int
+    devices: Mapping[str, int]
+    bootable: bool
+
+    @property
+    def arm(self) -> bool:
+        """Whether it has an ARM processor."""
+        return self.labels.get(ARCH) == "arm64"
+
+
+def machine(document: Mapping[str, Any]) -> Machine:
+    """Read one instance type of a DescribeInstanceTypes response."""
+    network = document["NetworkInfo"]
+    architectures = document["ProcessorInfo"]["SupportedArchitectures"]
+    known = [_ARCHITECTURES[a] for a in architectures if a in _ARCHITECTURES]
+    return Machine(
+        name=document["InstanceType"],
+        labels=dict(_labels(document, known[0] if known else architectures[0])),
+        vcpus=document["VCpuInfo"]["DefaultVCpus"],
+        memory_mib=document["MemoryInfo"]["SizeInMiB"],
+        interfaces=_default_card(network).get(
+            "MaximumNetworkInterfaces", network["MaximumNetworkInterfaces"]
+        ),
+        addresses=network["Ipv4AddressesPerInterface"],
+        disks=_nvme_gb(document) * 10**9,
+        devices=_devices(document),
+        bootable=bool(known) and "hvm" in document.get("SupportedVirtualizationTypes", ["hvm"]),
+    )
+
+
+def _labels(document: Mapping[str, Any], architecture: str) -> Iterator[tuple[str, str]]:
+    name = document["InstanceType"]
+    processor = document["ProcessorInfo"]
+    family, _, size = name.partition(".")
+    yield INSTANCE_TYPE, name
+    yield ARCH, architecture
+    if matched := _CATEGORY.match(name):
+        yield f"{INSTANCE}category", matched[1]
+        yield f"{INSTANCE}generation", matched[3]
+    yield f"{INSTANCE}family", family
+    yield f"{INSTANCE}size", size
+    yield f"{INSTANCE}cpu", str(document["VCpuInfo"]["DefaultVCpus"])
+    yield f"{INSTANCE}memory", str(document["MemoryInfo"]["SizeInMiB"])
+    if manufacturer := processor.get("Manufacturer"):
+        yield f"{INSTANCE}cpu-manufacturer", _kebab(manufacturer)
+    if speed := processor.get("SustainedClockSpeedInGhz"):
+        yield f"{INSTANCE}cpu-sustained-clock-speed-mhz", str(round(speed * 1000))
+    if bandwidth := document.get("EbsInfo", {}).get("EbsOptimizedInfo"):
+        yield f"{INSTANCE}ebs-bandwidth", str(bandwidth["MaximumBandwidthInMbps"])
+    if bandwidth := _network_mbps(document["NetworkInfo"]):
+        yield f"{INSTANCE}network-bandwidth", str(bandwidth)
+    if disks := _nvme_gb(document):
+        yield f"{INSTANCE}local-nvme", str(disks)
+    if hypervisor := document.get("Hypervisor"):
+        yield f"{INSTANCE}hypervisor", _kebab(hypervisor)
+    encrypted = document["NetworkInfo"].get("EncryptionInTransitSupported", False)
+    yield f"{INSTANCE}encryption-in-transit-supported", "true" if encrypted else "false"
+    yield from _gpu_labels(document)
+    yield from _accelerator_labels(document)
+
+
+def _gpu_labels(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    gpus = document.get("GpuInfo", {}).get("Gpus", [])
+    # Labels have one value: a type with two kinds of GPU cannot be described by them.
+    if len(gpus) != 1:
+        return
+    gpu = gpus[0]
+    yield f"{INSTANCE}gpu-name", _kebab(gpu["Name"])
+    yield f"{INSTANCE}gpu-manufacturer", _kebab(gpu["Manufacturer"])
+    yield f"{INSTANCE}gpu-count", str(_gpu_count(gpu))
+    if memory := gpu.get("MemoryInfo", {}).get("SizeInMiB"):
+        yield f"{INSTANCE}gpu-memory", str(memory)
+
+
+def _accelerator_labels(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    neurons = document.get("NeuronInfo", {}).get("NeuronDevices", [])
+    others = document.get("InferenceAcceleratorInfo", {}).get("Accelerators", [])
+    found = neurons or others
+    if len(found) != 1:
+        return
+    yield f"{INSTANCE}accelerator-name", _kebab(found[0]["Name"])
+    yield f"{INSTANCE}accelerator-manufacturer", _kebab(found[0].get("Manufacturer", "aws"))
+    yield f"{INSTANCE}accelerator-count", str(found[0]["Count"])
+
+
+def _devices(document: Mapping[str, Any]) -> dict[str, int]:
+    devices: dict[str, int] = {}
+    for gpu in document.get("GpuInfo", {}).get("Gpus", []):
+        resource = GPU_RESOURCES.get(_kebab(gpu["Manufacturer"]))
+        if resource:
+            devices[resource] = devices.get(resource, 0) + _gpu_count(gpu)
+    neurons = document.get("NeuronInfo", {}).get("NeuronDevices", [])
+    if count := sum(device["Count"] for device in neurons):
+        devices[NEURON] = count
+    return devices
+
+
+def _gpu_count(gpu: Mapping[str, Any]) -> int:
+    """A share of a GPU is described as no GPU and one logical one, which is what a node sees."""
+    count: int = gpu["Count"] or gpu.get("LogicalGpuCount", 0)
+    return count
+
+
+def _default_card(network: Mapping[str, Any]) -> Mapping[str, Any]:
+    index = network.get("DefaultNetworkCardIndex", 0)
+    cards = network.get("NetworkCards", [])
+    return next((card for card in cards if card.get("NetworkCardIndex", 0) == index), {})
+
+
+def _network_mbps(network: Mapping[str, Any]) -> int:
+    """What all network cards have without bursting."""
+    cards = network.get("NetworkCards", [])
+    return sum(round(card.get("BaselineBandwidthInGbps", 0) * 1000) for card in cards)
+
+
+def _nvme_gb(document: Mapping[str, Any]) -> int:
+    storage = document.get("InstanceStorageInfo", {})
+    if storage.get("NvmeSupport", "unsupported") == "unsupported":
+        return 0
+    size: int = storage.get("TotalSizeInGB", 0)
+    return size
+
+
+def _kebab(name: str) -> str:
+    return _WORD_BREAKS.sub("-", name.lower()).strip("-")

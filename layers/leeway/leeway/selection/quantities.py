@@ -1,0 +1,142 @@
+"""Kubernetes quantities ("250m", "1Gi", "1e3"): exact values, printed as Kubernetes prints them.
+
+Source of the grammar, the limits and the canonical form: apimachinery's `pkg/api/resource`.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from functools import lru_cache
+
+_QUANTITY = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"
+    r"(?:(?P<binary>[KMGTPE]i)|(?P<exponent>[eE][+-]?[0-9]{1,3})|(?P<decimal>[numkMGTPE]?))"
+)
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
+
+_NANO = Fraction(1, 10**9)
+_LARGEST_BINARY = 2**63 - 1
+_LONGEST = 64  # characters: no sensible quantity comes near, and longer numbers cost time
+
+# Resources that are counted in bytes, and so printed with binary suffixes.
+_IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")
+
+
+class BadQuantity(ValueError):
+    """A text that is no Kubernetes quantity."""
+
+
+class Form(StrEnum):
+    """The family of suffixes that a quantity is printed with."""
+
+    DECIMAL = "DecimalSI"
+    BINARY = "BinarySI"
+    EXPONENT = "DecimalExponent"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """An exact amount, and the family of suffixes it was written with."""
+
+    value: Fraction
+    form: Form = Form.DECIMAL
+
+    def __str__(self) -> str:
+        """Print canonically: the largest suffix that leaves an integer before it."""
+        if self.value == 0:
+            return "0"
+        # Binary suffixes hold whole numbers only, and would say nothing below 1024.
+        if self.form is Form.BINARY and abs(self.value) >= 1024 and self.value.denominator == 1:
+            return _with_binary_suffix(self.value.numerator)
+        return _with_decimal_suffix(self.value, self.form)
+
+
+@lru_cache(maxsize=4096)
+def quantity(text: str) -> Quantity:
+    """Read a quantity.
+
+    What is finer than a billionth is rounded away from zero to one, as Kubernetes does.
+
+    Raises:
+        BadQuantity: the text is none.
+    """
+    matched = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+    if matched is None:
+        raise BadQuantity(f'expected a quantity like 500m, 2 or 1Gi, got "{text[:_LONGEST]}"')
+    number = Fraction(matched["number"])
+    if matched["binary"]:
+        value, form = number * 2 ** _BINARY[matched["binary"]], Form.BINARY
+    elif matched["exponent"]:
+        value, form = number * Fraction(10) ** int(matched["exponent"][1:]), Form.EXPONENT
+    else:
+        value, form = number * Fraction(10) ** _DECIMAL[matched["decimal"]], Form.DECIMAL
+    value = _away_from_zero(value / _NANO) * _NANO
+    if form is Form.BINARY:
+        value = max(min(value, Fraction(_LARGEST_BINARY)), Fraction(-_LARGEST_BINARY))
+        form = Form.DECIMAL if 0 < abs(value) < 1 else form
+    return Quantity(value, form)
+
+
+def parse(text: str | int) -> Fraction:
+    """Read a quantity's exact value.
+
+    Raises:
+        BadQuantity: the text is none.
+    """
+    return quantity(str(text)).value
+
+
+def canonical(text: str | int) -> str:
+    """Print a quantity as Kubernetes would: "1024Mi" is "1Gi", "1000m" is "1"."""
+    return str(quantity(str(text)))
+
+
+def milli(text: str | int) -> int:
+    """Read a quantity in thousandths, rounded up."""
+    return math.ceil(parse(text) * 1000)
+
+
+def whole(text: str | int) -> int:
+    """Read a quantity in whole units, rounded up."""
+    return math.ceil(parse(text))
+
+
+def amount(resource: str, text: str | int) -> int:
+    """Read an amount of a resource: cpu in millicores, anything else in its base unit (bytes,
+    counts), rounded up."""
+    return milli(text) if resource == "cpu" else whole(text)
+
+
+def printed(resource: str, amount: int) -> str:
+    """Print an amount of a resource, given in the unit that `amount` reads it in."""
+    if resource == "cpu":
+        return str(Quantity(Fraction(amount, 1000)))
+    form = Form.BINARY if resource.startswith(_IN_BYTES) else Form.DECIMAL
+    return str(Quantity(Fraction(amount), form))
+
+
+def _away_from_zero(value: Fraction) -> int:
+    return math.ceil(value) if value > 0 else math.floor(value)
+
+
+def _with_binary_suffix(value: int) -> str:
+    exponent = 0
+    while value % 1024 == 0 and exponent < max(_BINARY_SUFFIX):
+        value //= 1024
+        exponent += 10
+    return f"{value}{_BINARY_SUFFIX.get(exponent, '')}"
+
+
+def _with_decimal_suffix(value: Fraction, form: Form) -> str:
+    digits, exponent = int(value / _NANO), -9
+    while digits % 1000 == 0 and (form is Form.EXPONENT or exponent < max(_DECIMAL_SUFFIX)):
+        digits //= 1000
+        exponent += 3
+    if form is Form.EXPONENT:
+        return f"{digits}e{exponent}" if exponent else str(digits)
+    return f"{digits}{_DECIMAL_SUFFIX[exponent]}"

@@ -1,0 +1,338 @@
+"""What a pool or a pod asks of a node's labels: sets of values, complements of sets, bounds."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from leeway.selection.labels import WELL_KNOWN, normalised, short
+
+# Numbers as labels hold them; a leading zero or a sign makes a value a mere text.
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+# Source: Kubernetes "Labels and Selectors", "Syntax and character set".
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_PREFIX = re.compile(r"(?=.{1,253}/)[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/")
+
+
+class BadRequirement(ValueError):
+    """A requirement that Kubernetes would not take either."""
+
+
+class Operator(StrEnum):
+    """How a requirement's values are meant."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+    GTE = "Gte"
+    LTE = "Lte"
+
+
+_SETS = (Operator.IN, Operator.NOT_IN)
+_BOUNDS = (Operator.GT, Operator.LT, Operator.GTE, Operator.LTE)
+
+
+def integer(value: str) -> int | None:
+    """Return the integer that a label's value is, None where it is none."""
+    return int(value) if _INTEGER.fullmatch(value) else None
+
+
+def check_key(key: str) -> None:
+    """Refuse what is no label's name.
+
+    Raises:
+        BadRequirement: it is none.
+    """
+    prefix = _PREFIX.match(key)
+    if not _NAME.fullmatch(key[prefix.end() :] if prefix else key):
+        raise BadRequirement(f'expected a label\'s name, like kubernetes.io/arch, got "{key[:80]}"')
+
+
+def check_value(value: str) -> None:
+    """Refuse what is no label's value.
+
+    Raises:
+        BadRequirement: it is none.
+    """
+    if value and not _NAME.fullmatch(value):
+        raise BadRequirement(
+            f'expected a label\'s value (up to 63 letters, digits, "-", "_" or "."), '
+            f'got "{value[:80]}"'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What one label has to be.
+
+    It holds of the values in `values`, or with `complement` of all others; with a bound only of
+    integers within it. `absent`: it holds of a node without the label too.
+    """
+
+    key: str
+    values: frozenset[str] = frozenset()
+    complement: bool = False
+    at_least: int | None = None
+    at_most: int | None = None
+    absent: bool = False
+    min_values: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        key: str,
+        operator: Operator | str,
+        values: Iterable[str] = (),
+        min_values: int | None = None,
+    ) -> "Requirement":
+        """Read a requirement as manifests write it.
+
+        Raises:
+            BadRequirement: the name, the operator or the values are not what Kubernetes takes.
+        """
+        given = tuple(values)
+        check_key(key)
+        for value in given:
+            check_value(value)
+        name = normalised(key)
+        match _operator(operator, given):
+            case Operator.IN:
+                return cls(name, frozenset(given), min_values=min_values)
+            case Operator.NOT_IN:
+                return cls(name, frozenset(given), True, absent=True, min_values=min_values)
+            case Operator.EXISTS:
+                return cls(name, complement=True, min_values=min_values)
+            case Operator.DOES_NOT_EXIST:
+                return cls(name, absent=True, min_values=min_values)
+            case bound:
+                low, high = _bounds(bound, given[0])
+                return cls(name, frozenset(), True, low, high, min_values=min_values)
+
+    @property
+    def crossed(self) -> bool:
+        """Whether the bounds leave no integer between them."""
+        return (
+            self.at_least is not None and self.at_most is not None and self.at_least > self.at_most
+        )
+
+    @property
+    def admits_absence(self) -> bool:
+        """Whether a node without the label will do; crossed bounds come to DoesNotExist."""
+        return self.absent or self.crossed
+
+    @property
+    def has_values(self) -> bool:
+        """Whether any value will do."""
+        if not self.complement:
+            return any(map(self.has, self.values))
+        if self.at_least is None or self.at_most is None:
+            return True
+        within = self.at_most - self.at_least + 1
+        return within > len(self.values) or within > sum(
+            1 for value in self.values if (n := integer(value)) is not None and self._within(n)
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no node at all will do."""
+        return not self.has_values and not self.admits_absence
+
+    def has(self, value: str) -> bool:
+        """Whether the label may have this value."""
+        if (value in self.values) is self.complement:
+            return False
+        if self.at_least is None and self.at_most is None:
+            return True
+        number = integer(value)
+        return number is not None and self._within(number)
+
+    def _within(self, number: int) -> bool:
+        return (self.at_least is None or number >= self.at_least) and (
+            self.at_most is None or number <= self.at_most
+        )
+
+    def admits(self, value: str | None) -> bool:
+        """Whether a node will do whose label has this value; None: it has no such label."""
+        return self.admits_absence if value is None else self.has(value)
+
+    def intersection(self, other: "Requirement") -> "Requirement":
+        """Return what holds where both do; `min_values` is the larger one."""
+        values, complement = _intersected(self, other)
+        met = Requirement(
+            self.key,
+            values,
+            complement,
+            _largest(self.at_least, other.at_least),
+            _smallest(self.at_most, other.at_most),
+            self.absent and other.absent,
+            _largest(self.min_values, other.min_values),
+        )
+        if complement:
+            return met
+        kept = frozenset(filter(met.has, values))
+        return met if kept == values else _with_values(met, kept)
+
+    @property
+    def operator(self) -> Operator:
+        """The operator that says this best; a bound without values reads as Gte or Lte."""
+        if not self.has_values:
+            return Operator.DOES_NOT_EXIST
+        if not self.complement:
+            return Operator.IN
+        if self.at_least is not None:
+            return Operator.GTE
+        if self.at_most is not None:
+            return Operator.LTE
+        return Operator.NOT_IN if self.values else Operator.EXISTS
+
+    def __str__(self) -> str:
+        name = short(self.key)
+        if self.is_empty:
+            return f"{name} without any value left"
+        if not self.has_values:
+            return f"{name} DoesNotExist"
+        if not self.complement:
+            return f"{name} In [{', '.join(sorted(self.values))}]"
+        parts = []
+        if self.at_least is not None:
+            parts.append(f"Gt {self.at_least - 1}")
+        if self.at_most is not None:
+            parts.append(f"Lt {self.at_most + 1}")
+        if self.values:
+            parts.append(f"NotIn [{', '.join(sorted(self.values))}]")
+        return f"{name} {' and '.join(parts or ['Exists'])}"
+
+
+def _operator(operator: Operator | str, values: Collection[str]) -> Operator:
+    try:
+        known = Operator(operator)
+    except ValueError:
+        expected = ", ".join(Operator)
+        raise BadRequirement(f'expected one of {expected}, got "{operator}"') from None
+    if known in _SETS and not values:
+        raise BadRequirement(f"expected at least one value for {known}")
+    if known in _BOUNDS and (len(values) != 1 or integer(next(iter(values))) is None):
+        raise BadRequirement(f"expected one integer for {known}, got [{', '.join(values)}]")
+    if known not in _SETS + _BOUNDS and values:
+        raise BadRequirement(f"expected no values for {known}, got [{', '.join(values)}]")
+    return known
+
+
+def _bounds(operator: Operator, value: str) -> tuple[int | None, int | None]:
+    match operator:
+        case Operator.GT:
+            return int(value) + 1, None
+        case Operator.LT:
+            return None, int(value) - 1
+        case Operator.GTE:
+            return int(value), None
+        case _:
+            return None, int(value)
+
+
+def _intersected(one: Requirement, other: Requirement) -> tuple[frozenset[str], bool]:
+    match one.complement, other.complement:
+        case True, True:
+            return one.values | other.values, True
+        case True, False:
+            return other.values - one.values, False
+        case False, True:
+            return one.values - other.values, False
+        case _:
+            return one.values & other.values, False
+
+
+def _with_values(requirement: Requirement, values: frozenset[str]) -> Requirement:
+    r = requirement
+    return Requirement(r.key, values, r.complement, r.at_least, r.at_most, r.absent, r.min_values)
+
+
+def _largest(one: int | None, other: int | None) -> int | None:
+    return max((n for n in (one, other) if n is not None), default=None)
+
+
+def _smallest(one: int | None, other: int | None) -> int | None:
+    return min((n for n in (one, other) if n is not None), default=None)
+
+
+class Requirements(Mapping[str, Requirement]):
+    """Requirements by label, one for each; immutable and hashable."""
+
+    __slots__ = ("_by_key", "_hash")
+
+    def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
+        by_key: dict[str, Requirement] = {}
+        for requirement in requirements:
+            known = by_key.get(requirement.key)
+            by_key[requirement.key] = known.intersection(requirement) if known else requirement
+        self._by_key = by_key
+        self._hash: int | None = None
+
+    @classmethod
+    def from_labels(cls, labels: Mapping[str, str]) -> "Requirements":
+        """Require exactly these labels, as a nodeSelector does, or as a node has them."""
+        return cls(
+            Requirement(normalised(key), frozenset({value})) for key, value in labels.items()
+        )
+
+    def __getitem__(self, key: str) -> Requirement:
+        return self._by_key[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_key)
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._by_key.values()))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Requirements) and self._by_key == other._by_key
+
+    def __str__(self) -> str:
+        return ", ".join(str(self._by_key[key]) for key in sorted(self._by_key))
+
+    __repr__ = __str__
+
+    def of_key(self, key: str) -> Requirement:
+        """Return what is required of a label; anything will do where nothing is."""
+        anything = Requirement(key, complement=True, absent=True)
+        return self._by_key.get(key, anything)
+
+    def intersection(self, other: "Requirements") -> "Requirements":
+        """Return what holds where both do."""
+        return Requirements([*self._by_key.values(), *other._by_key.values()])
+
+    def admits(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels meets every requirement."""
+        return all(r.admits(labels.get(key)) for key, r in self._by_key.items())
+
+    def compatible(
+        self, wanted: "Requirements", allow_undefined: Collection[str] = WELL_KNOWN
+    ) -> bool:
+        """Whether a node made to these requirements can also meet those of a pod."""
+        return self.conflict(wanted, allow_undefined) is None
+
+    def conflict(
+        self, wanted: "Requirements", allow_undefined: Collection[str] = WELL_KNOWN
+    ) -> str | None:
+        """Say in a sentence why no node made to these requirements meets those of a pod; None
+        where one can. A label that these do not name may still be had if it is in
+        `allow_undefined`: its value comes with the instance type."""
+        for key, asked in wanted._by_key.items():
+            given = self._by_key.get(key)
+            if given is None:
+                if key not in allow_undefined and not asked.admits_absence:
+                    return f"{asked}: no node of the pool has the label"
+            elif given.intersection(asked).is_empty:
+                return f"{asked} against the pool's {given}"
+            elif asked.is_empty:
+                return f"{asked}"
+        return None
