@@ -12,7 +12,7 @@ import pytest
 from tests.template.translation import translate
 
 LAYER = Path(__file__).parents[2] / "layers" / "leeway" / "leeway"
-WIRED = re.compile(r'(\w+)\(\s*partial\(client, "(\w+)"\)')
+WIRED = re.compile(r'(\w+)\(\s*partial\(client, "(\w+)"')
 
 BY_THE_SERVICE = {
     "lambda:CheckpointDurableExecution",

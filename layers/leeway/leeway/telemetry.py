@@ -46,6 +46,13 @@ class PowertoolsTelemetry:
             },
         )
 
+    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
+        """Log and count that something users wrote could not be read, or not all of it."""
+        self._logger.error(problem, extra={"cluster": cluster, "manifest": manifest})
+        self._metrics.add_dimension("Cluster", cluster)
+        self._metrics.add_metric("ManifestProblems", MetricUnit.Count, 1)
+        self._metrics.flush_metrics()
+
     def retired(self, outcome: Outcome) -> None:
         """Log and measure a retirement that has ended."""
         level = self._logger.warning if outcome.troubled else self._logger.info

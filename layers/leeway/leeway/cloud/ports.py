@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from leeway.hooks import HookResult
@@ -118,6 +119,56 @@ class Index(Protocol):
 
     def update(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
         """Write the facts of some instances, and forget others."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredManifest:
+    """A manifest as the table has it: `body` is its JSON.
+
+    `resource` is the kind as in `cluster.leeway.sh`, `version` counts the writes of this manifest,
+    `written_by` is the version of Leeway that wrote it last.
+    """
+
+    resource: str
+    namespace: str
+    name: str
+    body: str
+    version: int
+    written_by: str
+    written_at: datetime
+
+    @property
+    def title(self) -> str:
+        """How kubectl names it: `cluster.leeway.sh/prod`."""
+        return f"{self.resource}/{self.name}"
+
+
+class StoredManifests(Protocol):
+    """The table's manifests."""
+
+    def of(self, cluster: str) -> tuple[StoredManifest, ...]:
+        """Read all of a cluster's manifests, as they are now."""
+        ...
+
+
+class ManifestWriting(Protocol):
+    """Changes to the table's manifests."""
+
+    def write(self, cluster: str, manifest: StoredManifest) -> None:
+        """Write a manifest whose `version` is one above what was read (1: there was none).
+
+        Raises:
+            RecordChanged: the stored version is another one.
+        """
+        ...
+
+    def delete(self, cluster: str, manifest: StoredManifest) -> None:
+        """Delete this very version of a manifest.
+
+        Raises:
+            RecordChanged: the stored version is another one, or it is gone.
+        """
         ...
 
 

@@ -80,7 +80,7 @@ def read_documents(text: str, source: str) -> Documents:
     """Read all documents of a text; `source` names it in problems. One that is not even YAML ends
     the reading."""
     if len(text) > LARGEST_TEXT:
-        return Documents(problems=(Problem(source, 0, "", _too_large(len(text), LARGEST_TEXT)),))
+        return Documents(problems=(Problem(source, 0, (), _too_large(len(text), LARGEST_TEXT)),))
     building = _Building(source)
     values: list[Value] = []
     try:
@@ -93,7 +93,7 @@ def read_documents(text: str, source: str) -> Documents:
     except yaml.YAMLError as error:
         building.problems.append(_syntax(error, text, source))
     except _GivenUp as error:
-        building.problems.append(Problem(source, error.line, "", error.message))
+        building.problems.append(Problem(source, error.line, (), error.message))
     return Documents(tuple(values), tuple(building.problems))
 
 
@@ -111,14 +111,14 @@ def _too_large(size: int, most: int) -> str:
 def _syntax(error: yaml.YAMLError, text: str, source: str) -> Problem:
     mark = getattr(error, "problem_mark", None)
     if mark is None:
-        return Problem(source, 0, "", f"is no YAML: {' '.join(str(error).split())}")
+        return Problem(source, 0, (), f"is no YAML: {' '.join(str(error).split())}")
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
     indentation = line[: len(line) - len(line.lstrip())]
     if "\t" in indentation or line[mark.column : mark.column + 1] == "\t":
-        return Problem(source, mark.line + 1, "", "a tab in the indentation; YAML takes spaces")
+        return Problem(source, mark.line + 1, (), "a tab in the indentation; YAML takes spaces")
     said = getattr(error, "problem", None) or "it cannot be read"
-    return Problem(source, mark.line + 1, "", f"is no YAML: {said}")
+    return Problem(source, mark.line + 1, (), f"is no YAML: {said}")
 
 
 @dataclass
@@ -135,7 +135,7 @@ class _Building:
         value = self.value(next(events), events, 0)
         if value.size > LARGEST:
             message = f"the document {_too_large(value.size, LARGEST)}"
-            self.problems.append(Problem(self.source, value.line, "", message))
+            self.problems.append(Problem(self.source, value.line, (), message))
             return None
         return None if value.content is None else value
 
@@ -188,7 +188,7 @@ class _Building:
                 continue
             if key in members:
                 message = f"the key {key!r} stands here and on line {members[key].line}"
-                self.problems.append(Problem(self.source, at, "", message))
+                self.problems.append(Problem(self.source, at, (), message))
             members[key] = Value(at, value.size, value.content)
         for other in merged:
             if not isinstance(other.content, dict):

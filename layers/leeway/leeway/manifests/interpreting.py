@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from leeway.manifests.base import DROPPED, Manifest
 from leeway.manifests.kinds import Kind, UnknownKind, attribute, find_kind, model_of
-from leeway.manifests.problems import Note, Path, Problem, near_miss, rendered
+from leeway.manifests.problems import Note, Path, Problem, near_miss
 
 LONGEST_SHOWN = 60
 """Characters of a wrong value that are repeated to its author."""
@@ -68,7 +68,7 @@ def interpret(document: Any, source: str, line_of: Callable[[Path], int]) -> Int
     """Validate one document; `line_of` tells the line of a path, 0 where nobody knows."""
 
     def problem(path: Path, message: str) -> Problem:
-        return Problem(source, line_of(path), rendered(path), message)
+        return Problem(source, line_of(path), path, message)
 
     def refused(*problems: Problem) -> Interpreted:
         return Interpreted(None, problems)

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 type Path = tuple[str | int, ...]
 """Where in a document: keys and positions in lists, from its root."""
@@ -10,13 +11,18 @@ type Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding. `line` counts from 1, 0 where the text is not at hand; `field` is a path such as
-    `spec.notices.rebalance.action`, empty where the whole document is meant."""
+    """One finding. `line` counts from 1, 0 where the text is not at hand; an empty path means the
+    whole document."""
 
     source: str
     line: int
-    field: str
+    path: Path
     message: str
+
+    @property
+    def field(self) -> str:
+        """The path as people write it; empty where the whole document is meant."""
+        return rendered(self.path)
 
     def __str__(self) -> str:
         """Render as `FILE:LINE: FIELD: MESSAGE`."""
@@ -30,6 +36,25 @@ class Note:
 
     path: Path
     message: str
+
+
+def without(document: Any, paths: Iterable[Path]) -> Any:
+    """Build the document without what is at the paths; what is not there is not missed."""
+    dropped = set(paths)
+
+    def copy(value: Any, path: Path) -> Any:
+        if isinstance(value, dict):
+            kept = {key: item for key, item in value.items() if (*path, key) not in dropped}
+            return {key: copy(item, (*path, key)) for key, item in kept.items()}
+        if isinstance(value, list):
+            return [
+                copy(item, (*path, index))
+                for index, item in enumerate(value)
+                if (*path, index) not in dropped
+            ]
+        return value
+
+    return copy(document, ())
 
 
 def rendered(path: Path) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from leeway.manifests.documents import Value, read_documents
 from leeway.manifests.interpreting import Interpreted, Written, interpret
-from leeway.manifests.problems import Path, Problem
+from leeway.manifests.problems import Path, Problem, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,21 @@ def read_stored(body: str, source: str) -> Reading:
     try:
         document = json.loads(body)
     except ValueError as error:
-        return Reading(problems=(Problem(source, 0, "", f"is no JSON: {error}"),))
+        return Reading(problems=(Problem(source, 0, (), f"is no JSON: {error}"),))
     return _as_reading(interpret(document, source, _nowhere))
+
+
+def read_salvaged(body: str, source: str) -> Reading:
+    """Read one manifest as it is kept, without the fields that are wrong, which are problems all
+    the same: of a policy, what can be read is better than nothing."""
+    reading = read_stored(body, source)
+    if reading.written or not reading.problems:
+        return reading
+    try:
+        document = without(json.loads(body), (problem.path for problem in reading.problems))
+    except ValueError:
+        return reading
+    return Reading(_as_reading(interpret(document, source, _nowhere)).written, reading.problems)
 
 
 def _nowhere(_path: Path) -> int:

@@ -10,9 +10,12 @@ import boto3
 from aws_lambda_powertools import Logger, Metrics
 from botocore.config import Config
 
+from leeway.clock import SystemClock
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import DynamoRecords
 from leeway.cloud.ec2 import Ec2Instances
+from leeway.cloud.manifests import DynamoManifests
+from leeway.configuration import Configuration
 from leeway.telemetry import PowertoolsTelemetry
 from leeway.typed_json import adapter_of
 
@@ -59,13 +62,11 @@ def session() -> boto3.Session:
 
 
 @cache
-def client(service: str) -> Any:
-    """Build a boto3 client, once per warm function."""
+def client(service: str, tries: int = 0) -> Any:
+    """Build a boto3 client, once per warm function; `tries` where not the service's usual."""
+    usual = TRIES_AMID_A_DRAIN.get(service, TRIES)
     config = Config(
-        retries={
-            "mode": "standard",
-            "total_max_attempts": TRIES_AMID_A_DRAIN.get(service, TRIES),
-        },
+        retries={"mode": "standard", "total_max_attempts": tries or usual},
         connect_timeout=2,
         read_timeout=5,
     )
@@ -93,6 +94,14 @@ def telemetry() -> PowertoolsTelemetry:
 def records() -> DynamoRecords:
     """Build the adapter of the table's retirement records."""
     return DynamoRecords(partial(client, "dynamodb"), settings().table)
+
+
+@cache
+def configuration() -> Configuration:
+    """Build what reads users' manifests. An interruption must not wait long for a table that is
+    throttled: there are defaults."""
+    manifests = DynamoManifests(partial(client, "dynamodb", tries=2), settings().table)
+    return Configuration(manifests, SystemClock(), telemetry())
 
 
 @cache

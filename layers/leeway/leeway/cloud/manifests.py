@@ -1,0 +1,122 @@
+"""What users wrote, in the table, by boto3.
+
+Keys: `pk` = CLUSTER#<name>, `sk` = MANIFEST#<kind>.<group>#<namespace>/<name>. The items have no
+attribute `cluster`, and so stay out of the index `by-cluster`.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from leeway.cloud.errors import aws_errors, code_of
+from leeway.cloud.ports import RecordChanged, StoredManifest
+
+_PREFIX = "MANIFEST#"
+
+
+class DynamoManifests:
+    """The StoredManifests Protocol; `client` makes boto3's DynamoDB client when first asked."""
+
+    def __init__(self, client: Callable[[], Any], table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def of(self, cluster: str) -> tuple[StoredManifest, ...]:
+        """Read all of a cluster's manifests, as they are now: one Query, in as many pages as it
+        takes."""
+        with aws_errors():
+            pages = (
+                self._client()
+                .get_paginator("query")
+                .paginate(
+                    TableName=self._table,
+                    KeyConditionExpression="pk = :pk AND begins_with(sk, :prefix)",
+                    ExpressionAttributeValues={
+                        ":pk": {"S": f"CLUSTER#{cluster}"},
+                        ":prefix": {"S": _PREFIX},
+                    },
+                    ConsistentRead=True,
+                )
+            )
+            return tuple(_read(item) for page in pages for item in page["Items"])
+
+
+class DynamoManifestWriting:
+    """The ManifestWriting Protocol; `client` makes boto3's DynamoDB client when first asked."""
+
+    def __init__(self, client: Callable[[], Any], table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def write(self, cluster: str, manifest: StoredManifest) -> None:
+        """Write a manifest under the lock of its version.
+
+        Raises:
+            RecordChanged: the stored version is not one below this one's.
+        """
+        item = {
+            **_key(cluster, manifest),
+            "body": {"S": manifest.body},
+            "version": {"N": str(manifest.version)},
+            "written_by": {"S": manifest.written_by},
+            "written_at": {"S": manifest.written_at.isoformat()},
+        }
+        with _locked(manifest):
+            self._client().put_item(
+                TableName=self._table, Item=item, **_unchanged(manifest.version - 1)
+            )
+
+    def delete(self, cluster: str, manifest: StoredManifest) -> None:
+        """Delete this very version of a manifest.
+
+        Raises:
+            RecordChanged: the stored version is another one, or it is gone.
+        """
+        with _locked(manifest):
+            self._client().delete_item(
+                TableName=self._table, Key=_key(cluster, manifest), **_unchanged(manifest.version)
+            )
+
+
+@contextmanager
+def _locked(manifest: StoredManifest) -> Iterator[None]:
+    with aws_errors():
+        try:
+            yield
+        except ClientError as error:
+            if code_of(error) == "ConditionalCheckFailedException":
+                raise RecordChanged(manifest.title) from error
+            raise
+
+
+def _key(cluster: str, manifest: StoredManifest) -> dict[str, Any]:
+    sk = f"{_PREFIX}{manifest.resource}#{manifest.namespace}/{manifest.name}"
+    return {"pk": {"S": f"CLUSTER#{cluster}"}, "sk": {"S": sk}}
+
+
+def _unchanged(version: int) -> dict[str, Any]:
+    """The condition that the stored version is this one; 0: that nothing is stored."""
+    if version == 0:
+        return {"ConditionExpression": "attribute_not_exists(pk)"}
+    return {
+        "ConditionExpression": "#version = :read",
+        "ExpressionAttributeNames": {"#version": "version"},
+        "ExpressionAttributeValues": {":read": {"N": str(version)}},
+    }
+
+
+def _read(item: dict[str, Any]) -> StoredManifest:
+    resource, _, rest = item["sk"]["S"].removeprefix(_PREFIX).partition("#")
+    namespace, _, name = rest.partition("/")
+    return StoredManifest(
+        resource=resource,
+        namespace=namespace,
+        name=name,
+        body=item["body"]["S"],
+        version=int(item["version"]["N"]),
+        written_by=item["written_by"]["S"],
+        written_at=datetime.fromisoformat(item["written_at"]["S"]),
+    )

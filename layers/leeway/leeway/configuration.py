@@ -1,0 +1,122 @@
+"""What users wrote about their clusters, as functions act by it: at most a minute old, and never a
+reason to leave an interrupted node alone."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from leeway import __version__
+from leeway.clock import Clock
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, StoredManifest, StoredManifests
+from leeway.manifests.cluster import Cluster
+from leeway.manifests.interpreting import Written
+from leeway.manifests.policy import cluster_policy
+from leeway.manifests.reading import Reading, read_salvaged, read_stored
+from leeway.policies import ClusterPolicy
+
+FRESH_FOR = timedelta(seconds=45)
+"""How long what was read serves; with the time that a function works, a change shows within a
+minute."""
+
+RETRY_AFTER = timedelta(seconds=10)
+"""How long a table that did not answer is left alone."""
+
+_POLICY = "cluster.leeway.sh"
+
+CAUTIOUS = ClusterPolicy(paused=True)
+"""What holds while nobody knows what users wrote: interruptions are drained by the defaults, and
+what is voluntary waits."""
+
+
+class Reports(Protocol):
+    """Where it is written down for the people who run Leeway."""
+
+    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
+        """Log and count that something users wrote could not be read, or not all of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was read last; `stored` is None as long as reading has only failed."""
+
+    stored: tuple[StoredManifest, ...] | None
+    until: datetime
+    problem: Exception | None = None
+
+
+class Configuration:
+    """The ClusterPolicies Protocol, and every other kind of manifest; one for a warm function."""
+
+    def __init__(self, manifests: StoredManifests, clock: Clock, reports: Reports) -> None:
+        self._manifests = manifests
+        self._clock = clock
+        self._reports = reports
+        self._known: dict[str, _Known] = {}
+        self._readings: dict[StoredManifest, Reading] = {}
+
+    def policy_of(self, cluster: str) -> ClusterPolicy:
+        """Return the cluster's policy, at most a minute old; the defaults where there is none.
+
+        Never raises: where the manifests cannot be read, those that were read last hold, and
+        without any, or where the policy's own cannot be made sense of, the cautious policy.
+        """
+        known = self._read(cluster)
+        if known.stored is None:
+            return CAUTIOUS
+        for stored in known.stored:
+            if stored.resource == _POLICY:
+                return self._policy(cluster, stored)
+        return ClusterPolicy()
+
+    def manifests(self, cluster: str, resources: Collection[str]) -> tuple[Written, ...]:
+        """Read the cluster's manifests of kinds such as `nodepool.karpenter.sh`. One that cannot
+        be read is reported, and left out.
+
+        Raises:
+            CloudUnavailable, CloudRefused: they could not be read, nor have they been.
+        """
+        known = self._read(cluster)
+        if known.stored is None:
+            raise known.problem or CloudUnavailable("the manifests were not read")
+        found: list[Written] = []
+        for stored in known.stored:
+            if stored.resource in resources:
+                found += self._reading(cluster, stored).written
+        return tuple(found)
+
+    def _policy(self, cluster: str, stored: StoredManifest) -> ClusterPolicy:
+        for written in self._reading(cluster, stored).written:
+            if isinstance(written.meant, Cluster):
+                return cluster_policy(written.meant)
+        return CAUTIOUS
+
+    def _read(self, cluster: str) -> _Known:
+        known, now = self._known.get(cluster), self._clock.now()
+        if known is not None and now < known.until:
+            return known
+        try:
+            read = _Known(self._manifests.of(cluster), now + FRESH_FOR)
+        except (CloudUnavailable, CloudRefused) as error:
+            before = known.stored if known is not None else None
+            read = _Known(before, now + RETRY_AFTER, error)
+            self._reports.misconfigured(cluster, "", f"the manifests cannot be read: {error}")
+        self._known[cluster] = read
+        current = {one for known in self._known.values() for one in known.stored or ()}
+        self._readings = {one: made for one, made in self._readings.items() if one in current}
+        return read
+
+    def _reading(self, cluster: str, stored: StoredManifest) -> Reading:
+        """Make sense of a manifest, and report what is wrong with it, once for each version."""
+        if stored in self._readings:
+            return self._readings[stored]
+        # Half a policy is better than none; half of what is to be launched is not.
+        read = read_salvaged if stored.resource == _POLICY else read_stored
+        reading = self._readings[stored] = read(stored.body, stored.title)
+        author = ""
+        if stored.written_by != __version__:
+            author = f" (written by Leeway {stored.written_by}, read by {__version__})"
+        for problem in reading.problems:
+            self._reports.misconfigured(cluster, stored.title, f"{problem}{author}")
+        return reading

@@ -1,0 +1,37 @@
+"""From a Cluster manifest to the policy that Leeway acts by; the rest is as by default."""
+
+from dataclasses import replace
+from typing import Any
+
+from leeway.manifests.cluster import Cluster, LaunchPolicy, NoticePolicy
+from leeway.owners import OwnerKind
+from leeway.policies import DEFAULTS, Action, ChurnCap, ClusterPolicy, Policy
+
+
+def cluster_policy(cluster: Cluster) -> ClusterPolicy:
+    """Lay what is written over the table of defaults."""
+    spec = cluster.spec
+    return ClusterPolicy(
+        notices={
+            kind: _policy(default, spec.notices.of(kind)) for kind, default in DEFAULTS.items()
+        },
+        paused=spec.paused,
+        dry_run=spec.dry_run,
+        churn=replace(ChurnCap(), **_written(spec.churn.model_dump())),
+        takes=frozenset(OwnerKind(owner) for owner in spec.takes),
+    )
+
+
+def _policy(default: Policy, written: NoticePolicy | LaunchPolicy | None) -> Policy:
+    if written is None:
+        return default
+    said = _written(written.model_dump())
+    if "action" in said:
+        said["action"] = Action(said["action"])
+    if "deadline" in said:
+        said["within"] = said.pop("deadline")
+    return replace(default, **said)
+
+
+def _written(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

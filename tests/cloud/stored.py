@@ -1,0 +1,44 @@
+"""Leeway's table in the sandbox's AWS, and manifests to put into it."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from leeway.cloud.ports import StoredManifest
+
+TABLE = "leeway"
+WRITTEN_AT = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+
+
+def create_table(dynamodb: Any) -> None:
+    """The table as the template has it, as far as adapters see it."""
+    dynamodb.create_table(
+        TableName=TABLE,
+        KeySchema=[
+            {"AttributeName": "pk", "KeyType": "HASH"},
+            {"AttributeName": "sk", "KeyType": "RANGE"},
+        ],
+        AttributeDefinitions=[
+            {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")
+        ],
+        BillingMode="PAY_PER_REQUEST",
+    )
+
+
+def manifest(name: str = "prod", version: int = 1, **more: Any) -> StoredManifest:
+    """A Cluster manifest as it is stored; `spec` and others may be told."""
+    spec = more.pop("spec", {})
+    document = {
+        "apiVersion": "leeway.sh/v1",
+        "kind": "Cluster",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    told: dict[str, Any] = {
+        "resource": "cluster.leeway.sh",
+        "namespace": "",
+        "body": json.dumps(document),
+        "written_by": "0.1.0",
+        "written_at": WRITTEN_AT,
+    }
+    return StoredManifest(name=name, version=version, **(told | more))

@@ -1,0 +1,87 @@
+"""The table's manifests, against DynamoDB as the sandbox answers it."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+from leeway.cloud.manifests import DynamoManifests, DynamoManifestWriting
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, RecordChanged
+
+from tests.cloud.stored import TABLE, create_table, manifest
+from tests.sandbox.aws.started import Sandbox, started
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[Sandbox]:
+    """AWS with Leeway's table in it."""
+    with started() as (_, url):
+        sandbox = Sandbox(url)
+        create_table(sandbox.client("dynamodb"))
+        yield sandbox
+        sandbox.close()
+
+
+@pytest.fixture(autouse=True)
+def without_faults(aws: Sandbox) -> Iterator[None]:
+    """Leave no fault behind."""
+    yield
+    aws.control("PUT", "faults", {"faults": []})
+
+
+@pytest.fixture
+def manifests(aws: Sandbox) -> DynamoManifests:
+    return DynamoManifests(partial(aws.client, "dynamodb"), TABLE)
+
+
+@pytest.fixture
+def writing(aws: Sandbox) -> DynamoManifestWriting:
+    return DynamoManifestWriting(partial(aws.client, "dynamodb"), TABLE)
+
+
+def test_manifests_are_read_as_they_were_written_each_in_its_cluster(
+    manifests: DynamoManifests, writing: DynamoManifestWriting
+) -> None:
+    policy = manifest("mine")
+    scaled = manifest("web", resource="scaledobject.keda.sh", namespace="shop")
+    writing.write("mine", policy)
+    writing.write("mine", scaled)
+    writing.write("mine-2", manifest("mine-2"))
+    assert manifests.of("mine") == (policy, scaled)
+    assert manifests.of("nobodys") == ()
+
+
+def test_of_two_writers_one_learns_that_the_manifest_changed(
+    manifests: DynamoManifests, writing: DynamoManifestWriting
+) -> None:
+    first, second = manifest("two", spec={"paused": True}), manifest("two", spec={"dryRun": True})
+    writing.write("two", first)
+    with pytest.raises(RecordChanged):
+        writing.write("two", second)
+    writing.write("two", manifest("two", 2))
+    with pytest.raises(RecordChanged):
+        writing.delete("two", first)
+    writing.delete("two", manifest("two", 2))
+    assert manifests.of("two") == ()
+    with pytest.raises(RecordChanged):
+        writing.write("two", manifest("two", 3))
+
+
+def test_more_than_a_page_is_read_as_one(
+    manifests: DynamoManifests, writing: DynamoManifestWriting
+) -> None:
+    large = [manifest(f"n{i}", body="x" * 340 * 1024, resource="big.leeway.sh") for i in range(5)]
+    for one in large:
+        writing.write("large", one)
+    assert [one.name for one in manifests.of("large")] == ["n0", "n1", "n2", "n3", "n4"]
+
+
+def test_a_throttled_table_is_worth_another_try_and_a_missing_one_is_not(
+    aws: Sandbox, manifests: DynamoManifests
+) -> None:
+    throttled = {"error": "ProvisionedThroughputExceededException", "service": "dynamodb"}
+    aws.control("PUT", "faults", {"faults": [throttled]})
+    with pytest.raises(CloudUnavailable):
+        manifests.of("prod")
+    aws.control("PUT", "faults", {"faults": []})
+    with pytest.raises(CloudRefused, match="ResourceNotFound"):
+        DynamoManifests(partial(aws.client, "dynamodb"), "no-such-table").of("prod")
