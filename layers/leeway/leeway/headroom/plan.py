@@ -52,13 +52,34 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
+class Chunks:
+    """Room for pods like those that `like` has a template for, as a CapacityBuffer asks for it.
+
+    `limits` are the most that they may request in all, as quantities by resource.
+    """
+
+    source: str
+    name: str
+    like: ScaleTarget
+    replicas: int | None
+    percentage: int | None
+    limits: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class ScaledTarget:
-    """A target that is only scaled. `restore`: it gets its old size back when the manifest goes."""
+    """A target that is only scaled.
+
+    `restore`: it gets its old size back when the manifest goes. `paused`: it stays as it is;
+    `fixed`: it has this size whatever the schedule says.
+    """
 
     source: str
     target: ScaleTarget
     schedule: Schedule
     restore: bool = False
+    paused: bool = False
+    fixed: int | None = None
 
 
 def lead_of(buffer: Buffer, joins: Sequence[timedelta]) -> timedelta:
@@ -89,9 +110,14 @@ def buffer_size(
     return max(reversed(sizes), key=lambda size: size.replicas)
 
 
-def target_size(target: ScaledTarget, at: datetime) -> Size:
-    """Decide a scaled target's size at an instant: users' pods come when their window does."""
-    return size_at(target.schedule, at)
+def target_size(scaled: ScaledTarget, at: datetime) -> Size | None:
+    """Decide a scaled target's size at an instant; None leaves it as it is.
+
+    There is no lead here: users' pods come when their window does.
+    """
+    if scaled.fixed is not None:
+        return Size(scaled.fixed, "paused at this size")
+    return None if scaled.paused else size_at(scaled.schedule, at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,26 @@ class Kind:
 
 KINDS: tuple[Kind, ...] = (
     Kind("leeway.sh/v1", "Cluster", "leeway.manifests.cluster:Cluster", "clusters", singleton=True),
+    Kind("leeway.sh/v1", "Headroom", "leeway.manifests.headroom:Headroom", "headrooms"),
+    Kind(
+        "keda.sh/v1alpha1",
+        "ScaledObject",
+        "leeway.manifests.scaled_object:ScaledObject",
+        "scaledobjects",
+        short=("so",),
+        namespaced=True,
+    ),
+    *(
+        Kind(
+            f"autoscaling.x-k8s.io/{version}",
+            "CapacityBuffer",
+            "leeway.manifests.capacity_buffer:CapacityBuffer",
+            "capacitybuffers",
+            short=("cb",),
+            namespaced=True,
+        )
+        for version in ("v1alpha1", "v1beta1")
+    ),
 )
 """Every kind that is read. Another one is another row, and its model."""
 

@@ -1,0 +1,31 @@
+"""Amounts of resources, as people write them: text and numbers, kept as Kubernetes prints them."""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from leeway.manifests.base import LabelKey
+from leeway.selection.quantities import BadQuantity, quantity
+
+
+def _amount(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return value
+    read = quantity(str(value))
+    if read.value < 0:
+        raise BadQuantity("expected an amount that is not negative")
+    return str(read)
+
+
+Amount = Annotated[
+    str,
+    BeforeValidator(_amount),
+    WithJsonSchema(
+        {
+            "type": ["string", "number"],
+            "description": "A quantity such as 500m, 2 or 1Gi.",
+        }
+    ),
+]
+Amounts = dict[LabelKey, Amount]
+"""Amounts by resource: `cpu`, `memory`, `nvidia.com/gpu`, …"""

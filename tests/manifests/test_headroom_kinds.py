@@ -1,0 +1,243 @@
+"""ScaledObject, Headroom and CapacityBuffer: what is read, what is refused and why."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from leeway.headroom.pause import deployment_object
+from leeway.headroom.plan import ScaleTarget
+from leeway.headroom.schedule import size_at
+from leeway.manifests.capacity_buffer import CapacityBuffer
+from leeway.manifests.headroom import Headroom
+from leeway.manifests.reading import Reading, read_manifests
+from leeway.manifests.scaled_object import ScaledObject
+
+USERS = Path(__file__).parent / "users"
+CRON = {
+    "timezone": "Asia/Seoul",
+    "start": "0 9 * * *",
+    "end": "0 18 * * *",
+    "desiredReplicas": "5",
+}
+
+
+def read(document: dict[str, Any]) -> Reading:
+    return read_manifests(yaml.safe_dump(document), "m.yaml")
+
+
+def scaled_object(metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": "web", **(metadata or {})},
+        "spec": {
+            "scaleTargetRef": {"name": "web"},
+            "triggers": [{"type": "cron", "metadata": CRON}],
+            **spec,
+        },
+    }
+
+
+def headroom(**buffer: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "leeway.sh/v1",
+        "kind": "Headroom",
+        "metadata": {"name": "office"},
+        "spec": {
+            "buffers": [{"name": "small", "pod": {"requests": {"cpu": 1}}, "replicas": 1, **buffer}]
+        },
+    }
+
+
+def capacity_buffer(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+        "kind": "CapacityBuffer",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": spec,
+    }
+
+
+def refusal(document: dict[str, Any]) -> str:
+    reading = read(document)
+    assert not reading.written
+    return "\n".join(str(problem) for problem in reading.problems)
+
+
+def test_a_scaled_object_of_a_user_is_read_as_it_is() -> None:
+    text = (USERS / "scaledobject-cron.yaml").read_text()
+    (written,) = read_manifests(text, "scaledobject-cron.yaml").written
+    assert isinstance(written.manifest, ScaledObject)
+    scaled = written.manifest.target()
+    assert scaled.target == ScaleTarget("apps/v1", "Deployment", "default", "inflate")
+    at = datetime(2026, 11, 20, 3, 16, tzinfo=UTC)
+    assert size_at(scaled.schedule, at).replicas == 5
+    assert size_at(scaled.schedule, at + timedelta(minutes=4)).replicas == 0
+
+
+@pytest.mark.parametrize(
+    ("cron", "said"),
+    [
+        ({"start": None}, "spec.triggers[0].metadata.start: is missing"),
+        ({"timezone": None}, "spec.triggers[0].metadata.timezone: is missing"),
+        ({"desiredReplicas": None}, "spec.triggers[0].metadata.desiredReplicas: is missing"),
+        ({"end": "0 9 * * *"}, "metadata: expected start and end to differ"),
+        ({"end": "00 09 * * ?"}, "metadata: expected start and end to differ"),
+        ({"start": "-30 * * * *"}, "metadata.start: minute"),
+        ({"start": "0 0 9 * * *"}, "metadata.start: '0 0 9 * * *' has 6 fields: expected five"),
+        ({"end": "@daily"}, "metadata.end: '@daily': expected five fields"),
+        ({"timezone": "Mars/Base"}, "metadata.timezone: expected a time zone of the IANA database"),
+        (
+            {"timezone": "../../etc/passwd"},
+            "metadata.timezone: expected a time zone of the IANA database",
+        ),
+        ({"desiredReplicas": "0"}, "metadata.desiredReplicas: expected greater than or equal to 1"),
+        ({"desiredReplicas": -1}, "metadata.desiredReplicas: expected greater than or equal to 1"),
+        ({"desiredReplicas": "many"}, "metadata.desiredReplicas: expected a whole number"),
+    ],
+)
+def test_a_trigger_is_refused_by_its_field(cron: dict[str, Any], said: str) -> None:
+    given = {key: value for key, value in {**CRON, **cron}.items() if value is not None}
+    assert said in refusal(scaled_object(triggers=[{"type": "cron", "metadata": given}]))
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            {"triggers": [{"type": "prometheus", "metadata": {"query": "up"}}]},
+            "spec.triggers[0]: expected a trigger of type cron, got prometheus",
+        ),
+        ({"triggers": []}, "spec.triggers"),
+        ({"idleReplicaCount": 0}, "idleReplicaCount 0: expected less than minReplicaCount (0)"),
+        (
+            {"minReplicaCount": 2, "idleReplicaCount": 2},
+            "idleReplicaCount 2: expected less than minReplicaCount (2)",
+        ),
+        (
+            {"minReplicaCount": 5, "maxReplicaCount": 4},
+            "minReplicaCount 5: expected at most maxReplicaCount (4)",
+        ),
+        ({"scaleTargetRef": {"name": "web/../other"}}, "spec.scaleTargetRef.name"),
+        ({"maxReplicaCounts": 5}, "spec.maxReplicaCounts: unknown field; did you mean"),
+    ],
+)
+def test_a_scaled_object_is_refused_by_its_field(spec: dict[str, Any], said: str) -> None:
+    assert said in refusal(scaled_object(**spec))
+
+
+def test_what_keda_would_do_and_leeway_does_not_is_a_warning() -> None:
+    reading = read(scaled_object(cooldownPeriod=300, advanced={"scalingModifiers": {}}))
+    assert [w.field for w in reading.warnings] == [
+        "spec.advanced.scalingModifiers",
+        "spec.cooldownPeriod",
+    ]
+
+
+def test_a_paused_scaled_object_leaves_its_target_or_fixes_its_size() -> None:
+    paused, fixed = (
+        read(scaled_object({"annotations": {f"autoscaling.keda.sh/{key}": value}})).written[0]
+        for key, value in (("paused", "true"), ("paused-replicas", "4"))
+    )
+    assert isinstance(paused.manifest, ScaledObject)
+    assert isinstance(fixed.manifest, ScaledObject)
+    assert paused.manifest.target().paused
+    assert fixed.manifest.target().fixed == 4
+    bad = scaled_object({"annotations": {"autoscaling.keda.sh/paused-replicas": "x"}})
+    assert "paused-replicas: expected a whole number" in refusal(bad)
+
+
+def test_one_headroom_says_what_users_build_by_hand() -> None:
+    """A Deployment of pause pods and its PriorityClass, of users/overprovisioning.yaml."""
+    by_hand = {
+        item["kind"]: item
+        for item in yaml.safe_load_all((USERS / "overprovisioning.yaml").read_text())
+    }
+    document = headroom(pod={"requests": {"cpu": 1}}, replicas=2)
+    document["spec"]["priority"] = -1
+    manifest = read(document).written[0].manifest
+    assert isinstance(manifest, Headroom)
+    (buffer,) = manifest.buffers()
+    ours = deployment_object(buffer.pods, buffer.at_least)["spec"]
+    theirs = by_hand["Deployment"]["spec"]
+    assert ours["replicas"] == theirs["replicas"]
+    requests = ours["template"]["spec"]["containers"][0]["resources"]["requests"]
+    hand_made = theirs["template"]["spec"]["containers"][0]["resources"]["requests"]
+    assert requests == {name: str(amount) for name, amount in hand_made.items()}
+    assert buffer.pods.priority == by_hand["PriorityClass"]["value"]
+
+
+@pytest.mark.parametrize(
+    ("buffer", "said"),
+    [
+        ({"replicas": 0}, "buffers[0]: expected replicas, windows, linear or ladder"),
+        ({"linear": {}}, "buffers[0].linear: expected coresPerReplica, nodesPerReplica or both"),
+        (
+            {"linear": {"nodesPerReplica": 1, "min": 3, "max": 2}},
+            "buffers[0].linear: min 3: expected at most max (2)",
+        ),
+        (
+            {"ladder": {"coresToReplicas": [[8, 1], [4, 2]]}},
+            "ladder.coresToReplicas: expected steps in ascending order",
+        ),
+        ({"ladder": {}}, "ladder: expected coresToReplicas, nodesToReplicas or both"),
+        ({"leadTime": "7h"}, "leadTime: expected a lead time of at most 6h"),
+        ({"pod": {"requests": {}}}, "pod.requests"),
+        ({"pod": {"requests": {"cpu": "1x"}}}, "pod.requests.cpu: expected a quantity"),
+        ({"pod": {"requests": {"cpu": -1}}}, "pod.requests.cpu: expected an amount that is not"),
+        ({"name": "Small"}, "buffers[0].name"),
+    ],
+)
+def test_a_headroom_is_refused_by_its_field(buffer: dict[str, Any], said: str) -> None:
+    assert said in refusal(headroom(**buffer))
+
+
+def test_buffers_of_one_name_are_refused() -> None:
+    document = headroom()
+    document["spec"]["buffers"] *= 2
+    assert "expected every buffer to have a name of its own, got 'small' twice" in refusal(document)
+
+
+def test_a_priority_that_autoscalers_ignore_is_a_warning() -> None:
+    document = headroom()
+    document["spec"]["priority"] = -11
+    (warning,) = read(document).warnings
+    assert warning.field == "spec.priority"
+    document["spec"]["priority"] = 0
+    assert "spec.priority: expected less than or equal to -1" in refusal(document)
+
+
+def test_a_capacity_buffer_is_read_where_it_means_the_same() -> None:
+    scalable = {"kind": "Deployment", "name": "web"}
+    manifest = read(capacity_buffer(scalableRef=scalable, percentage=20)).written[0].manifest
+    assert isinstance(manifest, CapacityBuffer)
+    chunks = manifest.chunks()
+    assert chunks.like == ScaleTarget("apps/v1", "Deployment", "shop", "web")
+    assert chunks.percentage == 20
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"replicas": 1}, "expected either podTemplateRef or scalableRef"),
+        ({"podTemplateRef": {"name": "a"}}, "expected replicas, percentage or limits"),
+        (
+            {"podTemplateRef": {"name": "a"}, "percentage": 10},
+            "percentage: expected scalableRef with it",
+        ),
+        (
+            {"scalableRef": {"kind": "Deployment", "name": "a"}, "percentage": 10, "replicas": 1},
+            "expected either replicas or percentage",
+        ),
+        (
+            {"podTemplateRef": {"name": "a"}, "replicas": 1, "provisioningStrategy": "standby"},
+            "spec.provisioningStrategy",
+        ),
+    ],
+)
+def test_a_capacity_buffer_that_means_something_else_is_refused(
+    spec: dict[str, Any], said: str
+) -> None:
+    assert said in refusal(capacity_buffer(**spec))
