@@ -110,7 +110,7 @@ class Clockwork:
 
     def _strike(self, clock: Clock, at: datetime) -> list[str]:
         functions = clock.fire(at)
-        self._cloud.journal.record("schedule-fired", schedule=clock.name, functions=functions)
+        self._cloud.journal.add("schedule-fired", schedule=clock.name, functions=functions)
         if isinstance(clock.expression, At):
             self._end(clock)
         return functions

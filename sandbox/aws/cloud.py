@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from moto.ec2.models.instances import Instance
 
 from sandbox.aws.faults import Faults
-from sandbox.aws.journal import Journal
 from sandbox.aws.timers import Timers
+from sandbox.journal import Journal
 
 ACCOUNT = "123456789012"
 

@@ -123,7 +123,7 @@ class Deliveries:
             return
         queue_arn = delivery.target.get("DeadLetterConfig", {}).get("Arn")
         log.warning("%s did not take an event: %s", delivery.target["Arn"], refusal)
-        self._cloud.journal.record(
+        self._cloud.journal.add(
             "delivery-failed",
             id=delivery.event["id"],
             target=delivery.target["Arn"],

@@ -116,7 +116,7 @@ class JournaledEvents(EventsBackend):
         entries = super().put_events(events)
         for event, entry in zip(events, entries, strict=True):
             if "EventId" in entry:
-                self.bus.cloud.journal.record(
+                self.bus.cloud.journal.add(
                     "put-events",
                     source=event["Source"],
                     detail_type=event["DetailType"],
@@ -157,7 +157,7 @@ class EventBus:
         rules = buses["default"].rules.values()
         taking = [rule for rule in rules if isinstance(rule, DeliveringRule) and rule.takes(event)]
         functions = [name for rule in taking for name in functions_of(rule.targets)]
-        self.cloud.journal.record(
+        self.cloud.journal.add(
             "notice",
             id=event.get("id"),
             source=event.get("source"),

@@ -229,7 +229,7 @@ class KeepingGroup(FakeAutoScalingGroup):
 
     def _leave(self, state: InstanceState) -> None:
         self.instance_states.remove(state)
-        self.cloud.journal.record(
+        self.cloud.journal.add(
             "lifecycle", instance=state.instance_id, group=self.name, state="Terminated"
         )
         self.bus.emit(
@@ -288,7 +288,7 @@ class KeepingGroup(FakeAutoScalingGroup):
             self.instance_states.remove(state)
             self.ec2_backend.delete_tags([state.instance_id], {GROUP_TAG: self.name})
             del state.instance.autoscaling_group  # type: ignore[attr-defined]
-            self.cloud.journal.record(
+            self.cloud.journal.add(
                 "lifecycle", instance=state.instance_id, group=self.name, state="Detached"
             )
 
@@ -305,7 +305,7 @@ class KeepingGroup(FakeAutoScalingGroup):
 
     def _move(self, state: InstanceState, lifecycle_state: str) -> None:
         state.lifecycle_state = lifecycle_state
-        self.cloud.journal.record(
+        self.cloud.journal.add(
             "lifecycle", instance=state.instance_id, group=self.name, state=lifecycle_state
         )
 

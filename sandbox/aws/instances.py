@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 import moto.ec2.urls
 from moto.ec2.exceptions import OperationNotPermitted4
-from moto.ec2.models import EC2Backend, ec2_backends
+from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import Instance, InstanceState, Reservation, StateReason
 
 from sandbox.aws import spot
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.eventbridge import EventBus
+from sandbox.aws.lookup import QuickLookup
 from sandbox.aws.notices import state_change
 
 # https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceState.html
@@ -32,7 +33,7 @@ USER = ("Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User init
 SPOT = ("Server.SpotInstanceTermination", "Server.SpotInstanceTermination: Spot Instance reclaimed")
 
 
-class LivingInstances(EC2Backend):
+class LivingInstances(QuickLookup):
     """moto's EC2, in which instances take time to start and to end."""
 
     cloud: ClassVar[Cloud]
@@ -105,11 +106,7 @@ class LivingInstances(EC2Backend):
 
     def _forget(self, instance: Instance) -> None:
         spot.forget(instance)
-        for reservation in list(self.reservations.values()):
-            if instance in reservation.instances:
-                reservation.instances.remove(instance)
-                if not reservation.instances:
-                    del self.reservations[reservation.id]
+        self.forget(instance)
 
 
 def install(cloud: Cloud, bus: EventBus) -> None:
@@ -120,7 +117,7 @@ def install(cloud: Cloud, bus: EventBus) -> None:
 
     def tell(instance: Instance, state: str) -> None:
         group = tag(instance, "aws:autoscaling:groupName")
-        cloud.journal.record("instance-state", instance=instance.id, state=state, group=group)
+        cloud.journal.add("instance-state", instance=instance.id, state=state, group=group)
         bus.emit(state_change(instance, state))
 
     cloud.watch_instances(tell)
@@ -133,7 +130,7 @@ def tag(instance: Instance, key: str) -> str | None:
 
 def tags(instance: Instance) -> dict[str, str]:
     """The instance's tags by key."""
-    return {entry["key"]: entry["value"] for entry in instance.get_tags()}
+    return dict(instance.ec2_backend.tags.get(instance.id, {}))
 
 
 def find(instance_id: str, region: str, account: str) -> LivingInstances | None:

@@ -84,7 +84,7 @@ class Interruptions:
     def _reclaim(self, ec2: instances.LivingInstances, instance: Instance, action: str) -> None:
         if instance.state in instances.ENDING:
             return
-        self._cloud.journal.record("reclaimed", instance=instance.id)
+        self._cloud.journal.add("reclaimed", instance=instance.id)
         if action == "terminate":
             spot.mark(instance, "closed", "instance-terminated-no-capacity")
             ec2.terminate_instances([instance.id], instances.SPOT)

@@ -163,7 +163,7 @@ class LifecycleActions:
             action.timer.cancel()
 
     def _record(self, action: LifecycleAction, outcome: str) -> None:
-        self._cloud.journal.record(
+        self._cloud.journal.add(
             "lifecycle-action",
             instance=action.state.instance_id,
             group=action.group.name,

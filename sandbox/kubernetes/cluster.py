@@ -7,9 +7,9 @@ import dataclasses
 import random
 from collections.abc import Callable
 
+from sandbox.journal import Journal
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.audit import AuditLog
-from sandbox.kubernetes.journal import Journal
 from sandbox.kubernetes.objects import (
     Object,
     controller_of,

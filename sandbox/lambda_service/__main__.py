@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from aiohttp import web
 
+from sandbox.journal import Journal
 from sandbox.lambda_service.control import ControlApi
 from sandbox.lambda_service.definitions import Functions
 from sandbox.lambda_service.events import Events
 from sandbox.lambda_service.executions import Executions, WorkerInvoker
 from sandbox.lambda_service.faults import Faults
-from sandbox.lambda_service.journal import Journal
 from sandbox.lambda_service.pools import Pools
 from sandbox.lambda_service.runtime_api import RuntimeApi
 from sandbox.lambda_service.server import LambdaApi, answer_errors

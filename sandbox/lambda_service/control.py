@@ -5,12 +5,12 @@ from typing import Any
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from sandbox.journal import Journal
 from sandbox.lambda_service.definitions import FunctionDefinition, Functions
 from sandbox.lambda_service.errors import ServiceError
 from sandbox.lambda_service.events import Events
 from sandbox.lambda_service.executions import Executions
 from sandbox.lambda_service.faults import Fault, Faults
-from sandbox.lambda_service.journal import Journal
 from sandbox.lambda_service.pools import Pools
 
 

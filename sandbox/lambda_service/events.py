@@ -9,9 +9,9 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from sandbox.journal import Journal
 from sandbox.lambda_service.definitions import FunctionDefinition
 from sandbox.lambda_service.invocation import Invocation, Outcome
-from sandbox.lambda_service.journal import Journal
 from sandbox.lambda_service.pools import Pools
 
 _log = logging.getLogger(__name__)

@@ -22,10 +22,10 @@ from aws_durable_execution_sdk_python_testing.scheduler import Scheduler
 from aws_durable_execution_sdk_python_testing.stores.memory import InMemoryExecutionStore
 from aws_durable_execution_sdk_python_testing.threads import DaemonThreadPool
 
+from sandbox.journal import Journal
 from sandbox.lambda_service.definitions import Functions, Target
 from sandbox.lambda_service.errors import ServiceError
 from sandbox.lambda_service.invocation import Invocation
-from sandbox.lambda_service.journal import Journal
 from sandbox.lambda_service.pools import Pools
 
 _log = logging.getLogger(__name__)

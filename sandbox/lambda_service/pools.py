@@ -4,9 +4,9 @@ import asyncio
 import sys
 
 from sandbox.access_entries import SECRET
+from sandbox.journal import Journal
 from sandbox.lambda_service.definitions import FunctionDefinition
 from sandbox.lambda_service.faults import Faults
-from sandbox.lambda_service.journal import Journal
 from sandbox.lambda_service.workers import Worker, WorkerPool
 
 

@@ -5,8 +5,8 @@ import json
 import os
 from typing import Any
 
+from sandbox.journal import Journal
 from sandbox.lambda_service.invocation import Invocation
-from sandbox.lambda_service.journal import Journal
 
 _CHUNK = 65536
 

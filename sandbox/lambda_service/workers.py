@@ -13,10 +13,10 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from sandbox.journal import Journal
 from sandbox.lambda_service.definitions import FunctionDefinition
 from sandbox.lambda_service.faults import Faults
 from sandbox.lambda_service.invocation import Ending, Invocation, Outcome
-from sandbox.lambda_service.journal import Journal
 from sandbox.lambda_service.worker_log import WorkerLog
 
 _log = logging.getLogger(__name__)
