@@ -1,7 +1,6 @@
-"""Answers what instances cost, from a synthetic price book: none of these figures is AWS's.
+"""Answers what instances cost, from the sandbox's price book.
 
 Stands in for the Pricing API, which moto lacks, and for Spot prices, which in moto are all equal.
-Deterministic and shaped like the real ones: by vCPU and memory, by family, Spot varying by zone.
 """
 
 import hashlib
@@ -10,50 +9,32 @@ from typing import Any
 
 from moto.core.request import Request
 from moto.core.responses import ActionResult, BaseResponse
-from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
+from moto.ec2.models.instance_types import (
+    INSTANCE_TYPE_OFFERINGS,
+    INSTANCE_TYPES,
+    InstanceType,
+    InstanceTypeBackend,
+)
 from moto.ec2.responses.spot_instances import SpotInstances
 
+from sandbox.aws import price_book, retired_types
 from sandbox.aws.calls import Answer, Environ
 from sandbox.aws.paging import page
 
-LABEL = "synthetic price book of the Leeway sandbox"
-PER_VCPU, PER_GIB = 0.0307, 0.0043  # USD per hour
-PER_GPU = {"T4": 0.35, "T4g": 0.3, "A10G": 0.75, "L4": 0.6, "V100": 2.6, "A100": 3.2, "H100": 9.5}
-PER_TB_OF_NVME = 0.08
 MOST_PRODUCTS, MOST_PRICES = 100, 1000  # of a page, unless the caller wants fewer
 VERSION, PUBLISHED = "20260101000000", "2026-01-01T00:00:00Z"
 
 
-def _dice(*words: str) -> float:
-    """A number in [0, 1) that the words decide."""
-    return int.from_bytes(hashlib.sha256("/".join(words).encode()).digest()[:4]) / 2**32
-
-
 def on_demand_price(instance_type: str) -> float:
-    """USD per hour on demand, Linux, shared tenancy; 0 for a type that is not in the catalog."""
+    """USD per hour on demand; 0 for a type that is not in the catalog."""
     kind = INSTANCE_TYPES.get(instance_type)
-    if kind is None:
-        return 0.0
-    cores = kind["VCpuInfo"]["DefaultVCpus"]
-    price: float = cores * PER_VCPU + kind["MemoryInfo"]["SizeInMiB"] / 1024 * PER_GIB
-    family = instance_type.split(".")[0]
-    if "arm64" in kind["ProcessorInfo"]["SupportedArchitectures"]:
-        price *= 0.8
-    elif family.endswith("a"):
-        price *= 0.9
-    if kind.get("BurstablePerformanceSupported"):
-        price *= 0.87
-    for gpu in kind.get("GpuInfo", {}).get("Gpus", []):
-        price += gpu["Count"] * PER_GPU.get(gpu["Name"], 1.0)
-    price += kind.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0) / 1000 * PER_TB_OF_NVME
-    return round(price * (0.97 + 0.06 * _dice(family)), 4)
+    return price_book.on_demand_price(kind) if kind else 0.0
 
 
 def spot_price(instance_type: str, zone: str) -> float:
-    """USD per hour of Spot in a zone: a quarter to a half of on demand."""
-    family = instance_type.split(".")[0]
-    share = 0.25 + 0.15 * _dice(family, "spot") + 0.1 * _dice(instance_type, zone)
-    return round(on_demand_price(instance_type) * share, 4)
+    """USD per hour of Spot in a zone; 0 for a type that is not in the catalog."""
+    kind = INSTANCE_TYPES.get(instance_type)
+    return price_book.spot_price(kind, zone) if kind else 0.0
 
 
 class PricingResponse(BaseResponse):
@@ -82,7 +63,9 @@ def _product(instance_type: str, region: str) -> dict[str, Any]:
     price = on_demand_price(instance_type)
     dimension = {
         "unit": "Hrs",
-        "description": f"{LABEL}: ${price} per On Demand Linux {instance_type} Instance Hour",
+        "description": (
+            f"{price_book.LABEL}: ${price} per On Demand Linux {instance_type} Instance Hour"
+        ),
         "pricePerUnit": {"USD": f"{price:.10f}"},
     }
     return {
@@ -115,7 +98,9 @@ def answer(environ: Environ) -> Answer:
 
 
 def install() -> None:
-    """Let moto's Spot price history tell the price book's prices, one for each type and zone."""
+    """Let moto's Spot price history tell the price book's prices, one for each type and zone, and
+    let it know the types of the fixture."""
+    _add_retired_types()
 
     def describe_spot_price_history(self: SpotInstances) -> ActionResult:
         offers = self.ec2_backend.describe_spot_price_history(
@@ -136,3 +121,18 @@ def install() -> None:
         return ActionResult({"SpotPriceHistory": history, "NextToken": token or ""})
 
     SpotInstances.describe_spot_price_history = describe_spot_price_history  # type: ignore[method-assign]
+
+
+def _add_retired_types() -> None:
+    for kind in retired_types.TYPES:
+        if kind["InstanceType"] not in INSTANCE_TYPES:
+            INSTANCE_TYPES[kind["InstanceType"]] = kind
+            InstanceTypeBackend.instance_types.append(InstanceType(kind["InstanceType"]))
+    for location_type, offerings in INSTANCE_TYPE_OFFERINGS.items():
+        known = offerings.setdefault(retired_types.REGION, [])
+        offered = {(o["InstanceType"], o["Location"]) for o in known}
+        for name, zone in retired_types.offered_in(retired_types.REGION):
+            location = zone if location_type == "availability-zone" else retired_types.REGION
+            if location_type != "availability-zone-id" and (name, location) not in offered:
+                offered.add((name, location))
+                known.append({"InstanceType": name, "Location": location})

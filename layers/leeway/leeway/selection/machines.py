@@ -28,7 +28,8 @@ class Machine:
 
     `interfaces` are the network interfaces of the default network card, `addresses` the IPv4
     addresses of each. `disks` is the size of all local NVMe disks in bytes. `devices` are extended
-    resources. `bootable`: the AMIs that Leeway knows run on it.
+    resources. `bootable`: the AMIs that Leeway knows run on it. `spot`, `on_demand`: what EC2 sells
+    it as.
     """
 
     name: str
@@ -40,6 +41,8 @@ class Machine:
     disks: int
     devices: Mapping[str, int]
     bootable: bool
+    spot: bool
+    on_demand: bool
 
     @property
     def arm(self) -> bool:
@@ -51,6 +54,7 @@ def machine(document: Mapping[str, Any]) -> Machine:
     """Read one instance type of a DescribeInstanceTypes response."""
     network = document["NetworkInfo"]
     architectures = document["ProcessorInfo"]["SupportedArchitectures"]
+    usage = document.get("SupportedUsageClasses", ["on-demand", "spot"])
     known = [_ARCHITECTURES[a] for a in architectures if a in _ARCHITECTURES]
     return Machine(
         name=document["InstanceType"],
@@ -64,6 +68,8 @@ def machine(document: Mapping[str, Any]) -> Machine:
         disks=_nvme_gb(document) * 10**9,
         devices=_devices(document),
         bootable=bool(known) and "hvm" in document.get("SupportedVirtualizationTypes", ["hvm"]),
+        spot="spot" in usage,
+        on_demand="on-demand" in usage,
     )
 
 

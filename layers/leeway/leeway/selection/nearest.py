@@ -1,0 +1,71 @@
+"""Why no instance type will do: the requirement that excludes them, and what was perhaps meant."""
+
+from collections.abc import Mapping
+from difflib import SequenceMatcher
+
+from leeway.selection.catalog import TypeTable
+from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, WELL_KNOWN, ZONE
+from leeway.selection.requirements import Requirement, Requirements, integer
+
+
+def explain(table: TypeTable, requirements: Requirements) -> str:
+    """Say which requirements leave no type, or how many each of them excludes.
+
+    Where one alone excludes all, it is that one; else each with its count, the strictest first.
+    """
+    known = [r for r in requirements.values() if r.key in WELL_KNOWN and r.key in _known(table)]
+    impossible = [r for r in known if not _alone(table, r)]
+    if impossible:
+        return "; ".join(_impossible(table, r) for r in impossible)
+    excluded = sorted(
+        ((len(table) - _alone(table, r).bit_count(), str(r)) for r in known), reverse=True
+    )
+    counts = ", ".join(f"{text} excludes {count}" for count, text in excluded if count)
+    return f"no one of {len(table)} instance types meets all requirements: {counts}"
+
+
+def unmatched(table: TypeTable, requirement: Requirement) -> str:
+    """Name the values of a requirement that no type has, each with what was perhaps meant; empty
+    where all are had."""
+    values = table.values(requirement.key)
+    missing = [] if requirement.complement else sorted(requirement.values - values.keys())
+    return "; ".join(f"no instance type has {v}{_did_you_mean(v, values)}" for v in missing)
+
+
+def _known(table: TypeTable) -> frozenset[str]:
+    return frozenset(key for key in WELL_KNOWN if table.values(key))
+
+
+def _alone(table: TypeTable, requirement: Requirement) -> int:
+    if requirement.key in {ZONE, CAPACITY_TYPE}:
+        return table.offered(Requirements([requirement]))
+    return table.meeting(requirement)
+
+
+def _impossible(table: TypeTable, requirement: Requirement) -> str:
+    values = table.values(requirement.key)
+    if requirement.key in {ZONE, CAPACITY_TYPE}:
+        said = "nothing is offered there" if requirement.key == ZONE else "nothing is offered so"
+    elif requirement.key == INSTANCE_TYPE:
+        said = f"{table.catalog.region} does not offer it"
+        if len(requirement.values) > 1:
+            said = f"{table.catalog.region} offers none of them"
+    else:
+        said = "no instance type has it"
+    wanted = "" if requirement.complement else min(requirement.values, default="")
+    return f"{requirement}: {said}{_did_you_mean(wanted, values) or _range(values)}"
+
+
+def _did_you_mean(wanted: str, values: Mapping[str, int]) -> str:
+    """The value most like the one wanted; of equally like ones, that of the most types."""
+    if not wanted or not values or integer(wanted) is not None:
+        return ""
+    best = max(
+        values, key=lambda v: (SequenceMatcher(None, wanted, v).ratio(), values[v].bit_count())
+    )
+    return f"; did you mean {best}?"
+
+
+def _range(values: Mapping[str, int]) -> str:
+    numbers = sorted(n for n in map(integer, values) if n is not None)
+    return f"; there is {numbers[0]} to {numbers[-1]}" if numbers else ""

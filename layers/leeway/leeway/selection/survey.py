@@ -1,0 +1,51 @@
+"""What is known of a region: its instance types, where they are offered, and what they cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from leeway.selection.machines import Machine
+
+
+class Part(StrEnum):
+    """The parts of a survey. Each comes from an API of its own, and may be older than the rest."""
+
+    TYPES = "types"
+    OFFERINGS = "offerings"
+    ON_DEMAND_PRICES = "on-demand prices"
+    SPOT_PRICES = "spot prices"
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """One region. Prices are in USD per hour for Linux; `read_at` is when each part was read."""
+
+    region: str
+    machines: Sequence[Machine] = ()
+    offered: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Names of types by zone."""
+    on_demand: Mapping[str, float] = field(default_factory=dict)
+    """Prices by type."""
+    spot: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Prices by zone and type."""
+    read_at: Mapping[Part, datetime] = field(default_factory=dict)
+
+    def renewed(self, part: Part, found: Any, at: datetime) -> "Survey":
+        """Return the survey with one part read anew."""
+        name = _FIELDS[part]
+        return replace(self, **{name: found, "read_at": {**self.read_at, part: at}})
+
+    @property
+    def complete(self) -> bool:
+        """Whether nodes can be chosen by it: prices may be unknown, types and offerings not."""
+        return bool(self.machines) and bool(self.offered)
+
+
+_FIELDS = {
+    Part.TYPES: "machines",
+    Part.OFFERINGS: "offered",
+    Part.ON_DEMAND_PRICES: "on_demand",
+    Part.SPOT_PRICES: "spot",
+}

@@ -1,0 +1,130 @@
+"""Labels and facts of instance types, from DescribeInstanceTypes alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from leeway.selection.labels import INSTANCE, INSTANCE_LABELS
+from leeway.selection.machines import machine
+from leeway.selection.requirements import check_key, check_value, integer
+
+Described = Mapping[str, Mapping[str, Any]]
+
+NUMBERS = (
+    *("cpu", "memory", "generation", "ebs-bandwidth", "network-bandwidth", "local-nvme"),
+    *("gpu-count", "gpu-memory", "accelerator-count", "cpu-sustained-clock-speed-mhz"),
+)
+
+
+def own_labels(described: Described, name: str) -> dict[str, str]:
+    """One type's labels without their prefix."""
+    labels = machine(described[name]).labels
+    return {
+        key.removeprefix(INSTANCE): value
+        for key, value in labels.items()
+        if key.startswith(INSTANCE)
+    }
+
+
+def test_every_type_of_a_region_has_labels_that_kubernetes_takes(described: Described) -> None:
+    for name in described:
+        labels = machine(described[name]).labels
+        for key, value in labels.items():
+            check_key(key)
+            check_value(value)
+            assert value
+        for number in NUMBERS:
+            assert integer(labels.get(f"{INSTANCE}{number}", "0")) is not None
+        for always in ("family", "size", "cpu", "memory", "cpu-manufacturer"):
+            assert f"{INSTANCE}{always}" in labels, name
+        # The names of some Macs, which boot nothing that Kubernetes runs on, have no generation.
+        assert f"{INSTANCE}category" in labels or not machine(described[name]).bootable
+
+
+def test_every_label_of_an_instance_type_is_one_that_requirements_know(
+    described: Described,
+) -> None:
+    used = {key for name in described for key in machine(described[name]).labels}
+    assert {key for key in used if key.startswith(INSTANCE)} == set(INSTANCE_LABELS)
+
+
+def test_a_type_without_gpu_or_disk_has_no_label_of_either(described: Described) -> None:
+    assert own_labels(described, "m5.large") == {
+        "category": "m",
+        "family": "m5",
+        "generation": "5",
+        "size": "large",
+        "cpu": "2",
+        "memory": "8192",
+        "cpu-manufacturer": "intel",
+        "cpu-sustained-clock-speed-mhz": "3100",
+        "ebs-bandwidth": "4750",
+        "network-bandwidth": "750",
+        "hypervisor": "nitro",
+        "encryption-in-transit-supported": "false",
+    }
+
+
+def test_a_gpu_type_says_which_how_many_and_how_large(described: Described) -> None:
+    labels = own_labels(described, "g4dn.12xlarge")
+    assert labels["gpu-name"] == "t4"
+    assert labels["gpu-manufacturer"] == "nvidia"
+    assert labels["gpu-count"] == "4"
+    assert labels["gpu-memory"] == "16384"
+    assert labels["local-nvme"] == "900"
+    assert machine(described["g4dn.12xlarge"]).devices == {"nvidia.com/gpu": 4}
+
+
+def test_a_share_of_a_gpu_is_one_gpu_to_the_node(described: Described) -> None:
+    assert machine(described["g6f.xlarge"]).devices == {"nvidia.com/gpu": 1}
+
+
+def test_neuron_devices_are_counted_and_named(described: Described) -> None:
+    labels = own_labels(described, "inf2.24xlarge")
+    assert labels["accelerator-name"] == "inferentia2"
+    assert labels["accelerator-manufacturer"] == "aws"
+    assert labels["accelerator-count"] == "6"
+    assert machine(described["inf2.24xlarge"]).devices == {"aws.amazon.com/neuron": 6}
+
+
+@pytest.mark.parametrize(
+    ("name", "category", "generation"),
+    [
+        ("m5.large", "m", "5"),
+        ("u-6tb1.112xlarge", "u", "1"),
+        ("u7i-12tb.224xlarge", "u", "7"),
+        ("is4gen.medium", "is", "4"),
+        ("hpc7a.96xlarge", "hpc", "7"),
+        ("p5en.48xlarge", "p", "5"),
+        ("mac2-m2.metal", "mac", "2"),
+        ("x2iedn.xlarge", "x", "2"),
+    ],
+)
+def test_category_and_generation_come_from_the_name(
+    described: Described, name: str, category: str, generation: str
+) -> None:
+    labels = own_labels({name: {**described["m5.large"], "InstanceType": name}}, name)
+    assert (labels["category"], labels["generation"]) == (category, generation)
+
+
+def test_names_of_several_words_are_joined_by_dashes(described: Described) -> None:
+    names = {own_labels(described, name).get("gpu-name") for name in described}
+    assert "rtx-pro-server-6000" in names
+
+
+def test_two_kinds_of_gpu_have_no_label_but_both_count(described: Described) -> None:
+    gpus = [
+        {"Name": "T4", "Manufacturer": "NVIDIA", "Count": 1, "MemoryInfo": {"SizeInMiB": 1}},
+        {"Name": "L4", "Manufacturer": "NVIDIA", "Count": 2, "MemoryInfo": {"SizeInMiB": 1}},
+    ]
+    two = {**described["m5.large"], "GpuInfo": {"Gpus": gpus}}
+    assert not any("gpu" in key for key in machine(two).labels)
+    assert machine(two).devices == {"nvidia.com/gpu": 3}
+
+
+def test_what_no_known_image_boots_on_is_told(described: Described) -> None:
+    assert not machine(described["mac2.metal"]).bootable
+    assert machine(described["m5.large"]).bootable
+    assert machine(described["m7g.large"]).arm
+    paravirtual = {**described["m5.large"], "SupportedVirtualizationTypes": ["paravirtual"]}
+    assert not machine(paravirtual).bootable
