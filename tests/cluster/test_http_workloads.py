@@ -108,20 +108,12 @@ def test_only_deployments_of_pause_pods_are_listed_and_removed(
     assert workloads.pause_deployments() == []
 
 
-def test_a_namespace_goes_only_if_it_is_leeways_and_nobody_elses_pods_are_in_it(
+def test_a_namespace_that_is_there_already_is_left_as_it_is(
     live: Live, workloads: HttpWorkloads
 ) -> None:
-    apply_all(workloads, 0)
-    theirs = "/api/v1/namespaces/warm/pods"
-    live.create(
-        theirs,
-        {"metadata": {"name": "guest"}, "spec": {"containers": [{"name": "a", "image": "a"}]}},
-    )
-    assert not workloads.remove_namespace("warm")
-    live.api.delete(f"{theirs}/guest?gracePeriodSeconds=0")
-    assert workloads.remove_namespace("warm")
-    assert not workloads.remove_namespace("default")
-    assert not workloads.remove_namespace("never-was")
+    before = read(live, "/api/v1/namespaces/default")["metadata"].get("labels")
+    workloads.apply(namespace_object("default"))
+    assert read(live, "/api/v1/namespaces/default")["metadata"].get("labels") == before
 
 
 def test_a_priority_class_of_somebody_elses_stays(live: Live, workloads: HttpWorkloads) -> None:

@@ -86,6 +86,15 @@ class Configuration:
                 found += self._reading(cluster, stored).written
         return tuple(found)
 
+    def unread(self, cluster: str, resources: Collection[str]) -> frozenset[str]:
+        """Name the manifests of some kinds that can't be made sense of, as `KIND NAMESPACE/NAME`.
+        What they asked for before may still be there, and is not to be taken for unwanted."""
+        return frozenset(
+            f"{one.resource} {one.namespace}/{one.name}".replace(" /", " ")
+            for one in self._read(cluster).stored or ()
+            if one.resource in resources and not self._reading(cluster, one).written
+        )
+
     def _policy(self, cluster: str, stored: StoredManifest) -> ClusterPolicy:
         for written in self._reading(cluster, stored).written:
             if isinstance(written.meant, Cluster):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from leeway.headroom.kept import Kept
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
 from leeway.policies import ClusterPolicy
@@ -177,6 +178,22 @@ class ClusterPolicies(Protocol):
 
     def policy_of(self, cluster: str) -> ClusterPolicy:
         """Return the cluster's policy, at most a minute old; the defaults where there is none."""
+        ...
+
+
+class HeadroomStates(Protocol):
+    """What the table remembers of headroom."""
+
+    def of(self, cluster: str) -> dict[str, Kept]:
+        """Read what is remembered of a cluster, by subject."""
+        ...
+
+    def write(self, cluster: str, kept: Kept) -> None:
+        """Remember how it stands with one buffer or target."""
+        ...
+
+    def forget(self, cluster: str, subject: str) -> None:
+        """Forget one that is no longer wanted."""
         ...
 
 

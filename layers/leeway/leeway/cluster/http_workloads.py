@@ -86,17 +86,9 @@ class HttpWorkloads:
     def remove_priority_class(self, name: str) -> None:
         """Delete a PriorityClass that Leeway made; one that is gone is no error."""
         path = self._path("scheduling.k8s.io/v1", "PriorityClass", None, name)
-        if self._is_ours(path):
+        found = self._ask("GET", path)
+        if found and OWN.items() <= found["metadata"].get("labels", {}).items():
             self._remove(path)
-
-    def remove_namespace(self, name: str) -> bool:
-        """Delete a namespace that Leeway made, unless pods other than Leeway's are in it."""
-        path = self._path("v1", "Namespace", None, name)
-        others = {"labelSelector": f"!{BUFFER_LABEL}"}
-        if not self._is_ours(path) or any(self._list(f"{path}/pods", others)):
-            return False
-        self._remove(path)
-        return True
 
     def replicas_of(self, target: ScaleTarget) -> int | None:
         """Read a target's size by its scale subresource; None where there is no such object."""
@@ -161,10 +153,6 @@ class HttpWorkloads:
         if (api_version, kind) not in self._plurals:
             raise ClusterRefused(f"the cluster has no kind {kind} in {api_version}")
         return self._plurals[api_version, kind]
-
-    def _is_ours(self, path: str) -> bool:
-        found = self._ask("GET", path)
-        return found is not None and OWN.items() <= found["metadata"].get("labels", {}).items()
 
     def _remove(self, path: str) -> None:
         # In the background: the object goes at once, its dependents follow.

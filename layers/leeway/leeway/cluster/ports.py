@@ -213,10 +213,6 @@ class Workloads(Protocol):
         """Delete a PriorityClass that Leeway made; one that is gone is no error."""
         ...
 
-    def remove_namespace(self, name: str) -> bool:
-        """Delete a namespace that Leeway made, unless pods other than Leeway's are in it."""
-        ...
-
     def replicas_of(self, target: ScaleTarget) -> int | None:
         """Read a target's size; None where there is no such object."""
         ...

@@ -40,12 +40,8 @@ class PausePods:
 
 
 def namespace_object(name: str) -> dict[str, Any]:
-    """The namespace that pause pods live in."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": name, "labels": dict(OWN)},
-    }
+    """The namespace that pause pods live in: nothing is said of one that is there already."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def priority_class_name(priority: int) -> str:

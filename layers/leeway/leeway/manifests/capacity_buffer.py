@@ -86,7 +86,7 @@ class CapacityBuffer(Manifest):
             name = spec.pod_template_ref.name if spec.pod_template_ref else ""
             like = ScaleTarget("v1", "PodTemplate", namespace, name)
         return Chunks(
-            source=f"CapacityBuffer {namespace}/{self.metadata.name}",
+            source=f"capacitybuffer.autoscaling.x-k8s.io {namespace}/{self.metadata.name}",
             name=self.metadata.name,
             like=like,
             replicas=spec.replicas,

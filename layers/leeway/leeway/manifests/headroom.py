@@ -194,7 +194,7 @@ class Headroom(Manifest):
     def _buffer(self, spec: BufferSpec) -> Buffer:
         pod = spec.pod
         return Buffer(
-            source=f"Headroom {self.metadata.name}",
+            source=f"headroom.leeway.sh {self.metadata.name}",
             pods=PausePods(
                 name=f"{self.metadata.name}-{spec.name}",
                 namespace=self.spec.namespace,

@@ -163,7 +163,7 @@ class ScaledObject(Manifest):
         namespace = self.metadata.namespace or "default"
         ref = self.spec.scale_target_ref
         return ScaledTarget(
-            source=f"ScaledObject {namespace}/{self.metadata.name}",
+            source=f"scaledobject.keda.sh {namespace}/{self.metadata.name}",
             target=ScaleTarget(ref.api_version, ref.kind, namespace, ref.name),
             schedule=self.schedule(),
             restore=self.spec.advanced.restore_to_original_replica_count,

@@ -1,0 +1,55 @@
+"""What is remembered of headroom, in the table, by boto3.
+
+Keys: `pk` = CLUSTER#<name>, `sk` = HEADROOM#<subject>.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from leeway.cloud.errors import aws_errors
+from leeway.headroom.kept import Kept
+from leeway.typed_json import adapter_of
+
+_PREFIX = "HEADROOM#"
+
+
+class DynamoHeadroom:
+    """The HeadroomStates Protocol; `client` makes boto3's DynamoDB client when first asked."""
+
+    def __init__(self, client: Callable[[], Any], table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def of(self, cluster: str) -> dict[str, Kept]:
+        """Read what is remembered of a cluster, by subject."""
+        query = {
+            "TableName": self._table,
+            "KeyConditionExpression": "pk = :pk AND begins_with(sk, :prefix)",
+            "ExpressionAttributeValues": {
+                ":pk": {"S": f"CLUSTER#{cluster}"},
+                ":prefix": {"S": _PREFIX},
+            },
+            "ConsistentRead": True,
+        }
+        with aws_errors():
+            pages = self._client().get_paginator("query").paginate(**query)
+            read = adapter_of(Kept).validate_json
+            kept = [read(item["kept"]["S"]) for page in pages for item in page["Items"]]
+        return {one.subject: one for one in kept}
+
+    def write(self, cluster: str, kept: Kept) -> None:
+        """Remember how it stands with one buffer or target."""
+        body = adapter_of(Kept).dump_json(kept).decode()
+        with aws_errors():
+            self._client().put_item(
+                TableName=self._table, Item={**_key(cluster, kept.subject), "kept": {"S": body}}
+            )
+
+    def forget(self, cluster: str, subject: str) -> None:
+        """Forget one that is no longer wanted."""
+        with aws_errors():
+            self._client().delete_item(TableName=self._table, Key=_key(cluster, subject))
+
+
+def _key(cluster: str, subject: str) -> dict[str, Any]:
+    return {"pk": {"S": f"CLUSTER#{cluster}"}, "sk": {"S": f"{_PREFIX}{subject}"}}

@@ -1,0 +1,25 @@
+"""What is remembered of a buffer or a scaled target from one tick to the next."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from leeway.headroom.plan import ScaleTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How it stands with one buffer or target. `subject` names it, `source` its manifest.
+
+    `replicas` is the size that it was given last, None where it was left as it is. `problem` says
+    what kept it from having its size, empty where nothing did. `target` and `restore` are those of
+    a scaled target; `join` is how long a buffer's pods have been seen to wait for a node.
+    """
+
+    subject: str
+    source: str
+    replicas: int | None = None
+    reason: str = ""
+    problem: str = ""
+    target: ScaleTarget | None = None
+    restore: bool = False
+    join: timedelta | None = None

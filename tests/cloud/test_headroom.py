@@ -1,0 +1,36 @@
+"""What is remembered of headroom: one contract, in the table and in memory."""
+
+from datetime import timedelta
+
+import pytest
+from leeway.cloud.headroom import DynamoHeadroom
+from leeway.cloud.ports import HeadroomStates
+from leeway.headroom.kept import Kept
+from leeway.headroom.plan import ScaleTarget
+
+from tests.cloud.conftest import TABLE
+from tests.layer.headroom_states import HeadroomInMemory
+from tests.sandbox.aws.started import Sandbox
+
+TARGET = ScaleTarget("apps/v1", "Deployment", "shop", "web")
+SCALED = Kept("Deployment shop/web", "scaledobject.keda.sh shop/web", 5, "open", target=TARGET)
+BUFFER = Kept("buffer warm/a", "headroom.leeway.sh a", 2, join=timedelta(seconds=71.5))
+
+
+@pytest.fixture(params=["table", "memory"])
+def states(request: pytest.FixtureRequest, aws: Sandbox) -> HeadroomStates:
+    if request.param == "memory":
+        return HeadroomInMemory()
+    return DynamoHeadroom(lambda: aws.client("dynamodb"), TABLE)
+
+
+def test_what_is_remembered_is_read_by_cluster_and_subject(states: HeadroomStates) -> None:
+    states.write("one", SCALED)
+    states.write("one", BUFFER)
+    states.write("two", BUFFER)
+    assert states.of("one") == {SCALED.subject: SCALED, BUFFER.subject: BUFFER}
+    states.forget("one", BUFFER.subject)
+    states.forget("one", "never was")
+    assert states.of("one") == {SCALED.subject: SCALED}
+    assert states.of("two") == {BUFFER.subject: BUFFER}
+    assert states.of("three") == {}
