@@ -7,10 +7,14 @@ class BadInputError(Exception):
     """What the user gave cannot be used: exit code 2.
 
     The message is one line that names the place (a file, with the field where there is one, or an
-    option) and what was expected there.
+    option) and what was expected there; `details`, where there are any, follow it as they are.
     """
 
     exit_code = 2
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
 
 
 class CannotBeDoneError(Exception):

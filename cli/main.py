@@ -16,6 +16,12 @@ from cli.errors import BadInputError, CannotBeDoneError
 # The order is the one of `leeway --help`. Each module is imported when its command is asked for.
 COMMANDS = {
     "demo": "cli.demo:demo",
+    "apply": "cli.apply:apply",
+    "get": "cli.get:get",
+    "diff": "cli.diff:diff",
+    "delete": "cli.delete:delete",
+    "pause": "cli.pause:pause",
+    "resume": "cli.pause:resume",
     "drain": "cli.drain:drain",
     "explain": "cli.explain:explain",
     "sandbox": "cli.sandbox:app",
@@ -98,9 +104,7 @@ def run(arguments: list[str] | None = None) -> int:
     """Run one command line (default: the process's own) and return its exit code."""
     try:
         outcome = app(args=arguments, prog_name="leeway", standalone_mode=False)
-    except BadInputError as error:
-        return _say(str(error), error.exit_code)
-    except CannotBeDoneError as error:
+    except (BadInputError, CannotBeDoneError) as error:
         return _say(str(error), error.exit_code, error.details)
     except typer.TyperException as error:
         message = error.format_message()

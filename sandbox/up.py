@@ -167,8 +167,13 @@ class Sandbox:
         return self.state_dir / "kubeconfig"
 
     def environment(self) -> dict[str, str]:
-        """The variables with which AWS SDKs and CLIs talk to this sandbox."""
-        return credentials(self.aws_url, self.lambda_url)
+        """The variables with which AWS SDKs and CLIs talk to this sandbox, and Leeway's own command
+        line finds what is deployed in it: only a sandbox that this process started knows that."""
+        found = credentials(self.aws_url, self.lambda_url)
+        if self.deployed:
+            (table,) = self.deployed.tables
+            found["LEEWAY_TABLE"] = table.name
+        return found
 
     def deploy(self, template: Path, parameters: Mapping[str, str], build: Path | None) -> None:
         """Deploy the template as CloudFormation would, with this cluster under care."""

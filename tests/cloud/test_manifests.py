@@ -43,9 +43,9 @@ def test_manifests_are_read_as_they_were_written_each_in_its_cluster(
 ) -> None:
     policy = manifest("mine")
     scaled = manifest("web", resource="scaledobject.keda.sh", namespace="shop")
-    writing.write("mine", policy)
-    writing.write("mine", scaled)
-    writing.write("mine-2", manifest("mine-2"))
+    writing.write("mine", policy, 0)
+    writing.write("mine", scaled, 0)
+    writing.write("mine-2", manifest("mine-2"), 0)
     assert manifests.of("mine") == (policy, scaled)
     assert manifests.of("nobodys") == ()
 
@@ -54,16 +54,16 @@ def test_of_two_writers_one_learns_that_the_manifest_changed(
     manifests: DynamoManifests, writing: DynamoManifestWriting
 ) -> None:
     first, second = manifest("two", spec={"paused": True}), manifest("two", spec={"dryRun": True})
-    writing.write("two", first)
+    writing.write("two", first, 0)
     with pytest.raises(RecordChanged):
-        writing.write("two", second)
-    writing.write("two", manifest("two", 2))
+        writing.write("two", second, 0)
+    writing.write("two", manifest("two", 2), 1)
     with pytest.raises(RecordChanged):
         writing.delete("two", first)
     writing.delete("two", manifest("two", 2))
     assert manifests.of("two") == ()
     with pytest.raises(RecordChanged):
-        writing.write("two", manifest("two", 3))
+        writing.write("two", manifest("two", 3), 2)
 
 
 def test_more_than_a_page_is_read_as_one(
@@ -71,7 +71,7 @@ def test_more_than_a_page_is_read_as_one(
 ) -> None:
     large = [manifest(f"n{i}", body="x" * 340 * 1024, resource="big.leeway.sh") for i in range(5)]
     for one in large:
-        writing.write("large", one)
+        writing.write("large", one, 0)
     assert [one.name for one in manifests.of("large")] == ["n0", "n1", "n2", "n3", "n4"]
 
 

@@ -47,7 +47,7 @@ def test_a_manifest_is_kept_as_it_was_written_less_what_a_server_added() -> None
         ),
         (
             CLUSTER.replace("v1", "v2"),
-            "prod.yaml:2: kind: Cluster is read as leeway.sh/v1, not as leeway.sh/v2",
+            "prod.yaml:1: apiVersion: Cluster is read as leeway.sh/v1, not as leeway.sh/v2",
         ),
         (CLUSTER.replace("  name: prod\n", "  labels: {}\n"), "metadata.name: is missing"),
         (CLUSTER.replace("prod", "-x"), "prod.yaml:4: metadata.name: expected text like "),

@@ -51,11 +51,11 @@ class DynamoManifestWriting:
         self._client = client
         self._table = table
 
-    def write(self, cluster: str, manifest: StoredManifest) -> None:
-        """Write a manifest under the lock of its version.
+    def write(self, cluster: str, manifest: StoredManifest, replaces: int) -> None:
+        """Write a manifest in place of the version that was read; 0 says that there was none.
 
         Raises:
-            RecordChanged: the stored version is not one below this one's.
+            RecordChanged: the stored version is another one.
         """
         item = {
             **_key(cluster, manifest),
@@ -65,9 +65,7 @@ class DynamoManifestWriting:
             "written_at": {"S": manifest.written_at.isoformat()},
         }
         with _locked(manifest):
-            self._client().put_item(
-                TableName=self._table, Item=item, **_unchanged(manifest.version - 1)
-            )
+            self._client().put_item(TableName=self._table, Item=item, **_unchanged(replaces))
 
     def delete(self, cluster: str, manifest: StoredManifest) -> None:
         """Delete this very version of a manifest.

@@ -127,8 +127,8 @@ class Index(Protocol):
 class StoredManifest:
     """A manifest as the table has it: `body` is its JSON.
 
-    `resource` is the kind as in `cluster.leeway.sh`, `version` counts the writes of this manifest,
-    `written_by` is the version of Leeway that wrote it last.
+    `resource` is the kind as in `cluster.leeway.sh`. `version` grows with every write, also when
+    the manifest was deleted in between. `written_by` is the version of Leeway that wrote it last.
     """
 
     resource: str
@@ -156,8 +156,8 @@ class StoredManifests(Protocol):
 class ManifestWriting(Protocol):
     """Changes to the table's manifests."""
 
-    def write(self, cluster: str, manifest: StoredManifest) -> None:
-        """Write a manifest whose `version` is one above what was read (1: there was none).
+    def write(self, cluster: str, manifest: StoredManifest, replaces: int) -> None:
+        """Write a manifest in place of the version that was read; 0 says that there was none.
 
         Raises:
             RecordChanged: the stored version is another one.

@@ -81,7 +81,7 @@ def interpret(document: Any, source: str, line_of: Callable[[Path], int]) -> Int
     try:
         kind = find_kind(document["apiVersion"], document["kind"])
     except UnknownKind as error:
-        return refused(problem(("kind",), str(error)))
+        return refused(problem((error.field,), str(error)))
     body = _kept(document)
     model = model_of(kind)
     try:

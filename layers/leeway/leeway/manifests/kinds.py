@@ -70,7 +70,11 @@ KINDS: tuple[Kind, ...] = (
 
 
 class UnknownKind(ValueError):
-    """No row has this apiVersion and kind; the message says which have."""
+    """No row has this apiVersion and kind; the message says which have, `field` what is wrong."""
+
+    def __init__(self, message: str, field: str = "kind") -> None:
+        super().__init__(message)
+        self.field = field
 
 
 def find_kind(api_version: str, name: str) -> Kind:
@@ -84,7 +88,8 @@ def find_kind(api_version: str, name: str) -> Kind:
             return kind
     versions = [kind.api_version for kind in KINDS if kind.name == name]
     if versions:
-        raise UnknownKind(f"{name} is read as {listed(versions)}, not as {api_version}")
+        message = f"{name} is read as {listed(versions)}, not as {api_version}"
+        raise UnknownKind(message, "apiVersion")
     names = sorted({kind.name for kind in KINDS})
     guess = near_miss(name, names) or f"; Leeway takes {listed(names)}"
     raise UnknownKind(f"no kind {name} of {api_version}{guess}")

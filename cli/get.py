@@ -1,0 +1,69 @@
+"""`leeway get`: a cluster's manifests, as a table, YAML or JSON."""
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.choosing import KindArgument, NamespaceOption, not_found, wanted
+from cli.errors import CannotBeDoneError
+from cli.manifest_files import FilesOption
+from cli.output import messages, print_json
+from cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
+
+if TYPE_CHECKING:
+    from leeway.cloud.ports import StoredManifest
+
+
+class ManifestFormat(StrEnum):
+    """How manifests are printed."""
+
+    TABLE = "table"
+    YAML = "yaml"
+    JSON = "json"
+
+
+def get(
+    cluster: ClusterOption,
+    kind: KindArgument = "",
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="A manifest's name.", show_default=False)
+    ] = "",
+    files: FilesOption = None,
+    namespace: NamespaceOption = "",
+    stack: StackOption = DEFAULT_STACK,
+    output: Annotated[
+        ManifestFormat, typer.Option("--output", "-o", help="How they are printed on stdout.")
+    ] = ManifestFormat.TABLE,
+) -> None:
+    """Get the manifests of a cluster's configuration."""
+    asked = wanted(kind, [name] if name else (), namespace, files)
+
+    from cli.changing import stored_of
+
+    stored = stored_of(find_stack(stack), cluster)
+    found = [one for one in stored if any(want.matches(one) for want in asked)]
+    if missing := not_found(asked, stored):
+        raise CannotBeDoneError(f"not found in cluster {cluster}: {', '.join(missing)}")
+    _show(found, cluster, output, alone=bool(name) and len(found) == 1)
+
+
+def _show(
+    found: Sequence["StoredManifest"], cluster: str, output: ManifestFormat, *, alone: bool
+) -> None:
+    from cli.manifest_output import aligned, as_document, as_list, as_yaml, rows
+
+    if output is ManifestFormat.TABLE:
+        if not found:
+            messages().print(f"Nothing is configured for cluster {cluster}.")
+        tables = rows(found, datetime.now(UTC))
+        sys.stdout.write("\n".join(aligned(table) for table in tables))
+        return
+    document = as_document(found[0]) if alone else as_list(found)
+    if output is ManifestFormat.JSON:
+        print_json(document)
+    else:
+        sys.stdout.write(as_yaml(document))

@@ -1,0 +1,374 @@
+"""`leeway apply|get|diff|delete|pause|resume`: configuration as people change it."""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from cli import main
+from tests.cli.conftest import forget_clients
+from tests.cloud.stored import TABLE
+from tests.sandbox.aws.started import Sandbox
+
+CLUSTER = """\
+apiVersion: leeway.sh/v1
+kind: Cluster
+metadata:
+  name: prod
+spec:
+  notices:
+    rebalance: {action: ignore}
+"""
+
+type Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(aws: Sandbox, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `leeway … --cluster prod`: its exit code, stdout and stderr."""
+
+    def run(*arguments: str, cluster: str = "prod") -> tuple[int, str, str]:
+        extra = ["--cluster", cluster] if cluster else []
+        code = main.run([*arguments, *extra])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., str]:
+    """Write a file; its path."""
+
+    def write(content: str | bytes, name: str = "prod.yaml") -> str:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    return write
+
+
+def got(run: Run, *what: str) -> Any:
+    """What `leeway get -o json` prints."""
+    code, out, _ = run("get", *what, "-o", "json")
+    assert code == 0
+    return json.loads(out)
+
+
+def test_a_manifest_is_created_then_unchanged_then_configured(run: Run, write: Any) -> None:
+    file = write(CLUSTER)
+    assert run("apply", "-f", file) == (0, "cluster.leeway.sh/prod created\n", "")
+    assert run("apply", "-f", file) == (0, "cluster.leeway.sh/prod unchanged\n", "")
+    write(CLUSTER + "  dryRun: true\n")
+    assert run("apply", "-f", file) == (0, "cluster.leeway.sh/prod configured\n", "")
+    assert got(run, "cluster", "prod")["spec"] == {
+        "notices": {"rebalance": {"action": "ignore"}},
+        "dryRun": True,
+    }
+
+
+def test_what_is_got_can_be_applied_again(run: Run, write: Any) -> None:
+    run("apply", "-f", write(CLUSTER))
+    code, out, _ = run("get", "clusters", "prod", "-o", "yaml")
+    assert code == 0
+    assert yaml.safe_load(out)["status"]["problems"] == []
+    assert run("apply", "-f", write(out, "got.yaml"))[1] == "cluster.leeway.sh/prod unchanged\n"
+    assert run("apply", "-f", write(run("get", "-o", "yaml")[1], "l.yaml"))[0] == 0
+
+
+def test_a_dry_run_and_a_diff_change_nothing(run: Run, write: Any) -> None:
+    file = write(CLUSTER)
+    code, out, _ = run("apply", "-f", file, "--dry-run")
+    assert (code, out) == (0, "cluster.leeway.sh/prod created (dry run)\n")
+    code, out, _ = run("diff", "-f", file)
+    assert code == 1
+    assert "+kind: Cluster\n" in out
+    assert got(run)["items"] == []
+
+
+def test_a_diff_shows_the_lines_that_applying_would_change(run: Run, write: Any) -> None:
+    file = write(CLUSTER)
+    run("apply", "-f", file)
+    assert run("diff", "-f", file) == (0, "", "")
+    write(CLUSTER.replace("ignore", "cordon"))
+    code, out, _ = run("diff", "-f", file)
+    assert code == 1
+    changed = [line for line in out.splitlines() if line[:1] in "+-" and line[:3] not in "+++---"]
+    assert changed == ["-      action: ignore", "+      action: cordon"]
+
+
+def test_a_diff_that_cannot_be_made_is_not_one_that_differs(
+    run: Run, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEEWAY_TABLE", "no-such-table")
+    assert run("diff", "-f", write(CLUSTER))[0] == 3
+
+
+def test_folders_several_files_and_stdin_are_read(
+    run: Run, write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(CLUSTER, "folder/a.yaml")
+    write("not a manifest", "folder/README.md")
+    assert run("apply", "-f", str(tmp_path / "folder"))[1] == "cluster.leeway.sh/prod created\n"
+    stdin = SimpleNamespace(buffer=io.BytesIO(CLUSTER.encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert run("apply", "-f", "-")[1] == "cluster.leeway.sh/prod unchanged\n"
+
+
+def test_deleting_is_by_file_or_by_name(run: Run, write: Any) -> None:
+    file = write(CLUSTER)
+    run("apply", "-f", file)
+    assert run("delete", "cluster", "prod", "--dry-run")[1].endswith("deleted (dry run)\n")
+    assert run("delete", "cluster", "prod") == (0, "cluster.leeway.sh/prod deleted\n", "")
+    code, _, err = run("delete", "-f", file)
+    assert (code, err) == (1, "leeway: not found in cluster prod: cluster.leeway.sh/prod\n")
+    assert run("delete", "-f", file, "--ignore-not-found") == (0, "", "")
+
+
+def test_a_manifest_that_somebody_else_has_changed_is_not_written_over(
+    run: Run, write: Any
+) -> None:
+    run("apply", "-f", write(CLUSTER))
+    mine = run("get", "cluster", "prod", "-o", "yaml")[1]
+    run("apply", "-f", write(CLUSTER + "  paused: true\n"))
+    code, out, err = run("apply", "-f", write(mine.replace("ignore", "retire"), "mine.yaml"))
+    assert (code, out) == (1, "")
+    assert "cluster.leeway.sh/prod: conflict: it has changed since resourceVersion" in err
+    assert got(run, "cluster", "prod")["spec"]["paused"] is True
+    run("delete", "cluster", "prod")
+    assert "has been deleted since" in run("apply", "-f", write(mine))[2]
+    # A manifest that is made anew is not the one that was read.
+    run("apply", "-f", write(CLUSTER + "  paused: true\n"))
+    assert run("apply", "-f", write(mine.replace("ignore", "retire"), "mine.yaml"))[0] == 1
+
+
+def test_of_two_writers_at_once_neither_is_lost_in_silence(
+    run: Run, write: Any, monkeypatch: pytest.MonkeyPatch, aws: Sandbox
+) -> None:
+    from cli import changing
+
+    run("apply", "-f", write(CLUSTER))
+    file = write(CLUSTER.replace("ignore", "cordon"))
+    read = changing.stored_of
+
+    def read_before_another_writes(*arguments: Any) -> Any:
+        found = read(*arguments)
+        monkeypatch.setattr(changing, "stored_of", read)
+        assert main.run(["pause", "prod"]) == 0
+        return found
+
+    monkeypatch.setattr(changing, "stored_of", read_before_another_writes)
+    code, _, err = run("apply", "-f", file)
+    assert code == 1
+    assert "conflict: somebody else changed it at this very moment" in err
+    assert got(run, "cluster", "prod")["spec"]["paused"] is True
+
+
+def test_a_cluster_is_paused_and_resumed_and_the_rest_of_its_manifest_stays(
+    run: Run, write: Any, aws: Sandbox
+) -> None:
+    assert run("pause", "prod", cluster="") == (0, "cluster.leeway.sh/prod created\n", "")
+    assert run("pause", "prod", cluster="")[1] == "cluster.leeway.sh/prod unchanged\n"
+    assert run("get", "cluster", "prod")[1].splitlines()[1].split()[:3] == [
+        "cluster.leeway.sh/prod",
+        "true",
+        "false",
+    ]
+    run("apply", "-f", write(CLUSTER))
+    put_body(aws, got(run, "cluster", "prod")["spec"] | {"surge": 3})
+    assert run("pause", "prod", cluster="")[0] == 0
+    spec = got(run, "cluster", "prod")["spec"]
+    assert (spec["paused"], spec["surge"]) == (True, 3)
+    run("resume", "prod", cluster="")
+    assert got(run, "cluster", "prod")["spec"] == {
+        "notices": {"rebalance": {"action": "ignore"}},
+        "surge": 3,
+    }
+
+
+def put_body(aws: Sandbox, spec: Any) -> None:
+    """Store what a newer version of Leeway might."""
+    document = {"apiVersion": "leeway.sh/v1", "kind": "Cluster", "metadata": {"name": "prod"}}
+    aws.client("dynamodb").update_item(
+        TableName=TABLE,
+        Key={"pk": {"S": "CLUSTER#prod"}, "sk": {"S": "MANIFEST#cluster.leeway.sh#/prod"}},
+        UpdateExpression="SET body = :b, written_by = :w",
+        ExpressionAttributeValues={
+            ":b": {"S": json.dumps(document | {"spec": spec})},
+            ":w": {"S": "9.0.0"},
+        },
+    )
+
+
+def test_a_newer_versions_document_is_shown_with_what_is_not_understood(
+    run: Run, write: Any, aws: Sandbox
+) -> None:
+    run("apply", "-f", write(CLUSTER))
+    put_body(aws, {"surge": 3})
+    table = run("get")[1]
+    assert "cluster.leeway.sh/prod: spec.surge: unknown field" in table
+    status = got(run, "cluster", "prod")["status"]
+    assert status["writtenBy"] == "leeway 9.0.0"
+    assert status["problems"]
+
+
+def test_json_is_one_document_and_nothing_else(run: Run, write: Any) -> None:
+    code, out, err = run("apply", "-f", write(CLUSTER), "-o", "json")
+    assert (code, err) == (0, "")
+    (told,) = json.loads(out)["manifests"]
+    assert (told["manifest"], told["result"]) == ("cluster.leeway.sh/prod", "created")
+    assert int(told["resourceVersion"]) > 1
+    assert json.loads(run("pause", "prod", "-o", "json", cluster="")[1])["cluster"] == "prod"
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{n}: &{n} [{', '.join([f'*{p}'] * 10)}]\n"
+    for p, n in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (CLUSTER + f"  x: {'y' * 1024 * 1024}\n", "prod.yaml:1: the document is 1,024 KB large"),
+        (BOMB, "KB large; at most 350 KB are taken"),
+        (CLUSTER + "kind: Cluster\n", "prod.yaml:8: the key 'kind' stands here and on line 2"),
+        (CLUSTER + "\tdryRun: true\n", "prod.yaml:8: a tab in the indentation"),
+        (CLUSTER.replace("Cluster", "Custer"), "prod.yaml:2: kind: no kind Custer of leeway.sh/v1"),
+        (CLUSTER.replace("v1", "v7"), "prod.yaml:1: apiVersion: Cluster is read as leeway.sh/v1"),
+        (
+            CLUSTER + "  pausd: true\n",
+            "prod.yaml:8: spec.pausd: unknown field; did you mean paused",
+        ),
+        (CLUSTER.replace("prod", "dev"), "prod.yaml:1: metadata.name: expected prod"),
+        (CLUSTER + "---\n" + CLUSTER, "prod.yaml:9: cluster.leeway.sh/prod stands at"),
+        (b"a: \xff\xfe\n", "prod.yaml:1: expected text in UTF-8"),
+        ("", "expected at least one manifest, found none"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(
+    run: Run, write: Any, content: str | bytes, said: str
+) -> None:
+    code, out, err = run("apply", "-f", write(content))
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+    assert got(run)["items"] == []
+
+
+def test_every_problem_has_its_own_line(run: Run, write: Any) -> None:
+    code, _, err = run("apply", "-f", write(CLUSTER + "  a: 1\n  b: 2\n"))
+    assert code == 2
+    assert [line.partition(": ")[2].partition(":")[0] for line in err.splitlines()[1:]] == [
+        "spec.b"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["apply"], "--filename: expected at least one file"),
+        (["apply", "-f", "no-such.yaml"], "no-such.yaml: No such file or directory"),
+        (["get", "nodes", "x"], "KIND: no kind nodes"),
+        (["get", "clutser"], "did you mean cluster?"),
+        (["delete"], "expected KIND and NAMEs, or --filename"),
+        (["delete", "cluster", "x", "-f", "y"], "either KIND [NAME] or --filename"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(run: Run, arguments: list[str], said: str) -> None:
+    code, _, err = run(*arguments)
+    assert (code, err.count("\n")) == (2, 1)
+    assert said in err
+
+
+DENIED = (
+    "User: arn:aws:sts::123456789012:assumed-role/dev/me is not authorized to perform:"
+    " dynamodb:Query on resource: arn:aws:dynamodb:us-east-1:123456789012:table/leeway because no"
+    " identity-based policy allows the dynamodb:Query action"
+)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (
+            {"error": "AccessDeniedException", "message": DENIED},
+            "no right to dynamodb:Query on arn:aws:dynamodb:us-east-1:123456789012:table/leeway",
+        ),
+        ({"error": "ExpiredTokenException"}, "AWS does not take the credentials"),
+        ({"error": "ThrottlingException", "count": 99}, "AWS throttles Query of table leeway"),
+    ],
+)
+def test_what_aws_refuses_is_told_with_the_action(
+    run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any], said: str
+) -> None:
+    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
+    aws.control("PUT", "faults", {"faults": [{"service": "dynamodb", **fault}]})
+    code, out, err = run("get")
+    assert (code, out) == (1, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        (
+            {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
+            "no AWS credentials: set AWS_PROF",
+        ),
+        ({"AWS_REGION": "", "AWS_DEFAULT_REGION": ""}, "no AWS region: set AWS_REGION"),
+        ({"AWS_PROFILE": "nobody"}, "AWS_PROFILE: The config profile (nobody) could not be found"),
+        ({"LEEWAY_TABLE": "gone"}, "table gone is not there: check the region and --stack"),
+        ({"LEEWAY_TABLE": ""}, "no stack leeway in us-east-1: check AWS_REGION and --stack"),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "AWS is not reached for table leeway"),
+    ],
+)
+def test_an_environment_that_leads_nowhere_is_told_in_one_line(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    environment: dict[str, str],
+    said: str,
+) -> None:
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    for name, value in environment.items():
+        if value:
+            monkeypatch.setenv(name, value)
+        else:
+            monkeypatch.delenv(name)
+    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
+    forget_clients()
+    code, out, err = run("get")
+    assert (code, out) == (1, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_the_table_is_found_by_the_stacks_outputs_and_strangers_are_warned_of(
+    run: Run, write: Any, aws: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LEEWAY_TABLE")
+    template = {
+        "Parameters": {"ClusterNames": {"Type": "String"}},
+        "Resources": {},
+        "Outputs": {"TableName": {"Value": TABLE}},
+    }
+    aws.client("cloudformation").create_stack(
+        StackName="nodes",
+        TemplateBody=json.dumps(template),
+        Parameters=[{"ParameterKey": "ClusterNames", "ParameterValue": "dev, prod"}],
+    )
+    assert run("apply", "-f", write(CLUSTER), "--stack", "nodes")[::2] == (0, "")
+    other = CLUSTER.replace("prod", "qa")
+    code, _, err = run("apply", "-f", write(other), "--stack", "nodes", cluster="qa")
+    assert code == 0
+    assert err == "warning: cluster qa is not under Leeway's care (ClusterNames: dev, prod)\n"
