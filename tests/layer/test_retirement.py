@@ -1,6 +1,6 @@
 """A retirement whose surroundings refuse: it is paced, it ends, and it says why."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -169,6 +169,9 @@ class World:
     def delete(self, pod: Pod, grace: int | None) -> Response:
         self.pods = []
         return Response(200)
+
+    def label(self, node: str, labels: Mapping[str, str]) -> None:
+        raise AssertionError("a node on its way out is asked to have no labels")
 
     def note(self, event: NodeEvent) -> None:
         self.told.append(event.reason)

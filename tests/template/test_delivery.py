@@ -47,13 +47,14 @@ def test_every_function_keeps_what_it_failed_on_in_a_queue_of_its_own(
     assert set(kept.values()) == {queue.arn for queue in deployed.queues}
 
 
+@pytest.mark.parametrize("function", ["RetireNodeFunction", "AdmitNodeFunction"])
 def test_a_durable_function_has_a_dead_letter_queue_since_it_knows_no_destinations(
-    deployed: DeployedTemplate,
+    deployed: DeployedTemplate, function: str
 ) -> None:
-    retire_node = named(deployed, "RetireNodeFunction")
-    assert retire_node.durable
-    assert retire_node.dead_letter
-    assert retire_node.on_failure is None
+    durable = named(deployed, function)
+    assert durable.durable
+    assert durable.dead_letter
+    assert durable.on_failure is None
 
 
 def test_functions_get_the_clusters_under_care_and_each_others_names(

@@ -1,4 +1,5 @@
-"""When a deployment publishes a version of retire_node, and what stays for executions under way."""
+"""When a deployment publishes versions of the durable functions, and what stays for executions that
+are under way."""
 
 from collections.abc import Mapping
 
@@ -7,46 +8,66 @@ import pytest
 from tests.template.translation import translate
 
 
-def version(
+def versions(
     uploaded: Mapping[str, str] | None = None, parameters: Mapping[str, str] | None = None
-) -> str:
-    """The logical id of the version resource: CloudFormation publishes when it is a new one."""
+) -> dict[str, str]:
+    """Function → the logical id of its version: CloudFormation publishes when it is a new one."""
     resources = translate(uploaded or {}, parameters or {})["Resources"]
-    (found,) = [name for name, body in resources.items() if body["Type"] == "AWS::Lambda::Version"]
-    assert resources[found]["Properties"]["FunctionName"] == {"Ref": "RetireNodeFunction"}
-    return str(found)
+    return {
+        body["Properties"]["FunctionName"]["Ref"]: name
+        for name, body in resources.items()
+        if body["Type"] == "AWS::Lambda::Version"
+    }
+
+
+def published(
+    uploaded: Mapping[str, str] | None = None, parameters: Mapping[str, str] | None = None
+) -> set[str]:
+    """The functions of which such a deployment publishes a version."""
+    before, after = versions(), versions(uploaded, parameters)
+    return {function for function in after if before[function] != after[function]}
+
+
+DURABLE = {"AdmitNodeFunction", "RetireNodeFunction"}
+
+
+def test_what_goes_on_for_days_has_versions() -> None:
+    assert versions().keys() == DURABLE
 
 
 def test_a_deployment_that_changes_nothing_publishes_nothing() -> None:
-    assert version() == version()
+    assert published() == set()
 
 
 def test_a_change_of_the_layer_alone_publishes() -> None:
-    assert version(uploaded={"LeewayLayer": "2"}) != version()
+    assert published(uploaded={"LeewayLayer": "2"}) == DURABLE
 
 
-def test_a_change_of_its_own_code_publishes() -> None:
-    assert version(uploaded={"RetireNodeFunction": "2"}) != version()
-
-
-def test_a_change_of_another_functions_code_does_not() -> None:
-    assert version(uploaded={"ReceiveNoticeFunction": "2"}) == version()
+@pytest.mark.parametrize("function", sorted(DURABLE))
+def test_a_change_of_its_own_code_publishes_and_one_of_another_functions_does_not(
+    function: str,
+) -> None:
+    assert published(uploaded={function: "2"}) == {function}
+    assert published(uploaded={"ReceiveNoticeFunction": "2"}) == set()
 
 
 @pytest.mark.parametrize(
-    ("parameter", "value"),
+    ("parameter", "value", "functions"),
     [
-        ("Architecture", "x86_64"),
-        ("EndpointUrl", "http://localhost:4566"),
-        ("LogLevel", "DEBUG"),
-        ("RetireNodeMemorySize", "1024"),
-        ("RetirementTimeout", "3600"),
-        ("SecurityGroupIds", "sg-1"),
-        ("SubnetIds", "subnet-1,subnet-2"),
+        ("Architecture", "x86_64", DURABLE),
+        ("EndpointUrl", "http://localhost:4566", DURABLE),
+        ("LogLevel", "DEBUG", DURABLE),
+        ("AdmitNodeMemorySize", "1024", {"AdmitNodeFunction"}),
+        ("RetireNodeMemorySize", "1024", {"RetireNodeFunction"}),
+        ("RetirementTimeout", "3600", {"RetireNodeFunction"}),
+        ("SecurityGroupIds", "sg-1", DURABLE),
+        ("SubnetIds", "subnet-1,subnet-2", DURABLE),
     ],
 )
-def test_a_change_of_a_parameter_that_it_runs_with_publishes(parameter: str, value: str) -> None:
-    assert version(parameters={parameter: value}) != version()
+def test_a_change_of_a_parameter_that_it_runs_with_publishes(
+    parameter: str, value: str, functions: set[str]
+) -> None:
+    assert published(parameters={parameter: value}) == functions
 
 
 def test_old_versions_and_layers_stay_for_the_executions_that_began_with_them() -> None:

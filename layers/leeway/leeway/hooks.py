@@ -98,9 +98,18 @@ def hold(
 
 def held_for(record: Retirement, held: Sequence[HeldHook], now: datetime) -> tuple[HeldHook, ...]:
     """Return what is held for a retirement: with what its record learned of since."""
+    return joined(held, record.hooks, _waits_since(record), now)
+
+
+def joined(
+    held: Sequence[HeldHook],
+    hooks: Sequence[LifecycleHook],
+    since: datetime | None,
+    now: datetime,
+) -> tuple[HeldHook, ...]:
+    """Hold those of the hooks, too, that are not held yet."""
     known = {one.hook for one in held}
-    new = (hook for hook in record.hooks if hook not in known)
-    return (*held, *(hold(hook, _waits_since(record), now) for hook in new))
+    return (*held, *(hold(hook, since, now) for hook in hooks if hook not in known))
 
 
 def _waits_since(record: Retirement) -> datetime | None:
@@ -123,6 +132,11 @@ def with_hooks(deadline: datetime | None, held: Sequence[HeldHook]) -> datetime 
     """
     ends = [one.ends_at - ENDS_BEFORE for one in held if one.timeout is not None and _waits(one)]
     return min([*ends, deadline] if deadline is not None else ends, default=None)
+
+
+def none_waits(held: Sequence[HeldHook], now: datetime) -> bool:
+    """Whether there were hooks, and each has been answered or has run out by now."""
+    return bool(held) and not any(_waits(one) and now < one.ends_at for one in held)
 
 
 def _waits(held: HeldHook) -> bool:

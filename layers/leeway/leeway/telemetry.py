@@ -5,6 +5,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from leeway.outcome import Outcome
 from leeway.reception import Receipt
+from leeway.welcome import Welcome
 
 
 class PowertoolsTelemetry:
@@ -88,8 +89,30 @@ class PowertoolsTelemetry:
             )
         self._metrics.flush_metrics()
 
-    def not_told(self, outcome: Outcome, problem: str) -> None:
-        """Log that somebody did not take the news of a retirement."""
+    def admitted(self, outcome: Welcome) -> None:
+        """Log and measure an admission that has ended."""
+        level = self._logger.warning if outcome.troubled else self._logger.info
+        level(
+            outcome.sentence,
+            extra={
+                "result": outcome.result,
+                "instance": outcome.instance,
+                "cluster": outcome.cluster,
+                "node": outcome.node,
+                "generation": outcome.generation,
+                "hooks": list(outcome.hooks),
+            },
+        )
+        self._metrics.add_dimension("Cluster", outcome.cluster)
+        self._metrics.add_dimension("Result", outcome.result)
+        self._metrics.add_metric("NodesAdmitted", MetricUnit.Count, 1)
+        self._metrics.add_metric(
+            "TimeToAdmit", MetricUnit.Seconds, max(0.0, outcome.seconds_to_end)
+        )
+        self._metrics.flush_metrics()
+
+    def not_told(self, outcome: Outcome | Welcome, problem: str) -> None:
+        """Log that somebody did not take the news of a retirement or an admission."""
         self._logger.warning(
             problem,
             extra={

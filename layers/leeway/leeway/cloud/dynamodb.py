@@ -1,7 +1,8 @@
 """What the table holds, by boto3: retirement records, and where clusters are.
 
-Keys: `pk` = INSTANCE#<instance id>, `sk` = RETIREMENT or FACTS, whose `cluster` feeds the index
-`by-cluster`; `pk` = CLUSTER#<name>, `sk` = ENDPOINT. `expires` is the table's time to live.
+Keys: `pk` = INSTANCE#<instance id>, `sk` = RETIREMENT, ARRIVAL or FACTS, whose `cluster` feeds the
+index `by-cluster`, and `open`, where work is under way, the index `open-by-cluster`;
+`pk` = CLUSTER#<name>, `sk` = ENDPOINT. `expires` is the table's time to live.
 """
 
 from collections.abc import Callable
@@ -9,12 +10,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from botocore.exceptions import ClientError
+from pydantic import BaseModel
 
+from leeway.arrivals import Arrival
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.cloud.ports import ClusterEndpoint, Clusters, Known, RecordChanged
-from leeway.records import InstanceFacts, Retirement
+from leeway.records import InstanceFacts, Phase, Retirement
 
-RETIREMENT, FACTS = "RETIREMENT", "FACTS"
+RETIREMENT, FACTS, ARRIVAL = "RETIREMENT", "FACTS", "ARRIVAL"
 
 KEPT_FOR = timedelta(days=30)
 """How long after its last write a record is kept: longer than Lambda remembers executions, so that
@@ -37,11 +40,11 @@ class DynamoRecords:
                 ExpressionAttributeValues={":pk": item_key(instance, FACTS)["pk"]},
                 ConsistentRead=True,
             )
-        items = {item["sk"]["S"]: item["record"]["S"] for item in answer["Items"]}
-        retirement, facts = items.get(RETIREMENT), items.get(FACTS)
+        items = {item["sk"]["S"]: item for item in answer["Items"]}
         return Known(
-            Retirement.model_validate_json(retirement) if retirement else None,
-            InstanceFacts.model_validate_json(facts) if facts else None,
+            _read(Retirement, items.get(RETIREMENT)),
+            _read(InstanceFacts, items.get(FACTS)),
+            _read(Arrival, items.get(ARRIVAL)),
         )
 
     def retirement(self, instance: str) -> Retirement | None:
@@ -50,10 +53,17 @@ class DynamoRecords:
             answer = self._client().get_item(
                 TableName=self._table, Key=item_key(instance, RETIREMENT), ConsistentRead=True
             )
-        item = answer.get("Item")
-        return Retirement.model_validate_json(item["record"]["S"]) if item else None
+        return _read(Retirement, answer.get("Item"))
 
-    def write(self, record: Retirement) -> None:
+    def arrival(self, instance: str) -> Arrival | None:
+        """Read the record of an instance's admission consistently."""
+        with aws_errors():
+            answer = self._client().get_item(
+                TableName=self._table, Key=item_key(instance, ARRIVAL), ConsistentRead=True
+            )
+        return _read(Arrival, answer.get("Item"))
+
+    def write(self, record: Retirement | Arrival) -> None:
         """Write a record, under the lock of its version.
 
         Raises:
@@ -61,7 +71,7 @@ class DynamoRecords:
         """
         expires = int((datetime.now(UTC) + KEPT_FOR).timestamp())
         item = {
-            **item_key(record.instance, RETIREMENT),
+            **item_key(record.instance, ARRIVAL if isinstance(record, Arrival) else RETIREMENT),
             "cluster": {"S": record.facts.cluster},
             "version": {"N": str(record.version)},
             "generation": {"N": str(record.generation)},
@@ -69,6 +79,8 @@ class DynamoRecords:
             "expires": {"N": str(expires)},
             "record": {"S": record.model_dump_json()},
         }
+        if record.phase is not Phase.FINISHED:
+            item["open"] = {"S": record.facts.cluster}
         with aws_errors():
             try:
                 self._client().put_item(
@@ -84,9 +96,34 @@ class DynamoRecords:
                     raise RecordChanged(record.instance) from error
                 raise
 
+    def unfinished(self, cluster: str) -> list[Retirement | Arrival]:
+        """Read all records of a cluster that are not finished. They may be a second old."""
+        found: list[Retirement | Arrival] = []
+        with aws_errors():
+            pages = (
+                self._client()
+                .get_paginator("query")
+                .paginate(
+                    TableName=self._table,
+                    IndexName="open-by-cluster",
+                    KeyConditionExpression="#open = :cluster",
+                    ExpressionAttributeNames={"#open": "open"},
+                    ExpressionAttributeValues={":cluster": {"S": cluster}},
+                )
+            )
+            for page in pages:
+                for item in page["Items"]:
+                    kind = Arrival if item["sk"]["S"] == ARRIVAL else Retirement
+                    found.append(kind.model_validate_json(item["record"]["S"]))
+        return found
+
+
+def _read[T: BaseModel](kind: type[T], item: dict[str, Any] | None) -> T | None:
+    return kind.model_validate_json(item["record"]["S"]) if item else None
+
 
 def item_key(instance: str, sort: str) -> dict[str, Any]:
-    """Return the key of one of an instance's items: RETIREMENT or FACTS."""
+    """Return the key of one of an instance's items: RETIREMENT, ARRIVAL or FACTS."""
     return {"pk": {"S": f"INSTANCE#{instance}"}, "sk": {"S": sort}}
 
 

@@ -13,7 +13,7 @@ _UNKNOWN = "InvalidInstanceID.NotFound"
 
 
 class Ec2Instances:
-    """The Instances Protocol; `client` makes boto3's EC2 client when first asked."""
+    """The Instances and InstanceTypes Protocols; `client` makes boto3's client when first asked."""
 
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
@@ -47,6 +47,19 @@ class Ec2Instances:
                 raise
         found = [i for r in answer["Reservations"] for i in r["Instances"]]
         return found[0] if found else None
+
+    def accelerators(self, instance_type: str) -> tuple[str, ...]:
+        """Return who made a type's accelerators, as EC2 calls them; nothing where it has none."""
+        with aws_errors():
+            answer = self._client().describe_instance_types(InstanceTypes=[instance_type])
+        makers: list[str] = []
+        for found in answer["InstanceTypes"]:
+            makers += [gpu["Manufacturer"] for gpu in found.get("GpuInfo", {}).get("Gpus", [])]
+            inference = found.get("InferenceAcceleratorInfo", {}).get("Accelerators", [])
+            makers += [accelerator["Manufacturer"] for accelerator in inference]
+            if found.get("NeuronInfo", {}).get("NeuronDevices"):
+                makers.append("AWS")
+        return tuple(dict.fromkeys(makers))
 
     def tag_as_detached(self, instance: str, group: str) -> None:
         """Note on the instance which group it is about to leave."""

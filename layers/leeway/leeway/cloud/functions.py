@@ -1,4 +1,4 @@
-"""The function `retire_node`, started by name through Lambda's Invoke."""
+"""The durable functions, started by name through Lambda's Invoke."""
 
 import json
 from collections.abc import Callable
@@ -9,15 +9,17 @@ from botocore.exceptions import ClientError
 from leeway.cloud.errors import aws_errors, code_of
 
 
-class LambdaRetireNode:
-    """The RetireNode Protocol.
+class LambdaExecutions:
+    """The RetireNode and AdmitNode Protocols.
 
-    `client` makes boto3's Lambda client when first asked; `arn` is a qualified ARN.
+    `client` makes boto3's Lambda client when first asked; `arn` is a qualified ARN; `verb` is what
+    the names of executions begin with.
     """
 
-    def __init__(self, client: Callable[[], Any], arn: str) -> None:
+    def __init__(self, client: Callable[[], Any], arn: str, verb: str) -> None:
         self._client = client
         self._arn = arn
+        self._verb = verb
 
     def start(self, instance: str, cluster: str, generation: int) -> None:
         """Start this generation's execution.
@@ -32,7 +34,7 @@ class LambdaRetireNode:
                 self._client().invoke(
                     FunctionName=self._arn,
                     InvocationType="Event",
-                    DurableExecutionName=f"retire-{instance}-{generation}",
+                    DurableExecutionName=f"{self._verb}-{instance}-{generation}",
                     Payload=json.dumps(payload, sort_keys=True).encode(),
                 )
             except ClientError as error:

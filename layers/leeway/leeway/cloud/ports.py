@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from leeway.arrivals import Arrival
 from leeway.headroom.kept import Kept
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
@@ -42,6 +43,14 @@ class Instances(Protocol):
 
     def terminate(self, instance: str) -> None:
         """Terminate; an instance that is gone already is no error."""
+        ...
+
+
+class InstanceTypes(Protocol):
+    """What EC2 knows about types of instances."""
+
+    def accelerators(self, instance_type: str) -> tuple[str, ...]:
+        """Return who made a type's accelerators, as EC2 calls them; nothing where it has none."""
         ...
 
 
@@ -83,12 +92,14 @@ class Groups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """All that the table holds about one instance: its retirement, and `facts` of the index, which
-    are at most some minutes old. None where it holds none, which says nothing about the instance.
+    """All that the table holds about one instance: its retirement, its admission, and `facts` of
+    the index, which are at most some minutes old. None where it holds none, which says nothing
+    about the instance.
     """
 
     retirement: Retirement | None = None
     facts: InstanceFacts | None = None
+    arrival: Arrival | None = None
 
 
 class Records(Protocol):
@@ -120,6 +131,22 @@ class Index(Protocol):
 
     def update(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
         """Write the facts of some instances, and forget others."""
+        ...
+
+
+class Arrivals(Protocol):
+    """The table's records of admissions."""
+
+    def arrival(self, instance: str) -> Arrival | None:
+        """Read the record of an instance's admission consistently."""
+        ...
+
+    def write(self, record: Arrival) -> None:
+        """Write a record whose `version` is one above what was read (1: there was none).
+
+        Raises:
+            RecordChanged: the stored version is another one.
+        """
         ...
 
 
@@ -223,6 +250,14 @@ class Clusters(Protocol):
         Raises:
             CloudRefused: there is no such cluster, or it has no endpoint yet.
         """
+        ...
+
+
+class AdmitNode(Protocol):
+    """The function `admit_node`."""
+
+    def start(self, instance: str, cluster: str, generation: int) -> None:
+        """Start this generation's execution; one that has been started already stays the one."""
         ...
 
 

@@ -1,6 +1,6 @@
 """The Cluster Protocol over HTTP, with lightkube."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -60,9 +60,9 @@ class LightkubeCluster:
         """Find an instance's node by name, else by looking at every node's provider id."""
         for name in names:
             node = self.node(name)
-            if node is not None and _runs_on(node, instance):
+            if node is not None and node.runs_on(instance):
                 return node
-        return next((node for node in self._nodes() if _runs_on(node, instance)), None)
+        return next((node for node in self._nodes() if node.runs_on(instance)), None)
 
     def node(self, name: str) -> Node | None:
         """Read a node by name."""
@@ -101,6 +101,11 @@ class LightkubeCluster:
         if 2 * (len(others) + 1) > len(fleet.ready):
             return False
         return self._change_node(node, excluded)
+
+    def label(self, node: str, labels: Mapping[str, str]) -> None:
+        """Put labels on a node by a patch that names these only."""
+        if not self._patch_node(node, {"metadata": {"labels": dict(labels)}}):
+            raise ClusterRefused(f"node {node} is gone")
 
     def mark_out_of_service(self, node: str, uid: str) -> bool:
         """Taint the node as non-gracefully shut down."""
@@ -276,10 +281,6 @@ class LightkubeCluster:
         except ApiError as error:
             if error.status.code != 409:
                 raise ClusterUnavailable(str(error)) from error
-
-
-def _runs_on(node: Node, instance: str) -> bool:
-    return node.provider_id.rsplit("/", 1)[-1] == instance
 
 
 def _delete(

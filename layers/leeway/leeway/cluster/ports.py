@@ -46,6 +46,10 @@ class Node:
     taints: tuple[Taint, ...] = ()
     devices: Mapping[str, int] = field(default_factory=dict)
 
+    def runs_on(self, instance: str) -> bool:
+        """Whether this is an instance's node: names alone do not tell."""
+        return self.provider_id.rsplit("/", 1)[-1] == instance
+
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
@@ -118,6 +122,10 @@ class Cluster(Protocol):
 
         False, and nothing done, where it would be one of more than half of the Ready nodes.
         """
+        ...
+
+    def label(self, node: str, labels: Mapping[str, str]) -> None:
+        """Put labels on a node; it keeps its other ones."""
         ...
 
     def mark_out_of_service(self, node: str, uid: str) -> bool:

@@ -14,6 +14,7 @@ from leeway.clock import SystemClock
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import DynamoRecords
 from leeway.cloud.ec2 import Ec2Instances
+from leeway.cloud.eventbridge import EventBridgeAnnouncements
 from leeway.cloud.manifests import DynamoManifests
 from leeway.configuration import Configuration
 from leeway.telemetry import PowertoolsTelemetry
@@ -33,6 +34,7 @@ class Settings:
     table: str
     clusters: tuple[str, ...]
     retire_node: str
+    admit_node: str
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -46,6 +48,7 @@ class Settings:
             table=os.environ["LEEWAY_TABLE"],
             clusters=tuple(name.strip() for name in named if name.strip()),
             retire_node=os.environ.get("LEEWAY_RETIRE_NODE", ""),
+            admit_node=os.environ.get("LEEWAY_ADMIT_NODE", ""),
         )
 
 
@@ -108,6 +111,12 @@ def configuration() -> Configuration:
 def instances() -> Ec2Instances:
     """Build the adapter of EC2's instances."""
     return Ec2Instances(partial(client, "ec2"))
+
+
+@cache
+def announcements() -> EventBridgeAnnouncements:
+    """Build the adapter of Leeway's own events."""
+    return EventBridgeAnnouncements(partial(client, "events"))
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from functools import cache, partial
 
-from leeway.cloud.functions import LambdaRetireNode
+from leeway.cloud.functions import LambdaExecutions
 from leeway.reception import Reception
 from leeway.records import Retirement
 from leeway.wiring.clients import client, instances, prepare, records, settings
@@ -14,7 +14,7 @@ def reception() -> Reception:
     return Reception(
         records=records(),
         instances=instances(),
-        retire_node=LambdaRetireNode(partial(client, "lambda"), settings().retire_node),
+        retire_node=LambdaExecutions(partial(client, "lambda"), settings().retire_node, "retire"),
         clusters=settings().clusters,
     )
 

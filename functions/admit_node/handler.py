@@ -1,0 +1,16 @@
+"""admit_node: one durable execution admits one instance."""
+
+from typing import Any
+
+from aws_durable_execution_sdk_python import DurableContext, durable_execution
+from leeway.durable import DurableSteps
+from leeway.orders import parse_order
+from leeway.wiring.admit_node import admit_node
+
+
+@durable_execution
+def handler(event: Any, context: DurableContext) -> dict[str, Any]:
+    """Admit an instance; replayed from its last finished step when the function dies."""
+    order = parse_order(event)
+    outcome = admit_node().admit(order, DurableSteps(context))
+    return outcome.to_dict() if outcome else {"result": "superseded"}

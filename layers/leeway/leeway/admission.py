@@ -1,0 +1,294 @@
+"""Use case: one new node's way in: joined, Ready, its devices there, its launch hook answered."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Protocol
+
+from leeway.arrivals import Arrival
+from leeway.clock import Clock
+from leeway.cloud.ports import (
+    Announcements,
+    Arrivals,
+    CloudRefused,
+    CloudUnavailable,
+    Groups,
+    InstanceTypes,
+    RecordChanged,
+)
+from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable, Node
+from leeway.holding import Answered, Holding
+from leeway.hooks import HeldHook, HookResult, joined, next_heartbeat, none_waits
+from leeway.orders import Order
+from leeway.readiness import Expected, Result, Seen, Verdict, decide, missing, pause
+from leeway.records import Phase
+from leeway.steps import Steps
+from leeway.welcome import Welcome
+
+LOCK_TRIES = 6
+
+SEARCH_AFTER = timedelta(minutes=2)
+SEARCH_EVERY = timedelta(minutes=1)
+"""A node that does not have its instance's name is found only by listing all nodes: not before most
+have joined, and not at every look."""
+
+_ANSWERS = {Result.ADMITTED: HookResult.CONTINUE, Result.NOT_READY: HookResult.ABANDON}
+_TROUBLE = (ClusterUnavailable, ClusterRefused, CloudUnavailable)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Where an admission stands after one more look.
+
+    There is no record where a newer generation has taken over. `verdict` ends it; `lacks` is what
+    the last successful look found missing, and `problem` why the last look failed. `makers` are of
+    the instance type's accelerators, None until EC2 was asked. `rest` is in seconds.
+    """
+
+    record: Arrival | None
+    verdict: Verdict | None = None
+    lacks: tuple[str, ...] = ()
+    problem: str = ""
+    node: str = ""
+    node_uid: str = ""
+    joined_at: datetime | None = None
+    searched_at: datetime | None = None
+    makers: tuple[str, ...] | None = None
+    held: tuple[HeldHook, ...] = ()
+    rest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How it ended; no outcome where a newer generation has taken over."""
+
+    outcome: Welcome | None
+    node_uid: str = ""
+    answered: Answered = field(default_factory=Answered)
+
+
+STEP_RESULTS = (Order, Looked, Ended, Welcome, Answered)
+"""What is written down between the steps."""
+
+
+class Telemetry(Protocol):
+    """Where it is written down for the people who run Leeway."""
+
+    def admitted(self, outcome: Welcome) -> None:
+        """Log and measure an admission that has ended."""
+        ...
+
+    def not_told(self, outcome: Welcome, problem: str) -> None:
+        """Log that somebody did not take the news of an admission."""
+        ...
+
+
+class AdmitNode:
+    """Admits instances. `cluster_named` opens a cluster's API."""
+
+    def __init__(
+        self,
+        arrivals: Arrivals,
+        groups: Groups,
+        types: InstanceTypes,
+        announcements: Announcements,
+        cluster_named: Callable[[str], Cluster],
+        telemetry: Telemetry,
+        clock: Clock,
+    ) -> None:
+        self._arrivals = arrivals
+        self._types = types
+        self._announcements = announcements
+        self._cluster_named = cluster_named
+        self._telemetry = telemetry
+        self._clock = clock
+        self._holding = Holding(groups, clock)
+
+    def admit(self, order: Order, steps: Steps) -> Welcome | None:
+        """Run one generation of an admission; None where a newer one has taken over.
+
+        Every step may run again from its start: it looks at what is, and does what is missing.
+        """
+        looked = steps.run("look", Looked, partial(self._look, order, Looked(None)))
+        turn = 0
+        while looked.record is not None and looked.verdict is None:
+            turn += 1
+            steps.wait(f"rest-{turn}", looked.rest)
+            looked = steps.run(f"look-{turn}", Looked, partial(self._look, order, looked))
+        if looked.record is None or looked.verdict is None:
+            return None
+        ended = steps.run("finish", Ended, partial(self._finish, order, looked, looked.verdict))
+        outcome = ended.outcome
+        if outcome is not None:
+            steps.run("log", str, partial(self._log, outcome))
+            steps.run("announce", str, partial(self._announce, outcome))
+            if outcome.node:
+                steps.run("note", str, partial(self._note, outcome, ended.node_uid))
+            if answer := _ANSWERS.get(outcome.result):
+                self._holding.insist(order.instance, ended.answered, answer, steps)
+        return outcome
+
+    def _current(self, order: Order) -> Arrival | None:
+        """Read the record; None where a newer generation has taken over."""
+        record = self._arrivals.arrival(order.instance)
+        if record is None or record.generation != order.generation:
+            return None
+        return record
+
+    def _look(self, order: Order, before: Looked) -> Looked:
+        record = self._current(order)
+        if record is None:
+            return Looked(None)
+        now = self._clock.now()
+        held = joined(before.held, record.hooks, record.noticed_at, now)
+        looked = replace(before, record=record, held=self._holding.keep(order.instance, held))
+        looked, lacks = self._see(looked, record)
+        now = self._clock.now()
+        verdict = decide(
+            lacks,
+            record.deadline,
+            now,
+            hooks_wait=bool(record.hooks),
+            hooks_over=none_waits(looked.held, now),
+        )
+        rest = pause(record.noticed_at, now, record.deadline, next_heartbeat(looked.held))
+        return replace(looked, verdict=verdict, rest=int(rest.total_seconds()))
+
+    def _see(self, looked: Looked, record: Arrival) -> tuple[Looked, tuple[str, ...] | None]:
+        """Look at the node, and put on it what it is to have; what it lacks, None where it could
+        not be looked at."""
+        try:
+            looked = self._knowing_its_type(looked, record)
+            looked, node = self._find(looked, record)
+        except _TROUBLE as error:
+            return replace(looked, problem=f"{type(error).__name__}: {error}"), None
+        expected = Expected(looked.makers or (), record.startup_taints)
+        lacks = missing(_seen(node), expected)
+        if node is not None:
+            lacks += self._label(node, record)
+        return replace(looked, lacks=lacks, problem=""), lacks
+
+    def _knowing_its_type(self, looked: Looked, record: Arrival) -> Looked:
+        if looked.makers is not None:
+            return looked
+        try:
+            makers = self._types.accelerators(record.facts.instance_type)
+        except CloudRefused:
+            makers = ()  # a type that EC2 does not tell about: the node's labels have to
+        return replace(looked, makers=makers)
+
+    def _find(self, looked: Looked, record: Arrival) -> tuple[Looked, Node | None]:
+        """Find the node by name, and now and then, or before giving up, among all nodes."""
+        cluster = self._cluster_named(record.facts.cluster)
+        names = [looked.node] if looked.node else []
+        names += [name for name in (record.facts.private_dns_name, record.instance) if name]
+        named = (cluster.node(name) for name in names)
+        node = next((n for n in named if n is not None and n.runs_on(record.instance)), None)
+        now = self._clock.now()
+        if node is None and _may_search(looked, record, now):
+            looked = replace(looked, searched_at=now)
+            node = cluster.node_of(record.instance, ())
+        if node is None:
+            return looked, None
+        joined_at = looked.joined_at or now
+        return replace(looked, node=node.name, node_uid=node.uid, joined_at=joined_at), node
+
+    def _label(self, node: Node, record: Arrival) -> tuple[str, ...]:
+        """Put on the labels that were asked for; what is in the way, in words."""
+        if all(node.labels.get(key) == value for key, value in record.labels.items()):
+            return ()
+        try:
+            self._cluster_named(record.facts.cluster).label(node.name, record.labels)
+        except (ClusterUnavailable, ClusterRefused) as error:
+            return (f"its labels could not be put on: {error}",)
+        return ()
+
+    def _finish(self, order: Order, looked: Looked, verdict: Verdict) -> Ended:
+        """Close the record and answer the hooks.
+
+        What is to be abandoned is looked at once more: hours may lie between two steps.
+        """
+        if verdict.result is Result.NOT_READY and looked.record is not None:
+            looked, lacks = self._see(looked, looked.record)
+            if lacks is None:
+                raise ClusterUnavailable(looked.problem)
+            verdict = Verdict(Result.NOT_READY, "; ".join(lacks)) if lacks else _READY
+        closed = self._close(order)
+        if closed is None:
+            return Ended(None)
+        answer = _ANSWERS.get(verdict.result)
+        answered = Answered()
+        if answer is not None:
+            answered = self._holding.answer(order.instance, closed.hooks, answer)
+        outcome = Welcome(
+            result=verdict.result,
+            instance=order.instance,
+            cluster=order.cluster,
+            node=looked.node,
+            generation=order.generation,
+            reason=verdict.reason,
+            asked_at=closed.noticed_at,
+            joined_at=looked.joined_at,
+            ended_at=self._clock.now(),
+            deadline=closed.deadline,
+            hooks=tuple(hook.name for hook in closed.hooks),
+            refused=tuple(refusal.said for refusal in answered.refused),
+        )
+        return Ended(outcome, looked.node_uid, answered)
+
+    def _close(self, order: Order) -> Arrival | None:
+        for _ in range(LOCK_TRIES):
+            record = self._current(order)
+            if record is None:
+                return None
+            closed = record.model_copy(
+                update={"phase": Phase.FINISHED, "version": record.version + 1}
+            )
+            try:
+                self._arrivals.write(closed)
+            except RecordChanged:
+                continue
+            return closed
+        raise CloudUnavailable(f"{order.instance}: its record changed {LOCK_TRIES} times in a row")
+
+    def _log(self, outcome: Welcome) -> str:
+        self._telemetry.admitted(outcome)
+        return outcome.sentence
+
+    def _announce(self, outcome: Welcome) -> str:
+        """Put the Leeway event; one that is refused holds up nothing."""
+        try:
+            self._announcements.announce(outcome.title, outcome.to_json())
+        except CloudRefused as error:
+            self._telemetry.not_told(outcome, f"no Leeway event: {error}")
+            return f"not put: {error}"
+        return outcome.title
+
+    def _note(self, outcome: Welcome, node_uid: str) -> str:
+        """Write the Kubernetes Event; a cluster that does not take it holds up nothing."""
+        event = outcome.as_node_event(node_uid)
+        try:
+            self._cluster_named(outcome.cluster).note(event)
+        except _TROUBLE as error:
+            self._telemetry.not_told(outcome, f"no Kubernetes Event: {error}")
+            return f"not written: {error}"
+        return event.name
+
+
+_READY = Verdict(Result.ADMITTED, "the node is ready for pods, though late")
+
+
+def _seen(node: Node | None) -> Seen | None:
+    if node is None:
+        return None
+    return Seen(node.ready, node.labels, node.devices, {taint.key for taint in node.taints})
+
+
+def _may_search(looked: Looked, record: Arrival, now: datetime) -> bool:
+    """Whether all nodes may be listed now: it is time for it again, or the last word is near."""
+    if now >= record.deadline:
+        return True
+    if now < record.noticed_at + SEARCH_AFTER:
+        return False
+    return looked.searched_at is None or now >= looked.searched_at + SEARCH_EVERY

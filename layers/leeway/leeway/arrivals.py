@@ -1,0 +1,126 @@
+"""The arrival record: what is known of one instance's way in, and how notices change it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from leeway.notices import LifecycleHook, Notice
+from leeway.records import NOTICES_REMEMBERED, InstanceFacts, Phase
+
+
+class Arrival(BaseModel):
+    """One instance's admission, in all its generations.
+
+    `version` counts writes (the optimistic lock); `generation` counts starts of `admit_node`.
+    `labels` are put on the node, and `startup_taints` are keys of taints that whoever they wait for
+    takes off, before it counts as ready. `hooks` wait for what comes of it, if any do.
+    """
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    facts: InstanceFacts
+    generation: Annotated[int, Field(ge=1)]
+    version: Annotated[int, Field(ge=1)] = 1
+    phase: Phase
+    noticed_at: AwareDatetime
+    deadline: AwareDatetime
+    reason: str
+    notices: tuple[str, ...] = ()
+    hooks: tuple[LifecycleHook, ...] = ()
+    labels: Mapping[str, str] = Field(default_factory=dict)
+    startup_taints: tuple[str, ...] = ()
+
+    @property
+    def instance(self) -> str:
+        """The instance's id."""
+        return self.facts.instance
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What asks for an admission: a notice of a launch hook, or whoever launched the instance.
+
+    `id` is the same when it is asked again.
+    """
+
+    id: str
+    asked_at: datetime
+    deadline: datetime
+    reason: str
+    hook: LifecycleHook | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    startup_taints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalChange:
+    """What a request does to an instance's record.
+
+    `record` is what the record is now to be; `write` says whether that differs from what is
+    stored, `start` whether `admit_node` is (or is again) to be started for its generation.
+    """
+
+    record: Arrival
+    write: bool
+    start: bool
+    reason: str
+
+
+def requested_by(notice: Notice, deadline: datetime, reason: str) -> Request:
+    """Return what a notice of a launch hook asks for."""
+    return Request(notice.id, notice.time, deadline, reason, notice.hook)
+
+
+def take(stored: Arrival | None, request: Request, facts: InstanceFacts) -> ArrivalChange:
+    """Decide what a request does to the instance's record.
+
+    A repeated one raises no generation; a start that may have been lost is made again, which does
+    no harm since executions are named by generation. An instance can come in more than once: out
+    of a warm pool, or started again after it was stopped.
+    """
+    if stored is None:
+        return ArrivalChange(_begun(request, facts, 1), True, True, "first asked for")
+    lost = stored.phase is Phase.NOTICED
+    if request.id in stored.notices:
+        reason = "seen before; starting it again in case that was lost" if lost else "seen before"
+        return ArrivalChange(stored, False, lost, reason)
+    if stored.phase is Phase.FINISHED:
+        if request.asked_at <= stored.noticed_at:
+            return ArrivalChange(stored, False, False, "the admission that was asked for later")
+        again = _begun(request, facts, stored.generation + 1)
+        record = again.model_copy(
+            update={"version": stored.version + 1, "notices": _remembered(stored, request)}
+        )
+        return ArrivalChange(record, True, True, "the admission before it has ended")
+    if request.hook is None or request.hook in stored.hooks:
+        return ArrivalChange(stored, False, lost, "an admission that serves it is known")
+    joined = stored.model_copy(
+        update={
+            "hooks": (*stored.hooks, request.hook),
+            "notices": _remembered(stored, request),
+            "version": stored.version + 1,
+        }
+    )
+    return ArrivalChange(joined, True, lost, "another hook waits for the same admission")
+
+
+def _begun(request: Request, facts: InstanceFacts, generation: int) -> Arrival:
+    return Arrival(
+        facts=facts,
+        generation=generation,
+        phase=Phase.NOTICED,
+        noticed_at=request.asked_at,
+        deadline=request.deadline,
+        reason=request.reason,
+        notices=(request.id,),
+        hooks=(request.hook,) if request.hook else (),
+        labels=dict(request.labels),
+        startup_taints=request.startup_taints,
+    )
+
+
+def _remembered(stored: Arrival, request: Request) -> tuple[str, ...]:
+    return (*stored.notices, request.id)[-NOTICES_REMEMBERED:]

@@ -1,0 +1,73 @@
+"""What came of an admission, in the words of its log line, its event and its Kubernetes Event."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from leeway.cluster.ports import NodeEvent
+from leeway.readiness import Result
+from leeway.typed_json import adapter_of
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """An admission that has ended. Times are UTC; `hooks` are the lifecycle hooks that waited for
+    it, `refused` what AWS said to the answers that it refused."""
+
+    result: Result
+    instance: str
+    cluster: str
+    node: str
+    generation: int
+    reason: str
+    asked_at: datetime
+    joined_at: datetime | None
+    ended_at: datetime
+    deadline: datetime
+    hooks: tuple[str, ...]
+    refused: tuple[str, ...]
+
+    @property
+    def seconds_to_end(self) -> float:
+        """From when it was asked for to its end."""
+        return (self.ended_at - self.asked_at).total_seconds()
+
+    @property
+    def title(self) -> str:
+        """The detail-type of the Leeway event: rules can match on it."""
+        admitted = self.result is Result.ADMITTED
+        return "Leeway Node Admitted" if admitted else "Leeway Node Not Admitted"
+
+    @property
+    def sentence(self) -> str:
+        """What happened, in one sentence for people."""
+        told = [f"{self.node or self.instance} {self.result}: {self.reason}"]
+        if self.result is Result.NOT_READY and self.hooks:
+            told.append(f"abandoned, so that its group ends it ({', '.join(self.hooks)})")
+        return "; ".join([*told, *self.refused])
+
+    @property
+    def troubled(self) -> bool:
+        """Whether somebody should look at it."""
+        return self.result in {Result.NOT_READY, Result.UNSEEN} or bool(self.refused)
+
+    def to_json(self) -> str:
+        """Render the detail of the Leeway event."""
+        return adapter_of(Welcome).dump_json(self).decode()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Render the answer of the function."""
+        rendered: dict[str, Any] = adapter_of(Welcome).dump_python(self, mode="json")
+        return rendered
+
+    def as_node_event(self, node_uid: str) -> NodeEvent:
+        """Render the Kubernetes Event; its name makes a repeated report the same Event."""
+        admitted = self.result is Result.ADMITTED
+        return NodeEvent(
+            name=f"{self.node}.leeway-admit-{self.instance}-{self.generation}",
+            node=self.node,
+            node_uid=node_uid,
+            reason="LeewayAdmitted" if admitted else "LeewayNotAdmitted",
+            message=self.sentence,
+            warning=self.troubled,
+        )

@@ -1,0 +1,25 @@
+"""Puts together `admit_node`."""
+
+from functools import cache
+
+from leeway.admission import STEP_RESULTS, AdmitNode
+from leeway.clock import SystemClock
+from leeway.wiring.clients import announcements, groups, instances, prepare, records, telemetry
+from leeway.wiring.clusters import cluster_named
+
+
+@cache
+def admit_node() -> AdmitNode:
+    """Build the use case."""
+    return AdmitNode(
+        arrivals=records(),
+        groups=groups(),
+        types=instances(),
+        announcements=announcements(),
+        cluster_named=cluster_named,
+        telemetry=telemetry(),
+        clock=SystemClock(),
+    )
+
+
+prepare(["dynamodb", "autoscaling", "ec2", "events"], STEP_RESULTS)
