@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 import yaml
 
-from sandbox.kubernetes import errors, protobuf
+from sandbox.kubernetes import errors, protobuf, schema
 from sandbox.kubernetes.authentication import User
 from sandbox.kubernetes.objects import Object, decode
-from sandbox.kubernetes.registry import KINDS, Kind
+from sandbox.kubernetes.registry import DELETE_OPTIONS, KINDS, Kind
 
+_POLICIES = ("Background", "Foreground", "Orphan")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -59,13 +60,27 @@ class Call:
 
     @property
     def dry_run(self) -> bool:
-        """Say whether the request must leave no trace."""
-        return self.query.get("dryRun") == "All"
+        """Say whether the request must leave no trace; 422 for a value that says neither."""
+        asked = self.query.get("dryRun", "")
+        if asked not in ("", "All"):
+            why = f'Unsupported value: "{asked}": supported values: "All"'
+            cause = {"reason": "FieldValueNotSupported", "message": why, "field": "dryRun"}
+            raise errors.invalid_options("PatchOptions", cause)
+        return asked == "All"
 
     @property
     def manager(self) -> str:
         """Return the field manager: the parameter, or the user agent up to its version."""
         return self.query.get("fieldManager") or self.user_agent.partition("/")[0] or "unknown"
+
+    def number(self, name: str, default: int = 0) -> int:
+        """Return a whole number of the query; 400 where it is none."""
+        text = self.query.get(name)
+        try:
+            return int(text) if text else default
+        except ValueError as error:
+            why = f'strconv.ParseInt: parsing "{text}": invalid syntax'
+            raise errors.bad_request(why) from error
 
     def decoded(self) -> Any:
         """Return the body's JSON or YAML; 400 where it is neither."""
@@ -79,13 +94,21 @@ class Call:
         """Return the `DeleteOptions` of a DELETE: its body over its query parameters."""
         options: Object = {}
         if "gracePeriodSeconds" in self.query:
-            options["gracePeriodSeconds"] = int(self.query["gracePeriodSeconds"])
+            options["gracePeriodSeconds"] = self.number("gracePeriodSeconds")
         if "propagationPolicy" in self.query:
             options["propagationPolicy"] = self.query["propagationPolicy"]
         if self.body:
             options |= self.object()
         if self.dry_run:
             options["dryRun"] = ["All"]
+        schema.prune(DELETE_OPTIONS, options)
+        policy = options.get("propagationPolicy", "Background")
+        if policy not in _POLICIES:
+            supported = ", ".join(f'"{one}"' for one in _POLICIES)
+            why = f'Unsupported value: "{policy}": supported values: {supported}'
+            field = "propagationPolicy"
+            cause = {"reason": "FieldValueNotSupported", "message": why, "field": field}
+            raise errors.invalid_options("DeleteOptions", cause)
         return options
 
 

@@ -192,6 +192,7 @@ def _namespace(obj: Object) -> None:
 
 
 def _priority(obj: Object) -> None:
+    obj.setdefault("value", 0)
     obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 

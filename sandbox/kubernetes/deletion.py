@@ -16,10 +16,20 @@ from sandbox.kubernetes.objects import (
     path_of,
     timestamp,
     uid_of,
+    with_condition,
 )
 from sandbox.kubernetes.registry import Kind
 
-type Via = Literal["eviction", "delete", "controller"]
+type Via = Literal["eviction", "delete", "controller", "preemption", "taint"]
+# What a pod is told in its condition DisruptionTarget, by what ends it.
+_DISRUPTIONS = {
+    "eviction": ("EvictionByEvictionAPI", "Eviction API: evicting"),
+    "preemption": (
+        "PreemptionByScheduler",
+        "default-scheduler: preempting to accommodate a higher priority pod",
+    ),
+    "taint": ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"),
+}
 FOREGROUND = "foregroundDeletion"
 
 
@@ -112,13 +122,16 @@ def _delete_pod(
     # Nobody has to stop what never ran or has finished.
     if not spec.get("nodeName") or is_finished(pod):
         grace = 0
-    grace = max(0, grace)
+    if grace < 0:
+        grace = 1
     if is_terminating(pod):
         left = pod["metadata"].get("deletionGracePeriodSeconds", 0)
         if grace and grace >= left:
             return pod
     if dry_run:
         return _mark(cluster, registry.POD, pod, grace, dry_run=True)
+    if via in _DISRUPTIONS:
+        pod = _targeted(pod, *_DISRUPTIONS[via])
     cluster.journal.add(
         "pod-deletion",
         pod=path_of(pod),
@@ -134,6 +147,13 @@ def _delete_pod(
     if spec.get("nodeName") and not is_finished(pod):
         journal_end(cluster, pod, "forced")
     return marked
+
+
+def _targeted(pod: Object, reason: str, message: str) -> Object:
+    target = {"type": "DisruptionTarget", "status": "True", "lastProbeTime": None}
+    target |= {"lastTransitionTime": timestamp(), "reason": reason, "message": message}
+    conditions = with_condition(pod["status"].get("conditions"), target)
+    return {**pod, "status": {**pod["status"], "conditions": conditions}}
 
 
 def _mark(cluster: Cluster, kind: Kind, obj: Object, grace: int, dry_run: bool) -> Object:

@@ -151,11 +151,10 @@ def _kind_resources(kind: Kind) -> Iterator[Object]:
 
 def _open_api(group_version: str) -> Object | None:
     if not group_version:
-        all_of = {kind.api_version for kind in KINDS.values()}
-        paths = [f"apis/{one}" if "/" in one else f"api/{one}" for one in sorted(all_of)]
+        paths = sorted({_root(kind) for kind in KINDS.values()})
         return {"paths": {one: {"serverRelativeURL": f"/openapi/v3/{one}"} for one in paths}}
     root = "/" + group_version
-    served = [kind for kind in KINDS.values() if group_version.endswith(f"/{kind.api_version}")]
+    served = [kind for kind in KINDS.values() if group_version == _root(kind)]
     if not served:
         return None
     paths_of = {}
@@ -180,3 +179,7 @@ def _open_api(group_version: str) -> Object | None:
         }
     info = {"title": "Kubernetes", "version": _VERSION["gitVersion"]}
     return {"openapi": "3.0.0", "info": info, "paths": paths_of}
+
+
+def _root(kind: Kind) -> str:
+    return f"apis/{kind.api_version}" if kind.group else f"api/{kind.version}"

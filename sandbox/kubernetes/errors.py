@@ -104,6 +104,13 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiError:
     return ApiError(422, "Invalid", f'{full_kind} "{name}" is invalid: {summary}', details)
 
 
+def invalid_options(options: str, cause: Cause) -> ApiError:
+    """422: what the query or the options of a request ask for is not to be had."""
+    message = f'{options}.meta.k8s.io "" is invalid: {cause["field"]}: {cause["message"]}'
+    details = {"group": "meta.k8s.io", "kind": options, "causes": [cause]}
+    return ApiError(422, "Invalid", message, details)
+
+
 def forbidden(kind: Kind, name: str, why: str, causes: Sequence[Cause] | None = None) -> ApiError:
     """403: known caller, not allowed; or admission refuses."""
     subject = f'{kind.resource} "{name}"' if name else kind.resource
@@ -133,6 +140,19 @@ def expired(requested: int, oldest: int) -> ApiError:
     """410: the version lies before what the server remembers."""
     message = f"too old resource version: {requested} ({oldest})"
     return ApiError(410, "Expired", message)
+
+
+def too_large(requested: int, current: int) -> ApiError:
+    """504: the server has not come to this version yet."""
+    message = f"Too large resource version: {requested}, current: {current}"
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    return ApiError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1})
+
+
+def internal(error: Exception) -> ApiError:
+    """500: something that the server did not think of."""
+    causes = [{"message": str(error)}]
+    return ApiError(500, "InternalError", f"Internal error occurred: {error}", {"causes": causes})
 
 
 def value_invalid(field: str, value: str, why: str) -> Cause:

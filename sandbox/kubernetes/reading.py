@@ -65,17 +65,14 @@ def listing(store: Store, call: Call) -> Object:
     misses nothing that changed between them.
     """
     equal, test = selection(call)
-    limit = int(call.query.get("limit") or 0)
-    if call.query.get("resourceVersion") == "0":
+    limit = max(0, call.number("limit"))
+    if version_of(store, call) == 0:
         limit = 0  # A server that answers from its cache gives all at once.
     revision, after = store.revision, None
     if call.query.get("continue"):
         revision, after = _continue(call.query["continue"])
         if revision < store.oldest:
-            message = (
-                "The provided continue parameter is too old to display a consistent list result"
-            )
-            raise errors.ApiError(410, "Expired", message)
+            raise _outdated(store, after)
     found: Iterator[Object] = iter(candidates(store, call, equal, after))
     if test is not None:
         found = filter(test, found)
@@ -97,6 +94,33 @@ def listing(store: Store, call: Call) -> Object:
         "metadata": metadata,
         "items": items,
     }
+
+
+def version_of(store: Store, call: Call) -> int | None:
+    """Return the version a list or a watch asks for; 400 for no number, 504 for one to come."""
+    text = call.query.get("resourceVersion", "")
+    if not text:
+        return None
+    if not text.isdigit():
+        cause = errors.value_invalid("resourceVersion", f'"{text}"', "invalid resource version")
+        raise errors.invalid_options("ListOptions", cause)
+    if int(text) > store.revision:
+        raise errors.too_large(int(text), store.revision)
+    return int(text)
+
+
+def _outdated(store: Store, after: Key) -> errors.ApiError:
+    """410 for a token older than what the server remembers, with one that goes on regardless."""
+    message = (
+        "The provided continue parameter is too old to display a consistent list result. You can "
+        "start a new list without the continue parameter, or use the continue token in this "
+        "response to retrieve the remainder of the results. Continuing with the provided token "
+        "results in an inconsistent list - objects that were created, modified, or deleted "
+        "between the time the first chunk was returned and now may show up in the list."
+    )
+    error = errors.ApiError(410, "Expired", message)
+    error.status["metadata"] = {"continue": _token(store.revision, after)}
+    return error
 
 
 def _token(revision: int, last: Key) -> str:

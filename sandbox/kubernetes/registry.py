@@ -7,6 +7,8 @@ import importlib
 from typing import Any
 
 from lightkube.core import resource as lightkube_resource
+from lightkube.models.meta_v1 import DeleteOptions
+from lightkube.models.policy_v1 import Eviction
 
 _MODULES = (
     "core_v1",
@@ -146,6 +148,9 @@ def _read() -> dict[tuple[str, str, str], Kind]:
 
 
 KINDS = _read()
+# What bodies may hold besides objects that are stored.
+DELETE_OPTIONS = Kind("", "v1", "DeleteOptions", "", False, DeleteOptions, ())
+EVICTION = Kind("policy", "v1", "Eviction", "", True, Eviction, ())
 
 POD = KINDS["", "v1", "pods"]
 NODE = KINDS["", "v1", "nodes"]

@@ -16,8 +16,11 @@ import msgspec
 
 from sandbox.kubernetes import errors
 from sandbox.kubernetes.objects import Object
+from sandbox.kubernetes.quantities import milli
 from sandbox.kubernetes.registry import Kind
 
+_TEXTS = frozenset(("labels", "annotations", "nodeSelector", "matchLabels", "data"))
+_QUANTITIES = frozenset(("limits", "requests", "capacity", "allocatable", "overhead"))
 _JSON_NAMES = {bool: "bool", int: "number", float: "number", str: "string", dict: "object"}
 
 
@@ -104,12 +107,31 @@ def _prune_value(kind: Kind, field: Field, value: Any, where: str, unknown: list
             raise _undecodable(kind, where, value, field.model.__name__)
         _prune_object(kind, field.model, value, where, unknown)
         return
+    if field.types == (dict,) and isinstance(value, dict):
+        _check_map(kind, where, value)
     accepted = (*field.types, int) if float in field.types else field.types
     fits = isinstance(value, accepted) and (type(value) is not bool or bool in accepted)
     # A quantity may be written as a bare number, and the models know quantities as strings.
     if not fits and not (str in accepted and type(value) in (int, float) and "imit" in where):
         expected = " or ".join(_JSON_NAMES.get(one, "object") for one in field.types)
         raise _undecodable(kind, where, value, expected)
+
+
+def _check_map(kind: Kind, where: str, value: Object) -> None:
+    """Hold the values of a map to what its name says they are: texts, or quantities."""
+    name = where.rpartition(".")[2]
+    for key, one in value.items():
+        if name in _TEXTS and not isinstance(one, str):
+            raise _undecodable(kind, f"{where}.{key}", one, "string")
+        if name in _QUANTITIES:
+            try:
+                milli(one)
+            except ValueError as error:
+                raise errors.bad_request(
+                    f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+                    "quantities must match the regular expression "
+                    "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+                ) from error
 
 
 def _undecodable(kind: Kind, where: str, value: Any, expected: str) -> errors.ApiError:

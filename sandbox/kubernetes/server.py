@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from sandbox.kubernetes import (
     eviction,
     reading,
     registry,
+    schema,
     subresources,
     writing,
 )
@@ -29,6 +31,7 @@ from sandbox.kubernetes.inhabitants.disruption import Disruption
 from sandbox.kubernetes.objects import Object, encode, is_terminating, name_of, uid_of
 from sandbox.kubernetes.watch import Watch
 
+_log = logging.getLogger(__name__)
 _JSON = "application/json"
 _HEALTH = re.compile(r"/(healthz|livez|readyz)(/.*)?")
 _REVIEW = re.compile(r"/apis/auth(orization|entication)\.k8s\.io/v1/\w+")
@@ -63,6 +66,12 @@ class ApiServer:
             return _json(error.status, error.code, error.headers)
         except errors.PlainError as error:
             return web.Response(text=error.text, status=error.code, headers=error.headers)
+        except ConnectionError:
+            raise  # The client is gone, and nobody is left to tell.
+        except Exception as error:  # noqa: BLE001 (a server goes on, whatever one request does)
+            _log.exception("%s %s", request.method, request.rel_url)
+            unforeseen = errors.internal(error)
+            return _json(unforeseen.status, unforeseen.code)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
@@ -182,6 +191,7 @@ class ApiServer:
     def _evict(self, call: Call) -> web.Response:
         writing.admit_namespace(self._cluster, call)
         body = call.object()
+        schema.prune(registry.EVICTION, body)
         if call.dry_run:
             body["deleteOptions"] = {**(body.get("deleteOptions") or {}), "dryRun": ["All"]}
         target = call.target

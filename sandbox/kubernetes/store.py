@@ -60,7 +60,7 @@ class Store:
 
     def __init__(self, history: int = 20_000) -> None:
         self.revision = 0
-        self.oldest = 0
+        self._began = 0
         self.by_node: dict[str, dict[str, Key]] = collections.defaultdict(dict)
         self._tables: dict[Kind, _Table] = collections.defaultdict(_Table)
         self._by_owner: dict[str, dict[str, tuple[Kind, Key]]] = collections.defaultdict(dict)
@@ -68,6 +68,11 @@ class Store:
         self._listeners: dict[Kind | None, list[Listener]] = collections.defaultdict(list)
         self._untold: collections.deque[Change] = collections.deque()
         self._telling = False
+
+    @property
+    def oldest(self) -> int:
+        """Return the earliest version from which on all changes are remembered."""
+        return max(self._began, self._history[0].revision - 1 if self._history else 0)
 
     # Reading
 
@@ -115,9 +120,8 @@ class Store:
 
     def since(self, revision: int) -> Iterator[Change]:
         """Yield the remembered changes after a revision; 410 where it is too old."""
-        oldest = max(self.oldest, self._history[0].revision - 1 if self._history else 0)
-        if revision < oldest:
-            raise errors.expired(revision, oldest)
+        if revision < self.oldest:
+            raise errors.expired(revision, self.oldest)
         for change in list(self._history):
             if change.revision > revision:
                 yield change
@@ -125,7 +129,7 @@ class Store:
     def forget(self) -> None:
         """Let the history begin now, as a server's watch cache begins when it starts."""
         self._history.clear()
-        self.oldest = self.revision
+        self._began = self.revision
 
     # Writing
 

@@ -28,6 +28,12 @@ _LABEL_RULE = (
     "'.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value', "
     "or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
+_KEY_RULE = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
+    "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_HIGHEST_PRIORITY = 1_000_000_000  # of those that users may define
 _LONGEST_LABEL = 63
 _LONGEST_NAME = 253
 
@@ -48,7 +54,10 @@ def _metadata(obj: Object) -> Iterator[Cause]:
     # RBAC's names may hold colons, and nothing else of theirs is looked at here.
     elif not _SUBDOMAIN.fullmatch(name.replace(":", "-")):
         yield errors.value_invalid("metadata.name", f'"{name}"', _SUBDOMAIN_RULE)
-    for value in labels_of(obj).values():
+    for key, value in labels_of(obj).items():
+        prefix, _, named = key.rpartition("/")
+        if not (named and _LABEL.fullmatch(named)) or (prefix and not _SUBDOMAIN.fullmatch(prefix)):
+            yield errors.value_invalid("metadata.labels", f'"{key}"', _KEY_RULE)
         yield from _label_value("metadata.labels", value)
 
 
@@ -65,6 +74,10 @@ def _rules(kind: Kind, obj: Object) -> Iterator[Cause]:
         yield from _taints(obj)
     elif kind is registry.POD:
         yield from _containers(spec, "spec")
+    elif kind is registry.PRIORITY_CLASS:
+        if obj["value"] > _HIGHEST_PRIORITY and not name_of(obj).startswith("system-"):
+            why = f"maximum allowed value of a user defined priority is {_HIGHEST_PRIORITY}"
+            yield errors.value_forbidden("value", why)
     elif kind is registry.BUDGET:
         if "minAvailable" in spec and "maxUnavailable" in spec:
             why = "minAvailable and maxUnavailable cannot be both set"

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Iterator
 from sandbox.kubernetes import errors, registry, tables
 from sandbox.kubernetes.calls import Call
 from sandbox.kubernetes.objects import Object
-from sandbox.kubernetes.reading import candidates, selection
+from sandbox.kubernetes.reading import candidates, selection, version_of
 from sandbox.kubernetes.store import Change, Store, watch_line
 
 _BOOKMARK_SECONDS = 60.0
-_SHORTEST_TIMEOUT = 1800.0
+_SHORTEST_TIMEOUT = 1800
 _MOST_PENDING = 100_000
 
 
@@ -31,8 +31,9 @@ class Watch:
         self._arrived = asyncio.Event()
         self._as_table = tables.wanted(call.accept)
         self._bookmarks = call.query.get("allowWatchBookmarks") in ("1", "true")
-        asked = call.query.get("timeoutSeconds")
-        self._timeout = float(asked) if asked else _SHORTEST_TIMEOUT * random.uniform(1, 2)
+        self._version = version_of(store, call)
+        usual = round(_SHORTEST_TIMEOUT * random.uniform(1, 2))
+        self._timeout = call.number("timeoutSeconds", usual)
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield chunks of whole lines until the watch's time is over."""
@@ -63,18 +64,15 @@ class Watch:
 
     def _backlog(self) -> Iterator[bytes]:
         """Yield what comes before the live changes: all there is, or all since a version."""
-        version = self._call.query.get("resourceVersion", "")
         initial = self._call.query.get("sendInitialEvents") == "true"
-        if version in ("", "0") or initial:
+        if not self._version or initial:
             for obj in candidates(self._store, self._call, self._equal):
                 if self._selects(obj):
                     yield self._shown("ADDED", obj)
             if initial:
                 yield self._bookmark({"k8s.io/initial-events-end": "true"})
             return
-        if not version.isdigit():
-            raise errors.bad_request(f'invalid resource version "{version}"')
-        for change in self._store.since(int(version)):
+        for change in self._store.since(self._version):
             if change.kind is self._call.kind:
                 line = self._line(change)
                 if line is not None:

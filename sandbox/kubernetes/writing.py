@@ -61,11 +61,7 @@ def update(cluster: Cluster, call: Call) -> Written:
     _check_type(call, body)
     metadata = body.setdefault("metadata", {})
     _place(call, metadata)
-    if metadata.get("name") != call.target.name:
-        raise errors.bad_request(
-            f"the name of the object ({metadata.get('name', '')}) does not match the name on the "
-            f"URL ({call.target.name})"
-        )
+    _check_name(call, metadata)
     warnings = _prune(call, body)
     return Written(_store_changed(cluster, call, body, current), created=False, warnings=warnings)
 
@@ -83,6 +79,7 @@ def patch(cluster: Cluster, call: Call) -> Written:
     proposed = patched(content_type, call.kind.typed(current), change)
     _check_type(call, proposed)
     warnings = _prune(call, proposed)
+    _check_name(call, proposed["metadata"])
     return Written(_store_changed(cluster, call, proposed, current), False, warnings)
 
 
@@ -106,14 +103,8 @@ def _apply(cluster: Cluster, call: Call, applied: Object) -> Written:
     if not isinstance(applied, dict):
         raise errors.bad_request("error decoding YAML: no object")
     if "fieldManager" not in call.query:
-        why = "is required for apply patch"
-        cause = errors.value_required("fieldManager", why)
-        raise errors.ApiError(
-            422,
-            "Invalid",
-            f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {why}',
-            {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [cause]},
-        )
+        cause = errors.value_required("fieldManager", "is required for apply patch")
+        raise errors.invalid_options("PatchOptions", cause)
     _check_type(call, applied)
     where = (applied.get("metadata") or {}).get("namespace", "") + "/" + target.name
     unknown = schema.prune(kind, applied)
@@ -132,8 +123,17 @@ def _apply(cluster: Cluster, call: Call, applied: Object) -> Written:
     force = call.query.get("force") == "true"
     if current is None:
         return Written(_store_new(cluster, call, applied, "Apply"), created=True, warnings=[])
+    _check_version(call, applied["metadata"], current)
     merged = apply.merged(kind, current, applied, call.manager, target.subresource, force=force)
     return Written(_finish(cluster, call, merged, current), created=False, warnings=[])
+
+
+def _check_name(call: Call, metadata: Object) -> None:
+    if metadata.get("name") != call.target.name:
+        raise errors.bad_request(
+            f"the name of the object ({metadata.get('name', '')}) does not match the name on the "
+            f"URL ({call.target.name})"
+        )
 
 
 def _check_type(call: Call, body: Object) -> None:
@@ -205,9 +205,7 @@ def _store_changed(cluster: Cluster, call: Call, proposed: Object, current: Obje
         why = f"Precondition failed: UID in precondition: {metadata['uid']}, "
         why += f"UID in object meta: {uid_of(current)}"
         raise errors.conflict(call.kind, call.target.name, why)
-    version = metadata.get("resourceVersion") or current["metadata"]["resourceVersion"]
-    if version != current["metadata"]["resourceVersion"]:
-        raise errors.conflict(call.kind, call.target.name)
+    _check_version(call, metadata, current)
     managed = current["metadata"].get("managedFields")
     for name in _KEPT_METADATA:
         metadata.pop(name, None)
@@ -219,6 +217,13 @@ def _store_changed(cluster: Cluster, call: Call, proposed: Object, current: Obje
         written, current, managed, call.kind, call.manager, call.target.subresource
     )
     return _finish(cluster, call, written, current)
+
+
+def _check_version(call: Call, metadata: Object, current: Object) -> None:
+    """Take a version in what is written as a lock; 409 where the object has another by now."""
+    version = metadata.get("resourceVersion")
+    if version and version != current["metadata"]["resourceVersion"]:
+        raise errors.conflict(call.kind, call.target.name)
 
 
 def _sections(call: Call, proposed: Object, current: Object) -> Object:

@@ -42,7 +42,7 @@ def preempt(
         if pod is not None and not is_terminating(pod):
             message = f"Preempted by pod {need.uid} on node {room.name}"
             cluster.event(registry.POD, pod, "Preempted", message, "default-scheduler")
-            delete(cluster, registry.POD, pod)
+            delete(cluster, registry.POD, pod, via="preemption")
     return room.name
 
 

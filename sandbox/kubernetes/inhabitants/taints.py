@@ -75,7 +75,7 @@ class Taints:
         current = self._cluster.store.get(registry.POD, pod["metadata"]["namespace"], name_of(pod))
         if current is None or uid_of(current) != uid_of(pod) or is_terminating(current):
             return
-        delete(self._cluster, registry.POD, current)
+        delete(self._cluster, registry.POD, current, via="taint")
         node = self._cluster.store.get(registry.NODE, "", current["spec"]["nodeName"])
         if (
             node
