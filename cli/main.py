@@ -22,6 +22,7 @@ COMMANDS = {
     "delete": "cli.delete:delete",
     "pause": "cli.pause:pause",
     "resume": "cli.pause:resume",
+    "schedule": "cli.schedule:schedule",
     "drain": "cli.drain:drain",
     "explain": "cli.explain:explain",
     "sandbox": "cli.sandbox:app",

@@ -3,6 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
+from cli.pages import environment
 from cli.report.figures import figures, missing_for, to_cordon, to_ready
 from cli.report.run import Run
 from cli.report.story import Outcome, Story
@@ -59,18 +60,10 @@ def headline(story: Story) -> str:
 
 
 def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("cli"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["seconds"] = _seconds
-    environment.filters["short"] = short
-    return environment
+    made = environment()
+    made.filters["seconds"] = _seconds
+    made.filters["short"] = short
+    return made
 
 
 def _seconds(value: float | None) -> str:

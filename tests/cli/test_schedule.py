@@ -1,0 +1,136 @@
+"""`leeway schedule`: change points, as a table, JSON and a picture, and what it refuses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.main import run
+
+USERS = Path(__file__).parents[1] / "manifests" / "users"
+SCALED = USERS / "scaledobject-cron.yaml"
+
+OFFICE = {
+    "apiVersion": "leeway.sh/v1",
+    "kind": "Headroom",
+    "metadata": {"name": "office"},
+    "spec": {
+        "buffers": [
+            {
+                "name": "day",
+                "pod": {"requests": {"cpu": 1}},
+                "replicas": 1,
+                "windows": [
+                    {
+                        "timezone": "Europe/Berlin",
+                        "start": "0 9 * * 1-5",
+                        "end": "0 18 * * 1-5",
+                        "replicas": 4,
+                    }
+                ],
+            },
+            {"name": "always", "pod": {"requests": {"cpu": 1}}, "replicas": 2},
+        ]
+    },
+}
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Path:
+    path = tmp_path / "office.yaml"
+    path.write_text(yaml.safe_dump(OFFICE))
+    return path
+
+
+def points(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
+    assert run(["schedule", *arguments, "-o", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert run(["schedule", *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    return line
+
+
+def test_a_users_scaled_object_gives_its_change_points_the_first_at_from(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    span = ["--from", "2026-11-20T12:03:00+09:00", "--to", "2026-11-20T12:20:00+09:00"]
+    assert points(["-f", str(SCALED), *span], capsys) == [
+        {"at": "2026-11-20T03:03:00Z", "replicas": 5},
+        {"at": "2026-11-20T03:05:00Z", "replicas": 0},
+        {"at": "2026-11-20T03:15:00Z", "replicas": 5},
+    ]
+
+
+def test_a_buffer_has_its_windows_on_top_of_what_it_always_has(
+    office: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    span = ["--from", "2026-11-20", "--to", "2026-11-23T12:00:00Z"]
+    assert points(["-f", str(office), *span], capsys) == [
+        {"at": "2026-11-20T00:00:00Z", "replicas": 1},
+        {"at": "2026-11-20T08:00:00Z", "replicas": 4},
+        {"at": "2026-11-20T17:00:00Z", "replicas": 1},
+        {"at": "2026-11-23T08:00:00Z", "replicas": 4},
+    ]
+
+
+def test_the_table_has_every_schedule_with_its_reasons(
+    office: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    span = ["--from", "2026-11-20", "--to", "2026-11-21"]
+    assert run(["schedule", "-f", str(office), "-f", str(SCALED), *span]) == 0
+    out = capsys.readouterr().out
+    assert "office/day" in out
+    assert "inflate-cron-scaled" in out
+    assert "no window is open" in out
+
+
+def test_several_schedules_are_told_apart_by_name(
+    office: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = ["-f", str(office), "-f", str(SCALED)]
+    named = "expected one of office/day, inflate-cron-scaled"
+    assert named in refusal([*both, "-o", "json"], capsys)
+    assert named in refusal([*both, "--name", "nobody"], capsys)
+    assert points([*both, "--name", "office/day", "--from", "2026-11-21"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--from", "yesterday"], "--from: expected a time such as"),
+        (["--from", "2026-11-21", "--to", "2026-11-20"], "--to: expected a time after --from"),
+        (["--from", "2026-11-21", "--to", "2036-11-20"], "a year later at the most"),
+    ],
+)
+def test_times_that_make_no_sense_are_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in refusal(["-f", str(SCALED), *arguments], capsys)
+
+
+def test_what_has_no_schedule_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("apiVersion: leeway.sh/v1\nkind: Cluster\nmetadata: {name: prod}\n")
+    assert "expected a ScaledObject or a Headroom" in refusal(["-f", str(path)], capsys)
+
+
+def test_a_week_is_drawn_with_a_row_a_day_and_a_bar_a_window(office: Path, tmp_path: Path) -> None:
+    page = tmp_path / "week.html"
+    assert (
+        run(["schedule", "-f", str(office), "--from", "2026-11-16", "--calendar", str(page)]) == 0
+    )
+    drawn = page.read_text()
+    assert drawn.count('class="day"') == 7
+    # One bar on either side of each working day's window and in it, one on each day off.
+    assert drawn.count("<rect") == 5 * 3 + 2
+    assert "09:00 to 18:00: 4" in drawn
+    assert "Europe/Berlin" in drawn
