@@ -9,7 +9,7 @@ BIN := .venv/bin
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
 UV := $(BIN)/uv --quiet
 
-.PHONY: help setup demo test lint check bench sam-test build deploy pins
+.PHONY: help setup demo test lint check bench sam-test build deploy pins manifests
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -43,6 +43,10 @@ build: setup .tools/sam/.ready ## build the artefacts that deploy uploads
 
 deploy: build ## deploy, asking for what it does not know
 	$(SAM) deploy --guided
+
+manifests: setup ## write the schemas and the pages of the manifests again, from their models
+	$(BIN)/leeway schema --directory docs/schemas
+	$(BIN)/leeway schema --directory docs/manifests -o markdown
 
 pins: .venv/.ready ## resolve requirements/*.txt and the layer's again (UPGRADE=1 for newer ones)
 	tools/pin $(if $(UPGRADE),--upgrade)

@@ -20,6 +20,7 @@ COMMANDS = {
     "get": "cli.get:get",
     "diff": "cli.diff:diff",
     "delete": "cli.delete:delete",
+    "schema": "cli.schema:schema",
     "pause": "cli.pause:pause",
     "resume": "cli.pause:resume",
     "schedule": "cli.schedule:schedule",
