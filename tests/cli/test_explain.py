@@ -59,9 +59,9 @@ def test_with_a_cluster_every_pod_has_its_decision_and_latest_moment(
 
 
 def test_the_table_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["explain", str(EVENTS / "scheduled-change.json")]) == 0
+    assert main.run(["explain", str(EVENTS / "state-change-running.json")]) == 0
     said = capsys.readouterr().out
-    assert "this version does not act on a scheduled-change notice" in said
+    assert "an instance that is running is not on its way out" in said
 
 
 @pytest.mark.parametrize(

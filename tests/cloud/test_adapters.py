@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from leeway.clock import SystemClock
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import DynamoRecords, RememberedClusters
 from leeway.cloud.ec2 import Ec2Instances
@@ -20,12 +21,13 @@ from leeway.cloud.ports import (
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
 from leeway.owners import Owner, OwnerKind
-from leeway.reception import NotAllReceived, Reception, Result
+from leeway.reception import NotAllReceived, Reception, Result, Surroundings
 
 from tests.cloud.conftest import TABLE
-from tests.layer.test_notices import event, health
+from tests.layer.test_notices import EVENTS, event
 from tests.layer.test_records import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
+from tests.stand_ins import OfferingsInMemory, OnePolicy, SchedulesInMemory
 
 TAGS = {"kubernetes.io/cluster/prod": "owned"}
 
@@ -188,7 +190,18 @@ class Starts:
 
 def reception(aws: Sandbox, starts: Starts) -> Reception:
     records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
-    return Reception(records, Ec2Instances(maker(aws, "ec2")), starts, ["prod"])
+    return Reception(
+        Surroundings(
+            records=records,
+            instances=Ec2Instances(maker(aws, "ec2")),
+            policies=OnePolicy(),
+            retire_node=starts,
+            schedules=SchedulesInMemory(),
+            offerings=OfferingsInMemory(),
+            clusters=frozenset({"prod"}),
+            clock=SystemClock(),
+        )
+    )
 
 
 def interruption(instance: str, **changes: Any) -> dict[str, Any]:
@@ -254,6 +267,7 @@ def test_instances_that_are_not_leeways_are_named_and_left_alone(
 
 
 def test_what_is_not_acted_on_is_answered_with_its_reason(aws: Sandbox) -> None:
-    receipt = reception(aws, Starts()).receive(health())
+    greeting = json.loads((EVENTS / "lifecycle-test-notification.json").read_text())
+    receipt = reception(aws, Starts()).receive(greeting)
     assert [one.result for one in receipt.instances] == [Result.IGNORED]
     assert json.dumps(receipt.to_dict())

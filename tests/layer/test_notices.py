@@ -1,6 +1,7 @@
 """Notices: every event of events/ is read, and what is wrong with a bad one is said in one line."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from leeway.notices import (
     NoticeKind,
     UnknownNotice,
 )
+from leeway.notices.health import narrowed
 from leeway.notices.parse import parse_notice
 
 EVENTS = Path(__file__).parents[2] / "events"
@@ -83,6 +85,7 @@ def test_a_hooks_test_notification_is_recognised_wherever_it_says_so(field: str)
 
 def health(**changes: Any) -> dict[str, Any]:
     detail = {
+        "eventArn": "arn:aws:health:eu-west-1::event/EC2/RETIREMENT/RETIREMENT_1",
         "service": "EC2",
         "eventTypeCategory": "scheduledChange",
         "startTime": "Fri, 04 Dec 2026 02:00:00 GMT",
@@ -98,8 +101,29 @@ def test_a_health_event_names_every_one_of_its_instances_not_just_the_first() ->
     assert notice.effective_at == datetime(2026, 12, 4, 2, tzinfo=UTC)
 
 
-def test_a_closed_health_event_is_a_cancelled_one() -> None:
-    assert parse_notice(health(statusCode="closed")).cancelled
+def test_a_closed_health_event_is_over_for_all_of_its_instances() -> None:
+    notice = parse_notice(health(statusCode="closed"))
+    assert notice.over == set(notice.instances)
+
+
+def test_an_open_health_event_is_over_for_the_instances_that_are_resolved() -> None:
+    entities = [
+        {"entityValue": "i-0b662ef9931388ba0", "status": "RESOLVED"},
+        {"entityValue": "i-0abc1234", "status": "PENDING"},
+    ]
+    assert parse_notice(health(affectedEntities=entities)).over == {"i-0b662ef9931388ba0"}
+
+
+def test_a_health_event_about_other_things_than_instances_names_none() -> None:
+    assert parse_notice(health(affectedEntities=[{"entityValue": "h-0abc1234"}])).instances == ()
+
+
+def test_a_health_event_is_narrowed_to_one_instance_and_still_a_notice() -> None:
+    whole = json.loads((EVENTS / "scheduled-change.json").read_text())
+    wanted = parse_notice(whole).instances[1]
+    notice = parse_notice(narrowed(whole, wanted))
+    assert notice.instances == (wanted,)
+    assert replace(notice, instances=()) == replace(parse_notice(whole), instances=())
 
 
 def test_a_capacity_reservation_warning_may_have_a_bare_string_for_its_resources() -> None:
@@ -132,7 +156,7 @@ def test_a_capacity_reservation_warning_may_have_a_bare_string_for_its_resources
         ),
         (health(startTime="soon"), "detail.startTime: "),
         (health(startTime=4), "detail.startTime: "),
-        (health(affectedEntities=[]), "detail.affectedEntities: no instance is named"),
+        (health(eventArn=""), "detail.eventArn: "),
     ],
 )
 def test_what_is_wrong_with_an_event_is_said_in_one_line(bad: Any, said: str) -> None:

@@ -54,7 +54,7 @@ def test_an_instance_that_runs_is_not(state: str) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [NoticeKind.TEST_NOTIFICATION, NoticeKind.LAUNCH_HOOK, NoticeKind.SCHEDULED_CHANGE],
+    [NoticeKind.TEST_NOTIFICATION, NoticeKind.LAUNCH_HOOK],
 )
 def test_what_is_not_acted_on_says_so(kind: NoticeKind) -> None:
     found = ruling(kind)

@@ -23,6 +23,10 @@ def group(**changes: Any) -> GroupFacts:
     return GroupFacts(**facts | changes)
 
 
+def ahead(facts: GroupFacts, kind: NoticeKind = NoticeKind.REBALANCE, **more: Any) -> Decision:
+    return decide_replacement(kind, Replacement.BEFORE, GROUP, facts, **more)
+
+
 def decide(facts: GroupFacts | None, owner: Owner = GROUP, **more: Any) -> Decision:
     return decide_replacement(NoticeKind.SPOT_INTERRUPTION, Replacement.WITH, owner, facts, **more)
 
@@ -72,15 +76,84 @@ def test_owners_that_replace_their_own_nodes_are_left_alone(kind: OwnerKind) -> 
 
 @pytest.mark.parametrize(
     ("owner", "asked"),
-    [(Owner(OwnerKind.DETACHED, "ng"), False), (GROUP, True), (GROUP, False)],
+    [(Owner(OwnerKind.DETACHED, "ng"), None), (GROUP, Method.DETACH), (GROUP, None)],
 )
 def test_an_instance_that_left_its_group_is_not_replaced_a_second_time(
-    owner: Owner, asked: bool
+    owner: Owner, asked: Method | None
 ) -> None:
-    assert decide(None, owner, asked_already=asked).method is Method.NOTHING
+    assert decide(None, owner, asked=asked).method is Method.NOTHING
 
 
 def test_a_terminate_hook_at_scale_in_replaces_nothing() -> None:
     decision = decide_replacement(NoticeKind.TERMINATE_HOOK, Replacement.NONE, GROUP, group())
     assert decision.method is Method.NOTHING
     assert "group" in decision.reason
+
+
+HOOKED = {"terminate_hooks": ("leeway-drain",), "desired": 3, "maximum": 4}
+
+
+def test_where_there_is_time_a_group_with_a_hook_starts_one_more_before_the_instance_goes() -> None:
+    decision = ahead(group(**HOOKED))
+    assert (decision.method, decision.before) == (Method.RAISE_DESIRED, True)
+    assert "4 of at most 4" in decision.reason
+
+
+def test_a_group_at_its_maximum_gets_its_successor_when_the_instance_goes() -> None:
+    decision = ahead(group(**HOOKED | {"maximum": 3}))
+    assert (decision.method, decision.before) == (Method.TERMINATE_IN_GROUP, False)
+    assert "at its maximum of 3" in decision.reason
+
+
+def test_a_group_without_a_hook_lets_the_instance_go_and_its_pods_when_the_successor_is_ready() -> (
+    None
+):
+    decision = ahead(group())
+    assert (decision.method, decision.before) == (Method.DETACH, True)
+
+
+@pytest.mark.parametrize(
+    "kind", [NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION, NoticeKind.STATE_CHANGE]
+)
+def test_an_instance_that_ec2_takes_waits_for_no_successor_whatever_its_policy_says(
+    kind: NoticeKind,
+) -> None:
+    decision = ahead(group(**HOOKED), kind)
+    assert (decision.method, decision.before) == (Method.TERMINATE_IN_GROUP, False)
+
+
+def test_an_interruption_takes_up_the_successor_that_was_asked_for_before() -> None:
+    decision = decide(group(**HOOKED), asked=Method.RAISE_DESIRED)
+    assert (decision.method, decision.before) == (Method.RAISE_DESIRED, False)
+
+
+def test_capacity_rebalancing_does_not_follow_scheduled_changes() -> None:
+    facts = group(**HOOKED, capacity_rebalance=True)
+    assert ahead(facts).method is Method.LEFT_TO_OWNER
+    assert ahead(facts, NoticeKind.SCHEDULED_CHANGE).method is Method.RAISE_DESIRED
+
+
+def test_what_may_surprise_is_said() -> None:
+    reason = ahead(group(**HOOKED, zones=3, protected=True)).reason
+    assert "any of 3 zones" in reason
+    assert "protection from scale-in does not hold" in reason
+
+
+def test_a_managed_group_that_the_policy_takes_is_worked_on_like_any_other() -> None:
+    owner = Owner(OwnerKind.MANAGED_NODE_GROUP, "ng")
+    assert decide(group(**HOOKED), owner, taken=True).method is Method.TERMINATE_IN_GROUP
+
+
+def test_no_instance_is_taken_out_of_a_managed_group_since_eks_does_not_let_it_go() -> None:
+    decision = decide(group(), Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), taken=True)
+    assert decision.method is Method.NOTHING
+    assert "EKS" in decision.reason
+
+
+@pytest.mark.parametrize("kind", [OwnerKind.KARPENTER, OwnerKind.AUTO_MODE])
+def test_those_who_launch_for_pods_are_left_to_do_so_when_their_nodes_are_taken(
+    kind: OwnerKind,
+) -> None:
+    decision = decide(None, Owner(kind, "general"), taken=True)
+    assert decision.method is Method.LEFT_TO_OWNER
+    assert "launches what the evicted pods need" in decision.reason

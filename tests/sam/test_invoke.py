@@ -10,12 +10,14 @@ from typing import Any
 
 import boto3
 import pytest
+from leeway.clock import SystemClock
 from leeway.cloud.dynamodb import DynamoRecords
 from leeway.cloud.ec2 import Ec2Instances
-from leeway.reception import Reception
+from leeway.reception import Reception, Surroundings
 
 from sandbox.up import Sandbox
 from tests.sam.invocation import Invoke
+from tests.stand_ins import OfferingsInMemory, OnePolicy, SchedulesInMemory
 
 EVENTS = Path(__file__).parents[2] / "events"
 PATIENCE = 60.0
@@ -78,10 +80,16 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
     table = sandbox.sam_environment()["RetireNodeFunction"]["LEEWAY_TABLE"]
     held_back = HeldBack()
     Reception(
-        records=DynamoRecords(partial(client_of, sandbox, "dynamodb"), table),
-        instances=Ec2Instances(partial(client_of, sandbox, "ec2")),
-        retire_node=held_back,
-        clusters=[sandbox.endpoints.cluster],
+        Surroundings(
+            records=DynamoRecords(partial(client_of, sandbox, "dynamodb"), table),
+            instances=Ec2Instances(partial(client_of, sandbox, "ec2")),
+            policies=OnePolicy(),
+            retire_node=held_back,
+            schedules=SchedulesInMemory(),
+            offerings=OfferingsInMemory(),
+            clusters=frozenset({sandbox.endpoints.cluster}),
+            clock=SystemClock(),
+        )
     ).receive(warning_for(instance))
     return held_back.order
 

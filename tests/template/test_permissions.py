@@ -15,13 +15,15 @@ LAYER = Path(__file__).parents[2] / "layers" / "leeway" / "leeway"
 WIRED = re.compile(r'(\w+)\(\s*partial\(client, "(\w+)"')
 
 BY_THE_SERVICE = {
+    "iam:PassRole",
     "lambda:CheckpointDurableExecution",
     "lambda:GetDurableExecutionState",
     "logs:CreateLogStream",
     "logs:PutLogEvents",
     "sqs:SendMessage",
 }
-"""What Lambda and the durable SDK call in a function's name, which stands in no adapter."""
+"""What Lambda and the durable SDK call in a function's name, and what Scheduler checks, which
+stands in no adapter."""
 
 IAM_NAMES = {"lambda:Invoke": "lambda:InvokeFunction"}
 """Operations whose permission has another name."""
@@ -113,3 +115,21 @@ def test_every_function_has_a_role_of_its_own() -> None:
     functions = [r for r in resources if r["Type"] == "AWS::Lambda::Function"]
     roles = {str(function["Properties"]["Role"]) for function in functions}
     assert len(roles) == len(functions)
+
+
+def test_schedules_may_be_made_in_leeways_own_group_and_only_send_notices_again() -> None:
+    on_schedules = [s for s in statements() if any("scheduler:" in a for a in actions_of(s))]
+    assert [str(s["Resource"]).count("schedule/${NoticesToCome}/*") for s in on_schedules] == [1]
+    (passing,) = [s for s in statements() if "iam:PassRole" in actions_of(s)]
+    assert passing["Resource"] == {"Fn::GetAtt": ["NoticesToComeRole", "Arn"]}
+    assert passing["Condition"] == {
+        "StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}
+    }
+    role = translate({}, {})["Resources"]["NoticesToComeRole"]["Properties"]
+    granted = {
+        a for p in role["Policies"] for s in p["PolicyDocument"]["Statement"] for a in actions_of(s)
+    }
+    assert granted == {"lambda:InvokeFunction", "sqs:SendMessage"}
+    (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Principal"] == {"Service": "scheduler.amazonaws.com"}
+    assert set(trust["Condition"]["StringEquals"]) == {"aws:SourceAccount", "aws:SourceArn"}

@@ -39,13 +39,21 @@ class Draining:
         self._clock = clock
         self._watcher = watcher
 
-    def work(self, node: str, drain: Drain, terms: Terms, until: datetime) -> Drain:
-        """Work on a drain until it is over, or `until` has come, or its deadline.
+    def work(
+        self,
+        node: str,
+        drain: Drain,
+        terms: Terms,
+        until: datetime,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> Drain:
+        """Work on a drain until it is over, or `until` has come, or its deadline, or it is no
+        longer `wanted`, which is asked before every round of requests.
 
         An API server that fails is asked again; what it did not list is not taken for gone. One
         that refuses is too, if there is a deadline to which somebody may mend the rights.
         """
-        while True:
+        while wanted():
             pods, drain = self._step(node, drain, terms)
             now = self._clock.now()
             if is_expired(terms, now):
@@ -56,6 +64,7 @@ class Draining:
                 return drain
             wake_at = min(next_moment(drain, pods, terms, now), until)
             self._clock.sleep((wake_at - now).total_seconds())
+        return drain
 
     def _step(self, node: str, drain: Drain, terms: Terms) -> tuple[Sequence[Pod], Drain]:
         try:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from leeway.cluster.ports import NodeEvent
-from leeway.drain.progress import Drain, PodProgress, Stage, Way
+from leeway.drain.progress import ENDS, Drain, PodProgress, Stage, Way
 from leeway.notices import NoticeKind
 from leeway.replacement import Method
 from leeway.typed_json import adapter_of
@@ -21,6 +21,24 @@ class Result(StrEnum):
     DRAINED = "drained"
     INCOMPLETE = "incomplete"
     NO_NODE = "no-node"
+    CORDONED = "cordoned"
+    DECLINED = "declined"
+    REHEARSED = "rehearsed"
+    UNDONE = "undone"
+
+
+_TITLES = {
+    Result.INCOMPLETE: "Leeway Node Retirement Incomplete",
+    Result.CORDONED: "Leeway Node Cordoned",
+    Result.DECLINED: "Leeway Node Retirement Declined",
+    Result.REHEARSED: "Leeway Node Retirement Rehearsed",
+    Result.UNDONE: "Leeway Node Retirement Undone",
+}
+_NODE_REASONS = {
+    Result.DRAINED: "LeewayRetired",
+    Result.CORDONED: "LeewayCordoned",
+    Result.UNDONE: "LeewayReleased",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +92,18 @@ class Outcome:
     @property
     def title(self) -> str:
         """The detail-type of the Leeway event: rules can match on it."""
-        drained = self.result is not Result.INCOMPLETE
-        return "Leeway Node Retired" if drained else "Leeway Node Retirement Incomplete"
+        return _TITLES.get(self.result, "Leeway Node Retired")
 
     @property
     def sentence(self) -> str:
         """What happened, in one sentence for people."""
         if self.result is Result.NO_NODE:
             return f"{self.kind}: {self.instance} has no node in {self.cluster}: nothing to drain"
+        if self.result is Result.REHEARSED:
+            return self._rehearsed
+        if self.result in {Result.CORDONED, Result.DECLINED, Result.UNDONE}:
+            said = f"{self.kind}: {self.node or self.instance} {self.result}: {self.reason}"
+            return "; ".join([said, *self.refused])
         done = f"{self.evicted} pods evicted"
         if self.deleted:
             done += f", {self.deleted} deleted past a budget at their latest moment"
@@ -95,6 +117,19 @@ class Outcome:
         if self.result is Result.INCOMPLETE:
             told.append(self.reason)
         return "; ".join([*told, *self.refused])
+
+    @property
+    def _rehearsed(self) -> str:
+        going = sum(p.stage not in ENDS for p in self.pods)
+        return (
+            f"{self.kind}: dry run: {self.node or self.instance} would be retired, {going} of its "
+            f"{len(self.pods)} pods would go; replacement: {self.replacement}"
+        )
+
+    @property
+    def retired(self) -> bool:
+        """Whether the node's way out was gone to its end, well or not."""
+        return self.result in {Result.DRAINED, Result.INCOMPLETE, Result.NO_NODE}
 
     @property
     def troubled(self) -> bool:
@@ -116,9 +151,7 @@ class Outcome:
             name=f"{self.node}.leeway-{self.instance}-{self.generation}",
             node=self.node,
             node_uid=node_uid,
-            reason="LeewayRetired"
-            if self.result is Result.DRAINED
-            else "LeewayRetirementIncomplete",
+            reason=_NODE_REASONS.get(self.result, "LeewayRetirementIncomplete"),
             message=f"{self.sentence} ({self.replacement_reason})",
             warning=self.troubled,
         )

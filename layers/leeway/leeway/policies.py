@@ -10,14 +10,16 @@ from leeway.owners import OwnerKind
 
 
 class Action(StrEnum):
-    """Whether a notice is acted on."""
+    """What a notice leads to: nothing, a node that takes no new pods, or a node that goes."""
 
     IGNORE = "ignore"
+    CORDON = "cordon"
     RETIRE = "retire"
 
 
 class Replacement(StrEnum):
-    """When the node's replacement is asked for: never, as the drain begins, or before it."""
+    """When the node's replacement is asked for: never, as the drain begins, or before it, so that
+    pods are evicted when it is Ready."""
 
     NONE = "none"
     WITH = "with"
@@ -36,14 +38,17 @@ class OnBlocked(StrEnum):
 class Policy:
     """What to do about one kind of notice.
 
-    `within` is how long a retirement may take from the notice on. It holds where the notice
-    itself does not say when the instance goes.
+    `within` is how long a retirement may take: from the notice on, or, where nothing happens to
+    the instance by itself, from the moment when its pods are first asked to go. Where the notice
+    says when the instance goes, the earlier of the two holds, and where it says so weeks ahead,
+    `lead` is how long before that the retirement begins.
     """
 
     action: Action
     within: timedelta | None = None
     replacement: Replacement = Replacement.NONE
     on_blocked: OnBlocked = OnBlocked.WAIT
+    lead: timedelta | None = None
 
 
 # EC2 takes an interrupted Spot instance back two minutes after the warning's `time`.
@@ -61,7 +66,7 @@ DEFAULTS: dict[NoticeKind, Policy] = {
         Action.RETIRE, None, Replacement.WITH, OnBlocked.DELETE
     ),
     NoticeKind.REBALANCE: Policy(
-        Action.RETIRE, timedelta(minutes=30), Replacement.WITH, OnBlocked.WAIT
+        Action.RETIRE, timedelta(minutes=30), Replacement.BEFORE, OnBlocked.WAIT
     ),
     NoticeKind.TERMINATE_HOOK: Policy(
         Action.RETIRE, timedelta(minutes=60), Replacement.NONE, OnBlocked.DELETE
@@ -69,10 +74,21 @@ DEFAULTS: dict[NoticeKind, Policy] = {
     NoticeKind.STATE_CHANGE: Policy(
         Action.RETIRE, timedelta(seconds=60), Replacement.NONE, OnBlocked.DELETE
     ),
-    NoticeKind.SCHEDULED_CHANGE: Policy(Action.IGNORE),
+    # EC2 stops or restarts the instance at the announced time, whatever runs on it.
+    NoticeKind.SCHEDULED_CHANGE: Policy(
+        Action.RETIRE, None, Replacement.BEFORE, OnBlocked.DELETE, timedelta(hours=4)
+    ),
     NoticeKind.LAUNCH_HOOK: Policy(Action.IGNORE),
     NoticeKind.TEST_NOTIFICATION: Policy(Action.IGNORE),
 }
+
+
+VOLUNTARY = frozenset({NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE})
+"""Notices that leave the choice when the node goes, for a while at least. Pausing, the churn cap
+and annotations that forbid disruption hold for these."""
+
+LONGEST_TURN = timedelta(hours=24)
+"""How long a retirement waits for its turn, where nothing happens to the instance by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +140,13 @@ def rule(notice: Notice, policy: Policy) -> Ruling:
 
 def _action(notice: Notice, policy: Policy) -> tuple[Action, str]:
     match notice.kind:
+        case NoticeKind.SCHEDULED_CHANGE if not notice.instances:
+            return Action.IGNORE, "what is to change is no instance"
         case NoticeKind.TEST_NOTIFICATION:
             return Action.IGNORE, "a lifecycle hook's test notification asks for nothing"
         case NoticeKind.STATE_CHANGE if notice.state not in LEAVING_STATES:
             return Action.IGNORE, f"an instance that is {notice.state} is not on its way out"
-        case NoticeKind.SCHEDULED_CHANGE | NoticeKind.LAUNCH_HOOK if policy.action is Action.IGNORE:
+        case NoticeKind.LAUNCH_HOOK if policy.action is Action.IGNORE:
             return Action.IGNORE, f"this version does not act on a {notice.kind} notice"
         case _ if policy.action is Action.IGNORE:
             return Action.IGNORE, f"the policy for {notice.kind} says ignore"
@@ -136,10 +154,19 @@ def _action(notice: Notice, policy: Policy) -> tuple[Action, str]:
             return policy.action, f"the policy for {notice.kind} says {policy.action}"
 
 
+def begins_at(notice: Notice, policy: Policy) -> datetime | None:
+    """Return when a retirement for something announced ahead is to begin; None means at once."""
+    if notice.effective_at is None or policy.lead is None:
+        return None
+    return notice.effective_at - policy.lead
+
+
 def _deadline(notice: Notice, policy: Policy) -> datetime | None:
     if notice.action is InterruptionAction.HIBERNATE:
         # Hibernation begins with the warning: there are no two minutes.
         return notice.time
-    if notice.effective_at is not None:
-        return notice.effective_at - SAFETY_MARGIN
-    return notice.time + policy.within if policy.within is not None else None
+    latest = notice.time + policy.within if policy.within is not None else None
+    if notice.effective_at is None:
+        return latest
+    ends = notice.effective_at - SAFETY_MARGIN
+    return min(ends, latest) if latest is not None else ends

@@ -1,18 +1,37 @@
 """Use case: a notice arrives, is written down, and starts the retirements it asks for."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from leeway.cloud.ports import CloudUnavailable, Instances, RecordChanged, Records, RetireNode
-from leeway.notices import InstanceId, Notice
+from leeway.clock import Clock
+from leeway.cloud.ports import (
+    CloudUnavailable,
+    ClusterPolicies,
+    Instances,
+    Offering,
+    RecordChanged,
+    Records,
+    RetireNode,
+    Schedules,
+    UnavailableOfferings,
+)
+from leeway.notices import InstanceId, Notice, NoticeKind
+from leeway.notices.health import narrowed
 from leeway.notices.parse import parse_notice
-from leeway.policies import DEFAULTS, Action, Ruling, rule
-from leeway.records import InstanceFacts, Retirement, receive
+from leeway.owners import OwnerKind
+from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy, begins_at, rule
+from leeway.records import InstanceFacts, Retirement, receive, undo
+from leeway.records import Reception as Change
 
 LOCK_TRIES = 6
 """How often a record is read again when another notice for it was written in between."""
+
+UNAVAILABLE_FOR = timedelta(minutes=3)
+"""How long an offering is not launched from which EC2 takes an instance back."""
 
 
 class Result(StrEnum):
@@ -20,6 +39,8 @@ class Result(StrEnum):
 
     STARTED = "started"
     KNOWN = "known"
+    SCHEDULED = "scheduled"
+    UNDOING = "undoing"
     NOT_OURS = "not-ours"
     LEFT_TO_OWNER = "left-to-owner"
     IGNORED = "ignored"
@@ -60,20 +81,46 @@ class NotAllReceived(Exception):
         self.receipt = receipt
 
 
-class Reception:
-    """Receives notices. `clusters` are the names of the clusters under Leeway's care."""
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What receiving takes, beside the notice. `clusters` are those under Leeway's care."""
 
-    def __init__(
-        self,
-        records: Records,
-        instances: Instances,
-        retire_node: RetireNode,
-        clusters: Iterable[str],
-    ) -> None:
-        self._records = records
-        self._instances = instances
-        self._retire_node = retire_node
-        self._clusters = frozenset(clusters)
+    records: Records
+    instances: Instances
+    policies: ClusterPolicies
+    retire_node: RetireNode
+    schedules: Schedules
+    offerings: UnavailableOfferings
+    clusters: frozenset[str]
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A notice for one instance, with what is known of that. `event` is the notice as it came."""
+
+    event: Mapping[str, Any]
+    notice: Notice
+    stored: Retirement | None
+    facts: InstanceFacts
+    policy: Policy
+
+    @property
+    def schedule(self) -> str:
+        """The name of the schedule for what is announced: a repeat and later news find it."""
+        digest = hashlib.sha256(self.notice.event.encode()).hexdigest()[:16]
+        return f"{self.facts.instance}-{digest}"
+
+    def became(self, result: Result, reason: str, generation: int = 0) -> Received:
+        """Render what became of it."""
+        return Received(result, reason, self.facts.instance, self.facts.cluster, generation)
+
+
+class Reception:
+    """Receives notices."""
+
+    def __init__(self, world: Surroundings) -> None:
+        self._world = world
 
     def receive(self, event: Any) -> Receipt:
         """Take in one EventBridge event. Receiving it again changes nothing.
@@ -84,14 +131,14 @@ class Reception:
                 receiving the event again does the rest.
         """
         notice = parse_notice(event)
-        ruling = rule(notice, DEFAULTS[notice.kind])
-        if ruling.action is Action.IGNORE:
-            return Receipt(notice, (Received(Result.IGNORED, ruling.reason),))
+        if not notice.instances:
+            said = rule(notice, DEFAULTS[notice.kind])
+            return Receipt(notice, (Received(Result.IGNORED, said.reason),))
         received: list[Received] = []
         failures: list[Exception] = []
         for instance in notice.instances:
             try:
-                received.append(self._receive_for(instance, notice, ruling))
+                received.append(self._receive_for(instance, notice, event))
             except Exception as error:  # noqa: BLE001 (raised below, when all had their turn)
                 failures.append(error)
         receipt = Receipt(notice, tuple(received))
@@ -99,40 +146,99 @@ class Reception:
             raise NotAllReceived(receipt, failures)
         return receipt
 
-    def _receive_for(self, instance: InstanceId, notice: Notice, ruling: Ruling) -> Received:
+    def _receive_for(
+        self, instance: InstanceId, notice: Notice, event: Mapping[str, Any]
+    ) -> Received:
         for _ in range(LOCK_TRIES):
-            known = self._records.known(instance)
+            known = self._world.records.known(instance)
             stored = known.retirement
-            facts = stored.facts if stored else known.facts or self._instances.describe(instance)
+            if stored is None and notice.state == _RUNS:
+                # Every launch says so: nothing is asked about an instance without a retirement.
+                return Received(Result.IGNORED, "it runs, and was never retired", instance)
+            facts = (
+                stored.facts if stored else known.facts or self._world.instances.describe(instance)
+            )
             if facts is None:
                 return Received(
                     Result.NOT_OURS, "no such instance, or its tags name no cluster", instance
                 )
-            if declined := self._decline(facts):
-                return declined
+            if facts.cluster not in self._world.clusters:
+                reason = f"cluster {facts.cluster} is not under Leeway's care"
+                return Received(Result.NOT_OURS, reason, instance, facts.cluster)
+            policy = self._world.policies.policy_of(facts.cluster)
+            case = _Case(event, notice, stored, facts, policy.notices[notice.kind])
             try:
-                return self._settle(stored, notice, ruling, facts)
+                return _left_to_owner(case, policy) or self._settle(case)
             except RecordChanged:
                 continue
         raise CloudUnavailable(f"{instance}: its record changed {LOCK_TRIES} times in a row")
 
-    def _decline(self, facts: InstanceFacts) -> Received | None:
-        if facts.cluster not in self._clusters:
-            reason = f"cluster {facts.cluster} is not under Leeway's care"
-            return Received(Result.NOT_OURS, reason, facts.instance, facts.cluster)
-        if facts.owner.retires_itself:
-            reason = f"{facts.owner.kind} {facts.owner.name} drains and replaces its own nodes"
-            return Received(Result.LEFT_TO_OWNER, reason, facts.instance, facts.cluster)
-        return None
+    def _settle(self, case: _Case) -> Received:
+        notice = case.notice
+        if notice.state == _RUNS and (undone := self._undo(case)):
+            return undone
+        if case.facts.instance in notice.over:
+            self._world.schedules.remove(case.schedule)
+            reason = "the scheduled change is called off or done, and nothing was begun"
+            return self._undo(case) or case.became(Result.IGNORED, reason)
+        if case.policy.action is Action.IGNORE:
+            return case.became(Result.IGNORED, rule(notice, case.policy).reason)
+        begins = begins_at(notice, case.policy)
+        if begins is None:
+            return self._retire(case)
+        if begins > self._world.clock.now():
+            return self._schedule(case, begins)
+        # Weeks may lie between the notice and its lead: what it asks for, it asks for from then on.
+        return self._retire(replace(case, notice=replace(notice, time=max(notice.time, begins))))
 
-    def _settle(
-        self, stored: Retirement | None, notice: Notice, ruling: Ruling, facts: InstanceFacts
-    ) -> Received:
-        reception = receive(stored, notice, ruling, facts)
-        record = reception.record
-        if reception.write:
-            self._records.write(record)
-        if reception.start:
-            self._retire_node.start(record.instance, facts.cluster, record.generation)
-        result = Result.STARTED if reception.start else Result.KNOWN
-        return Received(result, reception.reason, record.instance, facts.cluster, record.generation)
+    def _schedule(self, case: _Case, begins: datetime) -> Received:
+        event = narrowed(case.event, case.facts.instance)
+        self._world.schedules.put(case.schedule, begins, event)
+        undone = self._undo(case)
+        return undone or case.became(
+            Result.SCHEDULED,
+            f"it begins at {begins:%Y-%m-%d %H:%M} UTC, ahead of what is announced",
+        )
+
+    def _undo(self, case: _Case) -> Received | None:
+        change = undo(case.stored, case.notice)
+        if change is None:
+            return None
+        self._carry_out(change)
+        return case.became(Result.UNDOING, change.reason, change.record.generation)
+
+    def _retire(self, case: _Case) -> Received:
+        ruling = rule(case.notice, case.policy)
+        if ruling.action is Action.IGNORE:
+            return case.became(Result.IGNORED, ruling.reason)
+        change = receive(case.stored, case.notice, ruling, case.facts)
+        self._carry_out(change)
+        if case.notice.kind is NoticeKind.SPOT_INTERRUPTION:
+            self._mark_unavailable(case.notice, case.facts)
+        result = Result.STARTED if change.start else Result.KNOWN
+        return case.became(result, change.reason, change.record.generation)
+
+    def _carry_out(self, change: Change) -> None:
+        record = change.record
+        if change.write:
+            self._world.records.write(record)
+        if change.start:
+            self._world.retire_node.start(record.instance, record.facts.cluster, record.generation)
+
+    def _mark_unavailable(self, notice: Notice, facts: InstanceFacts) -> None:
+        offering = Offering(notice.region, facts.instance_type, facts.zone, facts.capacity_type)
+        until = self._world.clock.now() + UNAVAILABLE_FOR
+        self._world.offerings.mark(offering, f"EC2 takes {facts.instance} back", until)
+
+
+_RUNS = "running"
+
+
+def _left_to_owner(case: _Case, policy: ClusterPolicy) -> Received | None:
+    owner = case.facts.owner
+    if not owner.retires_itself:
+        return None
+    if owner.kind in policy.takes and owner.kind is not OwnerKind.FARGATE:
+        return None
+    reason = f"{owner.kind} {owner.name} drains and replaces its own nodes"
+    return case.became(Result.LEFT_TO_OWNER, reason)

@@ -3,13 +3,20 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from leeway.notices import LifecycleHook, Notice, NoticeKind
+from leeway.notices import InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.owners import Owner
-from leeway.policies import OnBlocked, Replacement, Ruling
+from leeway.policies import (
+    LONGEST_TURN,
+    VOLUNTARY,
+    Action,
+    OnBlocked,
+    Replacement,
+    Ruling,
+)
 
 NOTICES_REMEMBERED = 50
 """How many notice ids a record keeps; older ones are no longer redelivered."""
@@ -29,17 +36,28 @@ _HARDNESS = {
     NoticeKind.CAPACITY_RESERVATION: 3,
 }
 
+_ENDS_IN_ITS_GROUP = frozenset({"terminate-in-group", "raise-desired"})
+
 
 class Phase(StrEnum):
     """How far a retirement is.
 
-    `noticed` is written before it is known to have started; `finished` before the hooks are
-    answered and the instance is terminated, which are the last things it does.
+    `noticed` is written before it is known to have started, and stands until its replacement is
+    asked for or its pods are asked to go: so far it can be called off. `finished` is written before
+    the hooks are answered and the instance is terminated, which are the last things it does.
+    `undoing` says that the instance stays and its node is to be freed of our marks, `undone` that
+    it is.
     """
 
     NOTICED = "noticed"
     RUNNING = "running"
     FINISHED = "finished"
+    UNDOING = "undoing"
+    UNDONE = "undone"
+
+
+OVER = frozenset({Phase.FINISHED, Phase.UNDONE})
+"""Phases after which nothing more comes of a retirement."""
 
 
 class InstanceFacts(BaseModel):
@@ -57,19 +75,27 @@ class InstanceFacts(BaseModel):
 
 
 class ReplacementIntent(BaseModel):
-    """The replacement that a retirement asked for; written before the call that asks."""
+    """The replacement that a retirement asked for; written before the call that asks.
+
+    `members` are the instances that the group had then, where the successor is waited for: what
+    comes later may be it.
+    """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     method: str
     reason: str
     asked_at: AwareDatetime
+    group: str = ""
+    members: tuple[str, ...] = ()
 
 
 class Retirement(BaseModel):
     """One instance's retirement, in all its generations.
 
     `version` counts writes (the optimistic lock); `generation` counts starts of `retire_node`.
+    `stops` says that the instance is only stopped, and may run again. `begun_at` is when its pods
+    were first asked to go, where that was not at once.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -85,6 +111,9 @@ class Retirement(BaseModel):
     replacement: Replacement
     reason: str
     notices: tuple[str, ...]
+    action: Action = Action.RETIRE
+    stops: bool = False
+    begun_at: AwareDatetime | None = None
     hooks: tuple[LifecycleHook, ...] = ()
     replaced: ReplacementIntent | None = None
 
@@ -130,31 +159,94 @@ def receive(
     return Reception(_raised(stored, notice, ruling, facts), True, True, newer)
 
 
+def undo(stored: Retirement | None, notice: Notice) -> Reception | None:
+    """Decide what a notice by which the instance stays does to its record: that a change is called
+    off, or that the instance runs again. None where there is nothing to undo.
+
+    What has begun is not undone: the successor is on its way, or pods have gone.
+    """
+    if stored is None or notice.time < stored.noticed_at:
+        return None
+    if stored.phase is Phase.UNDOING:
+        # Started again, in case the start was lost.
+        return Reception(stored, False, True, "its node is being freed")
+    reason = _why_undone(stored, notice)
+    if reason is None:
+        return None
+    # Its id is not remembered: a change that comes later is received again under the same.
+    undoing = stored.model_copy(
+        update={
+            "generation": stored.generation + 1,
+            "version": stored.version + 1,
+            "phase": Phase.UNDOING,
+            "noticed_at": notice.time,
+            "reason": reason,
+        }
+    )
+    return Reception(undoing, True, True, reason)
+
+
+def _why_undone(stored: Retirement, notice: Notice) -> str | None:
+    if stored.phase is Phase.UNDONE:
+        return None
+    if notice.kind is NoticeKind.SCHEDULED_CHANGE:
+        if stored.kind is notice.kind and stored.phase is Phase.NOTICED:
+            return "the scheduled change is called off, or comes later"
+        return None
+    if stored.stops or stored.phase is Phase.FINISHED:
+        return "the instance was stopped and runs again"
+    return None
+
+
 def _first(notice: Notice, ruling: Ruling, facts: InstanceFacts) -> Retirement:
     return Retirement(
         facts=facts,
         generation=1,
         phase=Phase.NOTICED,
-        kind=notice.kind,
-        noticed_at=notice.time,
-        deadline=ruling.deadline,
-        on_blocked=ruling.on_blocked,
-        replacement=ruling.replacement,
-        reason=ruling.reason,
         notices=(notice.id,),
         hooks=(notice.hook,) if notice.hook else (),
+        **_asked(notice, ruling),
     )
+
+
+def _asked(notice: Notice, ruling: Ruling) -> dict[str, Any]:
+    """Render what a notice and the ruling on it ask for, as a record's fields."""
+    return {
+        "kind": notice.kind,
+        "noticed_at": notice.time,
+        "deadline": ruling.deadline,
+        "on_blocked": ruling.on_blocked,
+        "replacement": ruling.replacement,
+        "reason": ruling.reason,
+        "action": ruling.action,
+        "stops": _only_stops(notice),
+    }
+
+
+def _only_stops(notice: Notice) -> bool:
+    if notice.action is not None:
+        return notice.action is not InterruptionAction.TERMINATE
+    return notice.state in {"stopping", "stopped"}
 
 
 def _why_newer(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None:
     """Say why this notice needs a retirement of its own, or None where the stored one serves."""
+    if stored.phase in {Phase.UNDOING, Phase.UNDONE}:
+        return None if notice.time < stored.noticed_at else "what was before it has been undone"
     if stored.phase is Phase.FINISHED:
         if _has_new_hook(stored, notice):
             return "its lifecycle hook still waits for an answer"
         return _after_the_end(stored, notice)
-    if stored.deadline is not None and notice.time > stored.deadline + OVERDUE:
+    if stored.deadline is not None and notice.time > stored.deadline + _overdue(stored):
         return "the retirement before it should long have ended: its execution has died"
     return _why_more_urgent(stored, notice, ruling)
+
+
+def _overdue(stored: Retirement) -> timedelta:
+    """Return how long after its deadline a retirement must have ended. The deadline of one that
+    still waits for its turn is counted from when that comes."""
+    waiting = stored.phase is Phase.NOTICED and stored.kind in VOLUNTARY
+    return OVERDUE + LONGEST_TURN if waiting else OVERDUE
 
 
 def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None:
@@ -164,6 +256,8 @@ def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> str 
     harder = _HARDNESS[notice.kind] - _HARDNESS[stored.kind]
     if harder > 0:
         return f"a {notice.kind} outranks a {stored.kind}"
+    if harder == 0 and ruling.action is Action.RETIRE and stored.action is Action.CORDON:
+        return "the one before it only cordons"
     if harder == 0 and _is_earlier(ruling.deadline, stored.deadline):
         return "it leaves less time"
     return None
@@ -171,7 +265,7 @@ def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> str 
 
 def _is_its_own_doing(stored: Retirement, notice: Notice) -> bool:
     """Whether the group tells of the termination that this retirement itself asked it for."""
-    asked = stored.replaced is not None and stored.replaced.method == "terminate-in-group"
+    asked = stored.replaced is not None and stored.replaced.method in _ENDS_IN_ITS_GROUP
     return asked and notice.kind is NoticeKind.TERMINATE_HOOK
 
 
@@ -206,16 +300,14 @@ def _remember(stored: Retirement, notice: Notice) -> Retirement:
 
 
 def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceFacts) -> Retirement:
-    return _remember(stored, notice).model_copy(
+    fresh = stored.phase in {Phase.UNDOING, Phase.UNDONE}
+    anew: dict[str, Any] = {"hooks": (), "replaced": None} if fresh else {}
+    return _remember(stored.model_copy(update=anew), notice).model_copy(
         update={
             "facts": facts,
             "generation": stored.generation + 1,
             "phase": Phase.NOTICED,
-            "kind": notice.kind,
-            "noticed_at": notice.time,
-            "deadline": ruling.deadline,
-            "on_blocked": ruling.on_blocked,
-            "replacement": ruling.replacement,
-            "reason": ruling.reason,
+            "begun_at": None,
+            **_asked(notice, ruling),
         }
     )

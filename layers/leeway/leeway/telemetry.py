@@ -5,6 +5,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from leeway.outcome import Outcome
 from leeway.reception import Receipt
+from leeway.records import Retirement
 from leeway.welcome import Welcome
 
 
@@ -54,6 +55,22 @@ class PowertoolsTelemetry:
         self._metrics.add_metric("ManifestProblems", MetricUnit.Count, 1)
         self._metrics.flush_metrics()
 
+    def executing(self, execution: str) -> None:
+        """Name the durable execution in every line from now on."""
+        self._logger.append_keys(execution=execution)
+
+    def waiting(self, record: Retirement, reason: str) -> None:
+        """Log that a retirement waits for its turn."""
+        self._logger.info(
+            f"{record.kind}: {record.instance} waits for its turn: {reason}",
+            extra={
+                "kind": record.kind,
+                "instance": record.instance,
+                "cluster": record.facts.cluster,
+                "generation": record.generation,
+            },
+        )
+
     def retired(self, outcome: Outcome) -> None:
         """Log and measure a retirement that has ended."""
         level = self._logger.warning if outcome.troubled else self._logger.info
@@ -75,6 +92,11 @@ class PowertoolsTelemetry:
         )
         self._metrics.add_dimension("Cluster", outcome.cluster)
         self._metrics.add_dimension("Kind", outcome.kind)
+        if not outcome.retired:
+            self._metrics.add_dimension("Result", outcome.result)
+            self._metrics.add_metric("NodesNotRetired", MetricUnit.Count, 1)
+            self._metrics.flush_metrics()
+            return
         self._metrics.add_metric("NodesRetired", MetricUnit.Count, 1)
         self._metrics.add_metric("PodsEvicted", MetricUnit.Count, outcome.evicted)
         self._metrics.add_metric("PodsDeletedPastBudget", MetricUnit.Count, outcome.deleted)

@@ -7,7 +7,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.cloud.ports import CloudRefused, LifecycleActionOver
+from leeway.cloud.ports import CloudRefused, GroupCapacity, LifecycleActionOver
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
 from leeway.replacement import GroupFacts
@@ -47,6 +47,10 @@ class AutoScalingGroups:
         group = groups["AutoScalingGroups"][0]
         return GroupFacts(
             name=name,
+            desired=group["DesiredCapacity"],
+            maximum=group["MaxSize"],
+            zones=len(group["AvailabilityZones"]),
+            protected=member["ProtectedFromScaleIn"],
             lifecycle_state=member["LifecycleState"],
             capacity_rebalance=group.get("CapacityRebalance", False),
             refreshing=any(r["Status"] in _REFRESHING for r in refreshes["InstanceRefreshes"]),
@@ -58,11 +62,36 @@ class AutoScalingGroups:
             ),
         )
 
-    def terminate_in_group(self, instance: str) -> None:
-        """Terminate without decrementing, so that the group launches a successor at once."""
+    def capacity(self, group: str) -> GroupCapacity:
+        """Read what a group wants and has.
+
+        Raises:
+            CloudRefused: there is no such group.
+        """
+        with aws_errors():
+            answer = self._client().describe_auto_scaling_groups(AutoScalingGroupNames=[group])
+        if not answer["AutoScalingGroups"]:
+            raise CloudRefused(f"there is no group {group}")
+        found = answer["AutoScalingGroups"][0]
+        members = [
+            member["InstanceId"]
+            for member in found["Instances"]
+            if member["LifecycleState"].startswith(("Pending", "InService"))
+        ]
+        return GroupCapacity(found["DesiredCapacity"], found["MaxSize"], tuple(members))
+
+    def set_desired(self, group: str, desired: int) -> None:
+        """Set a group's desired capacity, at once, whatever cooldown runs."""
+        with aws_errors():
+            self._client().set_desired_capacity(
+                AutoScalingGroupName=group, DesiredCapacity=desired, HonorCooldown=False
+            )
+
+    def terminate_in_group(self, instance: str, decrement: bool = False) -> None:
+        """Terminate by the group's hooks: without a decrement it launches a successor at once."""
         with aws_errors():
             self._client().terminate_instance_in_auto_scaling_group(
-                InstanceId=instance, ShouldDecrementDesiredCapacity=False
+                InstanceId=instance, ShouldDecrementDesiredCapacity=decrement
             )
 
     def detach(self, instance: str, group: str) -> None:

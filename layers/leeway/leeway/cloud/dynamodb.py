@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from leeway.arrivals import Arrival
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.cloud.ports import ClusterEndpoint, Clusters, Known, RecordChanged
-from leeway.records import InstanceFacts, Phase, Retirement
+from leeway.records import OVER, InstanceFacts, Retirement
 
 RETIREMENT, FACTS, ARRIVAL = "RETIREMENT", "FACTS", "ARRIVAL"
 
@@ -79,7 +79,7 @@ class DynamoRecords:
             "expires": {"N": str(expires)},
             "record": {"S": record.model_dump_json()},
         }
-        if record.phase is not Phase.FINISHED:
+        if record.phase not in OVER:
             item["open"] = {"S": record.facts.cluster}
         with aws_errors():
             try:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from leeway.arrivals import Arrival
 from leeway.headroom.kept import Kept
@@ -12,6 +12,18 @@ from leeway.notices import LifecycleHook
 from leeway.policies import ClusterPolicy
 from leeway.records import InstanceFacts, Retirement
 from leeway.replacement import GroupFacts
+from leeway.surges import SurgeLedger
+from leeway.turns import ChurnLedger
+
+
+@dataclass(frozen=True, slots=True)
+class Offering:
+    """An instance type in a zone of a region, as spot or on-demand."""
+
+    region: str
+    instance_type: str
+    zone: str
+    capacity_type: str
 
 
 class CloudUnavailable(Exception):
@@ -28,6 +40,16 @@ class LifecycleActionOver(CloudRefused):
 
 class RecordChanged(Exception):
     """Somebody else wrote the record since it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCapacity:
+    """How many instances a group wants and may have, and the ids of those that are in it and not
+    on their way out."""
+
+    desired: int
+    maximum: int
+    members: tuple[str, ...]
 
 
 class Instances(Protocol):
@@ -61,8 +83,20 @@ class Groups(Protocol):
         """Read the instance's group as it is now; None where the instance is in no group."""
         ...
 
-    def terminate_in_group(self, instance: str) -> None:
-        """Terminate without decrementing, so that the group launches a successor at once."""
+    def capacity(self, group: str) -> GroupCapacity:
+        """Read what a group wants and has.
+
+        Raises:
+            CloudRefused: there is no such group.
+        """
+        ...
+
+    def set_desired(self, group: str, desired: int) -> None:
+        """Set a group's desired capacity, at once, whatever cooldown runs."""
+        ...
+
+    def terminate_in_group(self, instance: str, decrement: bool = False) -> None:
+        """Terminate by the group's hooks: without a decrement it launches a successor at once."""
         ...
 
     def detach(self, instance: str, group: str) -> None:
@@ -197,6 +231,50 @@ class ManifestWriting(Protocol):
         Raises:
             RecordChanged: the stored version is another one, or it is gone.
         """
+        ...
+
+
+class Ledgers(Protocol):
+    """What retirements must agree on, kept in the table."""
+
+    def churn(self, cluster: str) -> ChurnLedger:
+        """Read consistently which of a cluster's instances went voluntarily of late."""
+        ...
+
+    def surge(self, group: str) -> SurgeLedger:
+        """Read consistently for whom a group's desired capacity is or was raised."""
+        ...
+
+    def write(self, ledger: ChurnLedger | SurgeLedger) -> None:
+        """Write a ledger whose `version` is one above what was read.
+
+        Raises:
+            RecordChanged: the stored version is another one.
+        """
+        ...
+
+    def claim(self, successor: str, retiring: str) -> bool:
+        """Note that one instance succeeds another; False where it succeeds a third."""
+        ...
+
+
+class UnavailableOfferings(Protocol):
+    """Offerings that EC2 has not enough of for the moment."""
+
+    def mark(self, offering: Offering, reason: str, until: datetime) -> None:
+        """Note that an offering is not to be launched until then."""
+        ...
+
+
+class Schedules(Protocol):
+    """Events that are received again later, once."""
+
+    def put(self, name: str, at: datetime, event: Mapping[str, Any]) -> None:
+        """Have an event received again at this time; a schedule of this name is set anew."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Have it received no more; that there is no such schedule is no error."""
         ...
 
 

@@ -9,8 +9,10 @@ from lightkube.resources.core_v1 import Pod as PodObject
 from lightkube.utils.quantity import parse_quantity
 
 from leeway.cluster.ports import Node, Taint
-from leeway.drain.pods import Controller, Pod
+from leeway.drain.pods import FINISHED_PHASES, Controller, Pod
+from leeway.durations import parse_duration
 
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 DEFAULT_GRACE = 30
@@ -69,7 +71,27 @@ def to_pod(pod: PodObject) -> Pod:
         volumes=any(v.persistentVolumeClaim is not None or v.ephemeral for v in volumes),
         deletion=_in_utc(meta.deletionTimestamp),
         cordon_toleration=_cordon_toleration(spec.tolerations or []),
+        protected_until=_protected_until(pod),
     )
+
+
+def _protected_until(pod: PodObject) -> datetime | None:
+    """Read until when a pod asks not to be disrupted: for good, or for a while from its start.
+
+    A pod that ends or has ended no longer does. Source: Karpenter documentation, "Disruption".
+    """
+    meta, status = pod.metadata or ObjectMeta(), pod.status
+    said = (meta.annotations or {}).get(DO_NOT_DISRUPT, "")
+    if not said or meta.deletionTimestamp or (status and status.phase in FINISHED_PHASES):
+        return None
+    if said == "true":
+        return datetime.max.replace(tzinfo=UTC)
+    try:
+        protected_for = parse_duration(said)
+    except ValueError:
+        return None
+    started = _in_utc((status.startTime if status else None) or meta.creationTimestamp)
+    return started + protected_for if started else None
 
 
 def _controller(owner: OwnerReference | None) -> Controller | None:

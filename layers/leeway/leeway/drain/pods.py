@@ -19,7 +19,8 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One pod on the node. `grace` is its terminationGracePeriodSeconds."""
+    """One pod on the node. `grace` is its terminationGracePeriodSeconds; until `protected_until`
+    it asks not to be disrupted by what could as well wait."""
 
     namespace: str
     name: str
@@ -33,6 +34,7 @@ class Pod:
     volumes: bool = False
     deletion: datetime | None = None
     cordon_toleration: str | None = None
+    protected_until: datetime | None = None
 
     @property
     def key(self) -> str:

@@ -1,13 +1,14 @@
 """Notices from source `aws.health`: scheduled changes of EC2 instances."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BeforeValidator, Field
 
-from leeway.notices.envelope import Detail, Envelope, Parsers
-from leeway.notices.model import MalformedNotice, Notice, NoticeKind
+from leeway.notices.envelope import Detail, Envelope, Parsers, Text
+from leeway.notices.model import InstanceId, Notice, NoticeKind
 
 SOURCE = "aws.health"
 
@@ -26,11 +27,16 @@ class _Entity(Detail):
 
 
 class _ScheduledChange(Detail):
+    event: Annotated[Text, Field(alias="eventArn")]
     service: Literal["EC2"]
     category: Annotated[Literal["scheduledChange"], Field(alias="eventTypeCategory")]
     start: Annotated[AwareDatetime, BeforeValidator(_parse_rfc1123), Field(alias="startTime")]
     status: Annotated[str, Field(alias="statusCode")] = "upcoming"
     entities: Annotated[tuple[_Entity, ...], Field(alias="affectedEntities")] = ()
+
+
+_CLOSED = frozenset({"closed", "cancelled", "canceled"})
+_RESOLVED = "resolved"
 
 
 def _instance_of(text: str) -> str:
@@ -43,14 +49,31 @@ def _scheduled_change(envelope: Envelope) -> Notice:
     named = [_instance_of(entity.value) for entity in detail.entities]
     listed = [_instance_of(resource) for resource in envelope.resources]
     instances = [name for name in dict.fromkeys([*named, *listed]) if name.startswith("i-")]
-    if not instances:
-        raise MalformedNotice("detail.affectedEntities: no instance is named, nor in resources")
+    resolved = {_instance_of(e.value) for e in detail.entities if e.status.lower() == _RESOLVED}
+    over = instances if detail.status.lower() in _CLOSED else resolved
     return envelope.notice(
         NoticeKind.SCHEDULED_CHANGE,
         instances,
         effective_at=detail.start,
-        cancelled=detail.status.lower() in {"closed", "cancelled", "canceled"},
+        event=detail.event,
+        over=frozenset(InstanceId(name) for name in over),
     )
 
 
 PARSERS: Parsers = {"AWS Health Event": _scheduled_change}
+
+
+def narrowed(event: Mapping[str, Any], instance: str) -> dict[str, Any]:
+    """Return the same event about one of its instances alone, to be received again later: a list
+    of hundreds would not fit into a schedule, nor is each of them due again."""
+    detail = event["detail"]
+    entities = [e for e in detail.get("affectedEntities", []) if _names(e, instance)]
+    return {
+        **event,
+        "resources": [instance],
+        "detail": {**detail, "affectedEntities": entities},
+    }
+
+
+def _names(entity: dict[str, Any], instance: str) -> bool:
+    return _instance_of(str(entity.get("entityValue", ""))) == instance

@@ -44,6 +44,8 @@ class Notice:
 
     `time` is when AWS says it happened, not when it arrived. `effective_at` is when the
     announced thing happens, where the event itself says so. All times are aware and in UTC.
+    `event` names what is announced where several notices tell of one thing: pages of a list,
+    later news. `over` are those of the instances for which it will not happen, or has happened.
     """
 
     id: str
@@ -56,7 +58,8 @@ class Notice:
     action: InterruptionAction | None = None
     hook: LifecycleHook | None = None
     state: str | None = None
-    cancelled: bool = False
+    event: str = ""
+    over: frozenset[InstanceId] = frozenset()
 
 
 class MalformedNotice(ValueError):

@@ -1,10 +1,21 @@
 """Puts together `retire_node`."""
 
-from functools import cache
+from functools import cache, partial
 
 from leeway.clock import SystemClock
-from leeway.retirement import STEP_RESULTS, RetireNode
-from leeway.wiring.clients import announcements, groups, instances, prepare, records, telemetry
+from leeway.cloud.ledgers import DynamoLedgers
+from leeway.retirement import STEP_RESULTS, RetireNode, Surroundings
+from leeway.wiring.clients import (
+    announcements,
+    client,
+    configuration,
+    groups,
+    instances,
+    prepare,
+    records,
+    settings,
+    telemetry,
+)
 from leeway.wiring.clusters import cluster_named
 
 
@@ -12,13 +23,17 @@ from leeway.wiring.clusters import cluster_named
 def retire_node() -> RetireNode:
     """Build the use case."""
     return RetireNode(
-        records=records(),
-        groups=groups(),
-        instances=instances(),
-        announcements=announcements(),
-        cluster_named=cluster_named,
-        telemetry=telemetry(),
-        clock=SystemClock(),
+        Surroundings(
+            records=records(),
+            ledgers=DynamoLedgers(partial(client, "dynamodb"), settings().table),
+            policies=configuration(),
+            groups=groups(),
+            instances=instances(),
+            announcements=announcements(),
+            cluster_named=cluster_named,
+            telemetry=telemetry(),
+            clock=SystemClock(),
+        )
     )
 
 

@@ -1,0 +1,32 @@
+"""Offerings that EC2 has not enough of for the moment, in the table, by boto3.
+
+Keys: `pk` = OFFERINGS#<region>, `sk` = UNAVAILABLE#<capacity type>#<instance type>#<zone>.
+`expires` is the table's time to live, and the moment from which an offering counts again.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from leeway.cloud.errors import aws_errors
+from leeway.cloud.ports import Offering
+
+
+class DynamoUnavailableOfferings:
+    """The UnavailableOfferings Protocol; `client` makes boto3's client when first asked."""
+
+    def __init__(self, client: Callable[[], Any], table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def mark(self, offering: Offering, reason: str, until: datetime) -> None:
+        """Note that an offering is not to be launched until then."""
+        said = f"{offering.capacity_type}#{offering.instance_type}#{offering.zone}"
+        item = {
+            "pk": {"S": f"OFFERINGS#{offering.region}"},
+            "sk": {"S": f"UNAVAILABLE#{said}"},
+            "reason": {"S": reason},
+            "expires": {"N": str(int(until.timestamp()))},
+        }
+        with aws_errors():
+            self._client().put_item(TableName=self._table, Item=item)

@@ -1,0 +1,70 @@
+"""How a retirement empties its node: one pass of the drain after the other."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from leeway.drain.deadline import Terms
+from leeway.drain.progress import Drain, is_expired
+from leeway.draining import Draining, pause_before_next
+from leeway.holding import Holding
+from leeway.hooks import held_for, next_heartbeat, with_hooks
+from leeway.orders import Order
+from leeway.records import Retirement
+from leeway.retirement.results import Located, Passed
+from leeway.retirement.surroundings import LONGEST_RETRY, RETRY_EVERY, TROUBLE, Surroundings
+
+PASS = timedelta(seconds=10)
+"""How long one drain step lasts at most; what it achieved is checkpointed at its end."""
+
+
+class Emptying:
+    """Drains nodes."""
+
+    def __init__(self, world: Surroundings, holding: Holding) -> None:
+        self._world = world
+        self._holding = holding
+
+    def drain(self, order: Order, located: Located, passed: Passed, tries: int) -> Passed:
+        """Work on the drain for a while. `tries` counts how often the cordon or the replacement
+        has been tried in vain, 0 where both are settled: the more, the longer until the next."""
+        drain, clock = passed.drain, self._world.clock
+        record = self._world.read_patiently(order)
+        if record is None:
+            return Passed(drain, None)
+        held = held_for(record, passed.held, clock.now())
+        held = self._holding.keep(order.instance, held)
+        deadline = with_hooks(record.deadline, held)
+        heartbeat = next_heartbeat(held)
+        if located.node:
+            terms = Terms(deadline, record.on_blocked)
+            drain = self._work(order, record, located.node, drain, terms, heartbeat)
+        rest = timedelta(0)
+        if not drain.over or tries:
+            started = record.begun_at or record.noticed_at
+            rest = pause_before_next(started, clock.now(), deadline, heartbeat)
+        if tries and not rest:
+            clock.sleep(min(tries * RETRY_EVERY, LONGEST_RETRY))
+        expired = is_expired(Terms(deadline), clock.now())
+        return Passed(drain, record, int(rest.total_seconds()), expired, held)
+
+    def _work(
+        self,
+        order: Order,
+        record: Retirement,
+        node: str,
+        drain: Drain,
+        terms: Terms,
+        heartbeat: datetime | None,
+    ) -> Drain:
+        until = self._world.clock.now() + PASS
+        if heartbeat is not None:
+            until = min(until, heartbeat)
+        try:
+            cluster = self._world.cluster_named(record.facts.cluster)
+            draining = Draining(cluster, self._world.clock)
+            wanted = partial(self._world.is_current, order)
+            return draining.work(node, drain, terms, until, wanted)
+        except TROUBLE as error:
+            self._world.clock.sleep(RETRY_EVERY)
+            return replace(drain, problem=f"{type(error).__name__}: {error}")

@@ -1,0 +1,182 @@
+"""How a retirement ends: closed, its hooks answered, its instance terminated, and reported."""
+
+from functools import partial
+
+from leeway.cloud.ports import CloudRefused, CloudUnavailable
+from leeway.drain.progress import Drain, observe
+from leeway.holding import Answered, Holding
+from leeway.hooks import HookResult
+from leeway.orders import Order
+from leeway.outcome import FAILED, Outcome, Result, result_of
+from leeway.records import Phase, Retirement
+from leeway.replacement import Method, decide_replacement
+from leeway.retirement.results import Course, Finished, Located, Replaced
+from leeway.retirement.surroundings import TROUBLE, Surroundings
+from leeway.steps import Steps
+
+_RESULTS = {
+    Course.CORDON: Result.CORDONED,
+    Course.DECLINE: Result.DECLINED,
+    Course.REHEARSE: Result.REHEARSED,
+    Course.UNDO: Result.UNDONE,
+}
+
+
+class Ending:
+    """Ends retirements."""
+
+    def __init__(self, world: Surroundings, holding: Holding) -> None:
+        self._world = world
+        self._holding = holding
+
+    def finish(
+        self,
+        order: Order,
+        record: Retirement,
+        located: Located,
+        replaced: Replaced,
+        drain: Drain,
+    ) -> Finished:
+        """Close the record, answer every hook that told of this instance, and terminate what is
+        Leeway's to terminate.
+
+        The record is closed first: the state changes that follow are then known to be its own
+        doing, and a hook that is announced after it gets a generation that answers it.
+        """
+        written = self._world.write(order, record, partial(_closed, Phase.FINISHED))
+        if written is None:
+            return Finished(None)
+        closed, _ = written
+        drained = located.settled and (not located.node or drain.drained)
+        terminate = drained and replaced.method is Method.DETACH
+        refused = self._terminate(order.instance) if terminate else ()
+        answered = self._holding.answer(order.instance, closed.hooks, HookResult.CONTINUE)
+        refused += tuple(refusal.said for refusal in answered.refused)
+        result = result_of(located.settled, located.node, drain)
+        reason = located.problem or drain.problem or closed.reason
+        outcome = self._outcome(
+            order, closed, located, replaced, drain, result, reason, refused, terminate
+        )
+        return Finished(outcome, answered)
+
+    def finish_early(self, order: Order, record: Retirement, located: Located) -> Finished:
+        """Close a retirement that does not go as far as a drain: one that only cordons, is
+        declined, undone, or rehearsed."""
+        replaced, drain = Replaced(True, record, reason="not asked for"), Drain()
+        if located.course is Course.REHEARSE:
+            replaced = self._would_replace(record)
+            drain = self._would_drain(record, located.node)
+        phase = Phase.UNDONE if located.course is Course.UNDO else Phase.FINISHED
+        written = self._world.write(order, record, partial(_closed, phase))
+        if written is None:
+            return Finished(None)
+        closed, _ = written
+        answered = Answered()
+        if located.course is Course.CORDON:
+            answered = self._holding.answer(order.instance, closed.hooks, HookResult.CONTINUE)
+        refused = tuple(refusal.said for refusal in answered.refused)
+        reason = located.problem or closed.reason
+        result = _RESULTS[located.course]
+        outcome = self._outcome(
+            order, closed, located, replaced, drain, result, reason, refused, False
+        )
+        return Finished(outcome, answered)
+
+    def _would_replace(self, record: Retirement) -> Replaced:
+        try:
+            group = self._world.groups.facts(record.instance)
+        except (CloudUnavailable, CloudRefused) as error:
+            return Replaced(False, record, reason=str(error))
+        decision = decide_replacement(
+            record.kind, record.replacement, record.facts.owner, group, taken=True
+        )
+        return Replaced(True, record, decision.method, decision.reason)
+
+    def _would_drain(self, record: Retirement, node: str) -> Drain:
+        if not node:
+            return Drain()
+        try:
+            pods = self._world.cluster_named(record.facts.cluster).pods_on(node)
+        except TROUBLE as error:
+            return Drain(problem=str(error))
+        return observe(Drain(), pods, self._world.clock.now())
+
+    def _outcome(
+        self,
+        order: Order,
+        closed: Retirement,
+        located: Located,
+        replaced: Replaced,
+        drain: Drain,
+        result: Result,
+        reason: str,
+        refused: tuple[str, ...],
+        terminated: bool,
+    ) -> Outcome:
+        return Outcome(
+            result=result,
+            instance=order.instance,
+            cluster=order.cluster,
+            node=located.node,
+            kind=closed.kind,
+            generation=order.generation,
+            reason=reason,
+            noticed_at=closed.noticed_at,
+            cordoned_at=located.cordoned_at,
+            ended_at=self._world.clock.now(),
+            deadline=closed.deadline,
+            replacement=replaced.method if replaced.settled else FAILED,
+            replacement_reason=replaced.reason,
+            refused=refused,
+            hooks=tuple(hook.name for hook in closed.hooks),
+            terminated=terminated,
+            pods=tuple(drain.pods.values()),
+        )
+
+    def _terminate(self, instance: str) -> tuple[str, ...]:
+        """Terminate the instance; what was refused, in words."""
+        try:
+            self._world.instances.terminate(instance)
+        except CloudRefused as error:
+            return (str(error),)
+        return ()
+
+    def report(self, order: Order, located: Located, finished: Finished, steps: Steps) -> None:
+        """Tell everybody how it ended, and go on answering hooks whose answer was refused."""
+        outcome = finished.outcome
+        if outcome is None:
+            return
+        steps.run("log", str, partial(self._log, outcome))
+        steps.run("announce", str, partial(self._announce, outcome))
+        if located.node and located.course is not Course.REHEARSE:
+            steps.run("note", str, partial(self._note, outcome, located.node_uid))
+        self._holding.insist(order.instance, finished.answered, HookResult.CONTINUE, steps)
+
+    def _log(self, outcome: Outcome) -> str:
+        self._world.telemetry.retired(outcome)
+        return outcome.sentence
+
+    def _announce(self, outcome: Outcome) -> str:
+        """Put the Leeway event. A repeated one has the same instance and generation, by which its
+        readers can tell; one that is refused holds up nothing."""
+        try:
+            self._world.announcements.announce(outcome.title, outcome.to_json())
+        except CloudRefused as error:
+            self._world.telemetry.not_told(outcome, f"no Leeway event: {error}")
+            return f"not put: {error}"
+        return outcome.title
+
+    def _note(self, outcome: Outcome, node_uid: str) -> str:
+        """Write the Kubernetes Event; a cluster that does not take it holds up nothing."""
+        event = outcome.as_node_event(node_uid)
+        cluster_named = self._world.cluster_named
+        try:
+            self._world.patiently(lambda: cluster_named(outcome.cluster).note(event))
+        except TROUBLE as error:
+            self._world.telemetry.not_told(outcome, f"no Kubernetes Event: {error}")
+            return f"not written: {error}"
+        return event.name
+
+
+def _closed(phase: Phase, record: Retirement) -> tuple[Retirement, None]:
+    return record.model_copy(update={"phase": phase}), None

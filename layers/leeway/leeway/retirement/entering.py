@@ -1,0 +1,174 @@
+"""How a retirement begins: it waits for its turn, where it can, and cordons its node."""
+
+from datetime import timedelta
+from functools import partial
+
+from leeway.cloud.ports import CloudUnavailable, RecordChanged
+from leeway.cluster.ports import Cluster, Marks, Node
+from leeway.orders import Order
+from leeway.policies import Action, ClusterPolicy, Replacement
+from leeway.records import Phase, Retirement
+from leeway.replacement import groups_own_business
+from leeway.retirement.results import Course, Located
+from leeway.retirement.surroundings import LOCK_TRIES, TROUBLE, Surroundings
+from leeway.steps import Steps
+from leeway.turns import (
+    Turn,
+    Verdict,
+    counts_from_its_turn,
+    decide_turn,
+    is_voluntary,
+    pause_before_asking,
+)
+
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+
+SETTLES_IN = timedelta(seconds=20)
+"""After which nothing that an execution began before it was superseded is still under way."""
+
+
+class Entering:
+    """Begins retirements."""
+
+    def __init__(self, world: Surroundings) -> None:
+        self._world = world
+
+    def enter(self, order: Order, steps: Steps) -> Located:
+        """Wait for the retirement's turn and cordon the node, or learn that it is not to be."""
+        located = steps.run("cordon", Located, partial(self._enter, order))
+        turn = 0
+        while located.course is Course.WAIT and located.record is not None:
+            turn += 1
+            steps.wait(f"wait-for-turn-{turn}", located.rest)
+            located = steps.run(f"turn-{turn}", Located, partial(self._enter, order))
+        if located.course is Course.UNDO and located.record is not None:
+            # What the generation before was doing when it was superseded may have come after.
+            steps.wait("settle", int(SETTLES_IN.total_seconds()))
+            located = steps.run("undo-again", Located, partial(self._enter, order))
+        return located
+
+    def _enter(self, order: Order) -> Located:
+        record = self._world.read_patiently(order)
+        if record is None:
+            return Located(settled=False)
+        if record.phase is Phase.UNDOING:
+            return self._undo(order, record)
+        policy = self._world.policies.policy_of(record.facts.cluster)
+        if policy.dry_run:
+            return self._rehearse(record)
+        if record.begun_at is None and is_voluntary(record, self._world.clock.now()):
+            told = self._ask_for_turn(record, policy)
+            if told.verdict is not Verdict.GO:
+                return self._not_now(record, told)
+        return self.cordon(order, record)
+
+    def cordon(self, order: Order, record: Retirement) -> Located:
+        """Cordon the node; again where it is cordoned already."""
+        try:
+            return self._world.patiently(partial(self._find_and_cordon, order))
+        except TROUBLE as error:
+            return Located(settled=False, record=record, problem=f"{type(error).__name__}: {error}")
+
+    def _find_and_cordon(self, order: Order) -> Located:
+        record = self._world.current(order)
+        if record is None:
+            return Located(settled=False)
+        cluster, node = self._world.node_of(record)
+        course = Course.CORDON if record.action is Action.CORDON else Course.RETIRE
+        if node is None:
+            problem = "the instance has no node in the cluster"
+            return Located(True, record, problem=problem, course=course)
+        cluster.cordon(node.name, marks_of(record))
+        cordoned_at = self._world.clock.now()
+        return Located(True, record, node.name, node.uid, cordoned_at, course=course)
+
+    def _undo(self, order: Order, record: Retirement) -> Located:
+        """Take off what generations up to this one put on the node. Nothing but success will do:
+        a node that stays would be left cordoned."""
+        cluster, node = self._world.node_of(record)
+        if node is None:
+            return Located(True, record, course=Course.UNDO)
+        cluster.release(node.name, order.generation)
+        return Located(True, record, node.name, node.uid, course=Course.UNDO)
+
+    def _rehearse(self, record: Retirement) -> Located:
+        try:
+            _, node = self._world.patiently(partial(self._world.node_of, record))
+        except TROUBLE as error:
+            return Located(False, record, problem=str(error), course=Course.REHEARSE)
+        name, uid = (node.name, node.uid) if node else ("", "")
+        return Located(True, record, name, uid, course=Course.REHEARSE)
+
+    def _not_now(self, record: Retirement, told: Turn) -> Located:
+        if told.verdict is Verdict.DECLINE:
+            return Located(False, record, problem=told.reason, course=Course.DECLINE)
+        self._world.telemetry.waiting(record, told.reason)
+        rest = pause_before_asking(record, self._world.clock.now())
+        return Located(
+            settled=False,
+            record=record,
+            problem=told.reason,
+            course=Course.WAIT,
+            rest=max(1, int(rest.total_seconds())),
+        )
+
+    def _ask_for_turn(self, record: Retirement, policy: ClusterPolicy) -> Turn:
+        try:
+            return self._world.patiently(partial(self._turn_of, record, policy))
+        except TROUBLE as error:
+            # Nobody is in a hurry: a retirement of choice does not begin on guesses.
+            return Turn(Verdict.WAIT, f"{type(error).__name__}: {error}")
+
+    def _turn_of(self, record: Retirement, policy: ClusterPolicy) -> Turn:
+        if left := self._left_to_group(record):
+            return Turn(Verdict.DECLINE, left)
+        cluster, node = self._world.node_of(record)
+        protections = self._protections(cluster, node) if node else []
+        told = decide_turn(record, policy, protections, self._world.clock.now())
+        if told.verdict is not Verdict.GO or node is None:
+            return told
+        return self._take_turn(record, policy, len(cluster.fleet().ready))
+
+    def _left_to_group(self, record: Retirement) -> str | None:
+        """Say why the group sees to the instance; its terminate hook tells when it does."""
+        if record.replacement is Replacement.NONE:
+            return None
+        group = self._world.groups.facts(record.instance)
+        if group is None or not group.holds:
+            return None
+        reason = groups_own_business(record.kind, group)
+        return f"{reason}, and its terminate hook tells when" if reason else None
+
+    def _protections(self, cluster: Cluster, node: Node) -> list[str]:
+        now = self._world.clock.now()
+        found = [
+            f"pod {pod.key} has {DO_NOT_DISRUPT}"
+            for pod in cluster.pods_on(node.name)
+            if pod.protected_until is not None and now < pod.protected_until
+        ]
+        if node.annotations.get(DO_NOT_DISRUPT) == "true":
+            found.insert(0, f"node {node.name} has {DO_NOT_DISRUPT}")
+        return found
+
+    def _take_turn(self, record: Retirement, policy: ClusterPolicy, nodes: int) -> Turn:
+        ledgers = self._world.ledgers
+        for _ in range(LOCK_TRIES):
+            ledger = ledgers.churn(record.facts.cluster)
+            changed, told = ledger.take(
+                record.instance, nodes, policy.churn, self._world.clock.now()
+            )
+            if changed is None:
+                return told
+            try:
+                ledgers.write(changed)
+            except RecordChanged:
+                continue
+            return told
+        raise CloudUnavailable(f"{record.facts.cluster}: many nodes ask for their turn at once")
+
+
+def marks_of(record: Retirement) -> Marks:
+    """Render what is put on the node. A deadline that begins to count later is not known yet."""
+    known = record.begun_at is not None or not counts_from_its_turn(record)
+    deadline = record.deadline.isoformat() if known and record.deadline else None
+    return Marks(record.kind, record.generation, deadline)

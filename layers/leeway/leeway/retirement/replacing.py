@@ -1,0 +1,229 @@
+"""How a retirement gets its instance replaced: asks, waits for the successor, hands over."""
+
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, RecordChanged
+from leeway.orders import Order
+from leeway.policies import VOLUNTARY, Replacement
+from leeway.records import Phase, ReplacementIntent, Retirement
+from leeway.replacement import Decision, GroupFacts, Method, decide_replacement
+from leeway.retirement.entering import marks_of
+from leeway.retirement.results import Replaced
+from leeway.retirement.surroundings import LOCK_TRIES, TROUBLE, Surroundings
+from leeway.steps import Steps
+from leeway.surges import Step
+from leeway.turns import deadline_from
+
+SUCCESSOR_WITHIN = timedelta(minutes=10)
+"""How long a successor is waited for before the pods are asked to go all the same."""
+
+LOOK_EVERY = 10
+"""Seconds between two looks for the successor, in which the execution is suspended."""
+
+LOOKS = int(SUCCESSOR_WITHIN.total_seconds()) // LOOK_EVERY
+
+_ACTING = frozenset({Method.TERMINATE_IN_GROUP, Method.RAISE_DESIRED, Method.DETACH})
+
+_CLOUD_TROUBLE = (CloudUnavailable, CloudRefused)
+
+
+class Replacing:
+    """Gets instances replaced."""
+
+    def __init__(self, world: Surroundings) -> None:
+        self._world = world
+
+    def succeed(self, order: Order, record: Retirement, steps: Steps) -> Replaced:
+        """Ask for the successor and, where there is time, wait until it is Ready: after that the
+        pods may be asked to go."""
+        replaced = steps.run("replace", Replaced, partial(self.ask, order, record))
+        if record.kind not in VOLUNTARY:
+            return replaced
+        look = 0
+        while replaced.record is not None and replaced.rest:
+            look += 1
+            steps.wait(f"wait-for-successor-{look}", replaced.rest)
+            work = partial(self._look, order, replaced, look)
+            replaced = steps.run(f"successor-{look}", Replaced, work)
+        if replaced.record is None:
+            return replaced
+        return steps.run("begin", Replaced, partial(self._begin, order, replaced))
+
+    def ask(self, order: Order, record: Retirement) -> Replaced:
+        """Ask for the successor; again where that failed or may have."""
+        try:
+            return self._world.patiently(partial(self._ask, order, record))
+        except _CLOUD_TROUBLE as error:
+            early = record.kind in VOLUNTARY and record.begun_at is None
+            waits = early and record.replacement is Replacement.BEFORE
+            return Replaced(False, record, reason=str(error), rest=LOOK_EVERY if waits else 0)
+
+    def _ask(self, order: Order, record: Retirement) -> Replaced:
+        """Write down what is going to be asked, then ask. What an attempt before this one wrote
+        shows as a changed record; whether it still got to ask, as the instance's state."""
+        written = self._world.write(order, record, partial(self._with_replacement, order))
+        if written is None:
+            return Replaced(settled=False, record=None)
+        running, (decision, group) = written
+        if group is not None and decision.method in _ACTING:
+            self._carry_out(order, running, decision, group)
+        method, reason = decision.method, decision.reason
+        intent = running.replaced
+        if intent is not None and _still_holds(intent, group):
+            method, reason = Method(intent.method), intent.reason
+        return Replaced(True, running, method, reason, rest=LOOK_EVERY if decision.before else 0)
+
+    def _with_replacement(
+        self, order: Order, record: Retirement
+    ) -> tuple[Retirement, tuple[Decision, GroupFacts | None]]:
+        """Decide how the instance is replaced, by its group as it is now."""
+        group = self._world.groups.facts(order.instance)
+        known = record.replaced
+        begun = record.begun_at is not None
+        decision = decide_replacement(
+            record.kind,
+            Replacement.WITH
+            if begun and record.replacement is Replacement.BEFORE
+            else record.replacement,
+            record.facts.owner,
+            group,
+            asked=Method(known.method) if known else None,
+            taken=True,  # a notice about another owner's instance is not received unless it is
+        )
+        running = record.model_copy(update={"phase": Phase.RUNNING})
+        if group is None or decision.method not in _ACTING:
+            return running, (decision, group)
+        if known is not None and known.method == decision.method:
+            return running, (decision, group)
+        members = self._world.groups.capacity(group.name).members if decision.before else ()
+        intent = ReplacementIntent(
+            method=decision.method,
+            reason=decision.reason,
+            asked_at=self._world.clock.now(),
+            group=group.name,
+            members=members,
+        )
+        return running.model_copy(update={"replaced": intent}), (decision, group)
+
+    def _carry_out(
+        self, order: Order, record: Retirement, decision: Decision, group: GroupFacts
+    ) -> None:
+        instance = order.instance
+        match decision.method:
+            case Method.TERMINATE_IN_GROUP:
+                self._world.groups.terminate_in_group(instance)
+            case Method.DETACH:
+                self._world.instances.tag_as_detached(instance, group.name)
+                self._world.groups.detach(instance, group.name)
+            case Method.RAISE_DESIRED:
+                if not self._raise_desired(instance, group.name):
+                    self._world.write(order, record, _not_asked)
+                    raise CloudUnavailable(f"group {group.name} filled up meanwhile")
+                if not decision.before:
+                    self._hand_over(instance)
+
+    def _raise_desired(self, instance: str, group: str) -> bool:
+        """Have the group start one more, once for this instance; False where it may not."""
+        ledgers, groups = self._world.ledgers, self._world.groups
+        for _ in range(2 * LOCK_TRIES):
+            ledger = ledgers.surge(group)
+            now = groups.capacity(group)
+            todo = ledger.next_for(instance, now.desired, now.maximum, self._world.clock.now())
+            if todo.step in {Step.DONE, Step.FULL}:
+                return todo.step is Step.DONE
+            if todo.ledger is None:
+                break
+            if todo.desired is not None:
+                groups.set_desired(group, todo.desired)
+            try:
+                ledgers.write(todo.ledger)
+            except RecordChanged:
+                continue
+        raise CloudUnavailable(f"group {group}: others raise its desired capacity just now")
+
+    def _hand_over(self, instance: str) -> None:
+        """Have the group end the instance in favour of the one more that it has, if it has not."""
+        group = self._world.groups.facts(instance)
+        if group is not None and group.lifecycle_state == "InService":
+            self._world.groups.terminate_in_group(instance, decrement=True)
+
+    def _look(self, order: Order, replaced: Replaced, look: int) -> Replaced:
+        """Look whether the successor is Ready; ask again where asking failed."""
+        record = self._world.read_patiently(order)
+        if record is None:
+            return replace(replaced, record=None)
+        if not replaced.settled:
+            again = self.ask(order, record)
+            return replace(again, rest=0) if look >= LOOKS else again
+        try:
+            successor = self._world.patiently(partial(self._successor_of, record))
+        except TROUBLE:
+            successor = ""
+        if successor:
+            reason = f"{replaced.reason}; its successor {successor} is Ready"
+            return replace(replaced, record=record, successor=successor, reason=reason, rest=0)
+        if look < LOOKS:
+            return replace(replaced, record=record)
+        minutes = SUCCESSOR_WITHIN.total_seconds() / 60
+        reason = f"{replaced.reason}; no successor was Ready in {minutes:g} minutes"
+        return replace(replaced, record=record, reason=reason, rest=0)
+
+    def _successor_of(self, record: Retirement) -> str:
+        """Return an instance of the group that came since, is Ready, and succeeds no other."""
+        asked = record.replaced
+        if asked is None:
+            return ""
+        cluster = self._world.cluster_named(record.facts.cluster)
+        came = set(self._world.groups.capacity(asked.group).members) - {*asked.members}
+        for instance in sorted(came):
+            facts = self._world.instances.describe(instance)
+            for name in (facts.private_dns_name, instance) if facts else ():
+                node = cluster.node(name) if name else None
+                if node is None or not node.runs_on(instance):
+                    continue
+                usable = node.ready and not node.unschedulable
+                if usable and self._world.ledgers.claim(instance, record.instance):
+                    return instance
+        return ""
+
+    def _begin(self, order: Order, replaced: Replaced) -> Replaced:
+        """Note that the pods are asked to go from now on, and hand over to the successor."""
+        if replaced.record is None:
+            return replaced
+        written = self._world.write(order, replaced.record, self._begun)
+        if written is None:
+            return replace(replaced, record=None)
+        record, _ = written
+        try:
+            self._world.patiently(partial(self._mark, record))
+            if replaced.settled and replaced.method is Method.RAISE_DESIRED:
+                self._world.patiently(partial(self._hand_over, order.instance))
+        except TROUBLE as error:
+            return replace(replaced, settled=False, record=record, reason=str(error), rest=0)
+        return replace(replaced, record=record)
+
+    def _begun(self, record: Retirement) -> tuple[Retirement, None]:
+        if record.begun_at is not None:
+            return record, None
+        now = self._world.clock.now()
+        fields = {"begun_at": now, "deadline": deadline_from(record, now), "phase": Phase.RUNNING}
+        return record.model_copy(update=fields), None
+
+    def _mark(self, record: Retirement) -> None:
+        cluster, node = self._world.node_of(record)
+        if node is not None:
+            cluster.cordon(node.name, marks_of(record))
+
+
+def _not_asked(record: Retirement) -> tuple[Retirement, None]:
+    return record.model_copy(update={"replaced": None}), None
+
+
+def _still_holds(intent: ReplacementIntent, group: GroupFacts | None) -> bool:
+    """Whether what was once intended is what happened: an instance that is to be detached has left
+    its group or is leaving it, and is not in the group's own hands by now."""
+    if group is None or intent.method != Method.DETACH:
+        return True
+    return group.lifecycle_state in {"InService", "Detaching", "Detached"}

@@ -1,0 +1,86 @@
+"""What is written down between the steps of a retirement.
+
+Executions go on with the version that began them; what is stored is read by that version alone.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from leeway.drain.progress import Drain
+from leeway.holding import Answered
+from leeway.hooks import HeldHook
+from leeway.orders import Order
+from leeway.outcome import Outcome
+from leeway.records import Retirement
+from leeway.replacement import Method
+
+
+class Course(StrEnum):
+    """What a retirement comes to, when its turn is decided."""
+
+    RETIRE = "retire"
+    CORDON = "cordon"
+    WAIT = "wait"
+    DECLINE = "decline"
+    REHEARSE = "rehearse"
+    UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where a retirement stands with its node.
+
+    `settled` says that the node is as the course asks, or known not to exist (`node` empty). There
+    is no record where a newer generation has taken over; so with the results below. `rest` is how
+    many seconds to wait before asking for its turn again.
+    """
+
+    settled: bool
+    record: Retirement | None = None
+    node: str = ""
+    node_uid: str = ""
+    cordoned_at: datetime | None = None
+    problem: str = ""
+    course: Course = Course.RETIRE
+    rest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Where a retirement stands with its replacement.
+
+    `rest` is how many seconds to wait before looking for the successor again, 0 where it is not
+    waited for, or no longer.
+    """
+
+    settled: bool
+    record: Retirement | None
+    method: Method = Method.NOTHING
+    reason: str = ""
+    successor: str = ""
+    rest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A drain after one more pass, how many seconds may pass before the next, and the lifecycle
+    hooks that are kept waiting for it."""
+
+    drain: Drain
+    record: Retirement | None
+    rest: int = 0
+    expired: bool = False
+    held: tuple[HeldHook, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How it ended; no outcome where a newer generation has taken over."""
+
+    outcome: Outcome | None
+    answered: Answered = field(default_factory=Answered)
+
+
+STEP_RESULTS = (Order, Located, Replaced, Passed, Finished, Outcome, Answered)
+"""What is written down between the steps."""

@@ -1,0 +1,73 @@
+"""Use case: one generation of an instance's retirement, step by step."""
+
+from functools import partial
+
+from leeway.drain.progress import Drain
+from leeway.holding import Holding
+from leeway.orders import Order
+from leeway.outcome import Outcome
+from leeway.retirement.emptying import Emptying
+from leeway.retirement.ending import Ending
+from leeway.retirement.entering import Entering
+from leeway.retirement.replacing import Replacing
+from leeway.retirement.results import Course, Finished, Located, Passed, Replaced
+from leeway.retirement.surroundings import Surroundings
+from leeway.steps import Steps
+
+
+class RetireNode:
+    """Retires instances."""
+
+    def __init__(self, world: Surroundings) -> None:
+        holding = Holding(world.groups, world.clock)
+        self._entering = Entering(world)
+        self._replacing = Replacing(world)
+        self._emptying = Emptying(world, holding)
+        self._ending = Ending(world, holding)
+
+    def retire(self, order: Order, steps: Steps) -> Outcome | None:
+        """Run one generation of a retirement; None where a newer one has taken over.
+
+        Every step may run again from its start: each first looks at what is, and does what is
+        missing. Between steps nothing reads a clock or the world.
+        """
+        located = self._entering.enter(order, steps)
+        if located.record is None:
+            return None
+        if located.course is Course.RETIRE:
+            finished = self._empty(order, located, steps)
+        else:
+            early = partial(self._ending.finish_early, order, located.record, located)
+            finished = steps.run("finish", Finished, early)
+        self._ending.report(order, located, finished, steps)
+        return finished.outcome
+
+    def _empty(self, order: Order, located: Located, steps: Steps) -> Finished:
+        if located.record is None:
+            return Finished(None)
+        replaced = self._replacing.succeed(order, located.record, steps)
+        passed = Passed(Drain(), replaced.record)
+        turn = 0
+        while passed.record is not None and not _is_over(located, replaced, passed):
+            turn += 1
+            if not located.settled:
+                cordon = partial(self._entering.cordon, order, passed.record)
+                located = steps.run(f"cordon-{turn}", Located, cordon)
+            if not replaced.settled:
+                ask = partial(self._replacing.ask, order, passed.record)
+                replaced = steps.run(f"replace-{turn}", Replaced, ask)
+            unsettled = not (located.settled and replaced.settled)
+            work = partial(self._emptying.drain, order, located, passed, turn if unsettled else 0)
+            passed = steps.run(f"drain-{turn}", Passed, work)
+            if passed.rest:
+                steps.wait(f"rest-{turn}", passed.rest)
+        if passed.record is None:
+            return Finished(None)
+        finish = partial(self._ending.finish, order, passed.record, located, replaced, passed.drain)
+        return steps.run("finish", Finished, finish)
+
+
+def _is_over(located: Located, replaced: Replaced, passed: Passed) -> bool:
+    """Whether nothing is left to try: all is done, or the time is up."""
+    drained = located.settled and (not located.node or passed.drain.over)
+    return passed.expired or (drained and replaced.settled)

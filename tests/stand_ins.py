@@ -1,0 +1,42 @@
+"""What a reception meets that a test is not about, and that keeps what it is told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from leeway.cloud.ports import Offering
+from leeway.policies import ClusterPolicy
+
+
+@dataclass
+class OnePolicy:
+    """The ClusterPolicies Protocol: one policy for every cluster."""
+
+    policy: ClusterPolicy = field(default_factory=ClusterPolicy)
+
+    def policy_of(self, cluster: str) -> ClusterPolicy:
+        return self.policy
+
+
+@dataclass
+class SchedulesInMemory:
+    """The Schedules Protocol."""
+
+    due: dict[str, tuple[datetime, Mapping[str, Any]]] = field(default_factory=dict)
+
+    def put(self, name: str, at: datetime, event: Mapping[str, Any]) -> None:
+        self.due[name] = (at, event)
+
+    def remove(self, name: str) -> None:
+        self.due.pop(name, None)
+
+
+@dataclass
+class OfferingsInMemory:
+    """The UnavailableOfferings Protocol."""
+
+    marked: dict[Offering, tuple[str, datetime]] = field(default_factory=dict)
+
+    def mark(self, offering: Offering, reason: str, until: datetime) -> None:
+        self.marked[offering] = (reason, until)
