@@ -1,6 +1,7 @@
 """Starts the embedded AWS: `python -m sandbox.aws`."""
 
 import argparse
+import asyncio
 import json
 import logging
 import os
@@ -8,7 +9,10 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sandbox.aws.server import Front
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -58,16 +62,35 @@ def main(arguments: list[str]) -> None:
     os.environ.setdefault("MOTO_ACCOUNT_ID", "123456789012")
     os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    serve(options)
+
+    def end(*_: Any) -> None:
+        # Nothing outlives the process, so there is nothing to close; threads may be mid-call.
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    if options.exit_with_parent:
+        threading.Thread(target=lambda: end(sys.stdin.buffer.read()), daemon=True).start()
+    asyncio.run(serve(options))
 
 
-def serve(options: argparse.Namespace) -> None:
+async def serve(options: argparse.Namespace) -> None:
     """Build everything, say that it is ready, and answer requests."""
+    from sandbox.aws.server import start
+
+    port = await start(build(options), options.host, options.port)
+    ready = {"ready": True, "port": port, "url": f"http://127.0.0.1:{port}"}
+    print(json.dumps(ready), flush=True)
+    await asyncio.Event().wait()
+
+
+def build(options: argparse.Namespace) -> "Front":
+    """The cloud as the command line wants it."""
     from moto.moto_api._internal import mock_random
 
     from sandbox.aws.cloud import Cloud, Pace
     from sandbox.aws.control import ClusterLink, Links
-    from sandbox.aws.server import Front, build_server
+    from sandbox.aws.server import Front
 
     if options.seed is not None:
         mock_random.seed(options.seed)
@@ -90,20 +113,7 @@ def serve(options: argparse.Namespace) -> None:
         clusters[name] = ClusterLink(endpoint=endpoint, ca_file=Path(ca_file))
     links: dict[str, Any] = {"kubernetes": dict(options.kubernetes), "eks": clusters}
     front.control.link(Links(**links, lambda_=options.lambda_url))
-    server = build_server(front, options.host, options.port)
-
-    def end(*_: Any) -> None:
-        # Nothing outlives the process, so there is nothing to close; threads may be mid-call.
-        os._exit(0)
-
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, end)
-    if options.exit_with_parent:
-        threading.Thread(target=lambda: end(sys.stdin.buffer.read()), daemon=True).start()
-    port = server.bind_addr[1]
-    ready = {"ready": True, "port": port, "url": f"http://127.0.0.1:{port}"}
-    print(json.dumps(ready), flush=True)
-    server.serve()
+    return front
 
 
 if __name__ == "__main__":

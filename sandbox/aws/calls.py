@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -34,16 +33,6 @@ class Call:
 
     def __str__(self) -> str:
         return f"{self.service}:{self.action}"
-
-
-def read_body(environ: Environ) -> bytes:
-    """The whole request body, left in the environ to be read again; a chunked one is not read."""
-    length = int(environ.get("CONTENT_LENGTH") or 0)
-    if not length:
-        return b""
-    body: bytes = environ["wsgi.input"].read(length)
-    environ["wsgi.input"] = BytesIO(body)
-    return body
 
 
 def recognise(environ: Environ, body: bytes) -> Call | None:

@@ -7,7 +7,6 @@ import hashlib
 import json
 from typing import Any
 
-from moto.core.request import Request
 from moto.core.responses import ActionResult, BaseResponse
 from moto.ec2.models.instance_types import (
     INSTANCE_TYPE_OFFERINGS,
@@ -18,7 +17,6 @@ from moto.ec2.models.instance_types import (
 from moto.ec2.responses.spot_instances import SpotInstances
 
 from sandbox.aws import price_book, retired_types
-from sandbox.aws.calls import Answer, Environ
 from sandbox.aws.paging import page
 
 MOST_PRODUCTS, MOST_PRICES = 100, 1000  # of a page, unless the caller wants fewer
@@ -88,13 +86,6 @@ def _product(instance_type: str, region: str) -> dict[str, Any]:
         "version": VERSION,
         "publicationDate": PUBLISHED,
     }
-
-
-def answer(environ: Environ) -> Answer:
-    """Serve one request to the Pricing API."""
-    status, headers, body = PricingResponse.dispatch(Request(environ))
-    content = body.encode() if isinstance(body, str) else body
-    return status, {key: str(value) for key, value in headers.items()}, content
 
 
 def install() -> None:

@@ -1,51 +1,37 @@
 """Serves moto on HTTP, behind the control API, faults, throttling and the count of calls."""
 
-import functools
+import asyncio
 import gc
+import io
 import logging
-import time
-from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote
 
-from cheroot.wsgi import Server
-from moto.core import responses as moto_responses
-from moto.core.utils import method_names_from_class
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from aiohttp import web
 
-from sandbox.aws import autoscaling, instances, prices, schedules
-from sandbox.aws.calls import Answer, Call, Environ, read_body, recognise, refusal
+from sandbox.aws import autoscaling, dynamodb, instances, prices, schedules
+from sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.control import PREFIX, Control
 from sandbox.aws.eventbridge import EventBus
+from sandbox.aws.moto_calls import Moto
 from sandbox.aws.nodes import NodeLink
 from sandbox.aws.throttling import Throttle
 
 log = logging.getLogger(__name__)
 
-StartResponse = Callable[[str, list[tuple[str, str]]], Any]
-
-THREADS = 48  # enough that injected latency and SQS long polls leave some to serve
-
-
-class Moto(DomainDispatcherApplication):
-    """moto's dispatcher, remembering what moto looks up anew for every call (0.5 of 1.4 ms)."""
-
-    def __init__(self) -> None:
-        super().__init__(create_backend_app)
-        self._known: dict[str | None, Any] = {}
-        remembered = functools.cache(method_names_from_class)
-        moto_responses.method_names_from_class = remembered  # type: ignore[attr-defined]
-
-    def get_backend_for_host(self, host: str | None) -> Any:
-        """The moto backend that serves a host name."""
-        if host not in self._known:
-            self._known[host] = super().get_backend_for_host(host)
-        return self._known[host]
+BACKLOG = 1024
+LONGEST_BODY = 64 * 1024 * 1024
+KEPT_ALIVE = 3600  # seconds: a client that comes back finds its connection open
 
 
 class Front:
-    """The WSGI application: every request passes here first."""
+    """Every request passes here first.
+
+    All of them are answered on one thread, but those that wait. moto's models take one caller at a
+    time anyway, and to hand each call to another thread and back cost more than half of it.
+    """
 
     def __init__(self, cloud: Cloud, *, throttle: bool, schedule_speed: float = 1.0):
         self._cloud = cloud
@@ -55,78 +41,103 @@ class Front:
         nodes = NodeLink(cloud)
         autoscaling.install(cloud, bus)
         prices.install()
+        dynamodb.install()
         self._throttle = Throttle(enabled=throttle)
         self.control = Control(cloud, bus, nodes, self._throttle)
         self._moto = Moto()
 
-    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer one request."""
-        body = read_body(environ)
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        """Answer one HTTP request."""
+        body = await request.read()
+        status, headers, content = await self._answer(_environ(request, body), body)
+        headers.pop("Content-Length", None)  # whoever sends it counts
+        return web.Response(status=status, headers=headers, body=content)
+
+    async def _answer(self, environ: Environ, body: bytes) -> Answer:
         if environ["PATH_INFO"].startswith(PREFIX):
-            return _send(self.control.answer(environ, body), start_response)
+            return self.control.answer(environ, body)
         call = recognise(environ, body)
         if call is None:
-            return self._forward(environ, start_response)
+            return self._forward(None, environ)
         self.control.count(call.access_key, str(call))
         if refused := self._throttle.refuses(call):
-            return _send(refusal(call, environ, *refused), start_response)
+            return refusal(call, environ, *refused)
         fault = self._cloud.faults.strike(call.service, call.action)
         if fault:
-            time.sleep(self._cloud.faults.delay(fault))
+            await asyncio.sleep(self._cloud.faults.delay(fault))
             if fault.error:
                 if fault.when == "after":
-                    self._serve(call, environ, lambda _status, _headers: None)
-                answer = refusal(call, environ, fault.error, fault.message, fault.status)
-                return _send(answer, start_response)
-        return self._serve(call, environ, start_response)
+                    await self._serve(call, environ)
+                return refusal(call, environ, fault.error, fault.message, fault.status)
+        return await self._serve(call, environ)
 
-    def _serve(
-        self, call: Call, environ: Environ, start_response: StartResponse
-    ) -> Iterable[bytes]:
+    async def _serve(self, call: Call, environ: Environ) -> Answer:
         try:
-            if call.service == "pricing":
-                return _send(prices.answer(environ), start_response)
-            return self._forward(environ, start_response, waits=call.action == "ReceiveMessage")
+            if call.action == "ReceiveMessage":  # a long poll must not hold up everybody else
+                return await asyncio.to_thread(self._moto.answer, call, environ)
+            return self._forward(call, environ)
         except NotImplementedError as gap:
             log.warning("%s is not in the sandbox: %s", call, gap)
             message = f"The sandbox does not know {call}."
-            return _send(
-                refusal(call, environ, "NotImplemented", message, HTTPStatus.NOT_IMPLEMENTED),
-                start_response,
-            )
+            return refusal(call, environ, "NotImplemented", message, HTTPStatus.NOT_IMPLEMENTED)
 
-    def _forward(
-        self, environ: Environ, start_response: StartResponse, *, waits: bool = False
-    ) -> Iterable[bytes]:
-        if waits:  # a long poll must not hold up everybody else
-            return self._moto(environ, start_response)  # type: ignore[no-any-return]
+    def _forward(self, call: Call | None, environ: Environ) -> Answer:
         with self._cloud.lock:
-            return self._moto(environ, start_response)  # type: ignore[no-any-return]
+            return self._moto.answer(call, environ)
 
 
-def _send(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
-    status, headers, body = answer
-    sent = headers | {"Content-Length": str(len(body))}
-    start_response(f"{status} {HTTPStatus(status).phrase}", list(sent.items()))
-    return [body]
+def _environ(request: web.BaseRequest, body: bytes) -> Environ:
+    """The request as moto, a WSGI application, takes it (PEP 3333)."""
+    path, _, query = request.raw_path.partition("?")
+    host, _, port = request.host.partition(":")
+    environ: Environ = {
+        "REQUEST_METHOD": request.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote(path, "latin-1"),
+        "QUERY_STRING": query,
+        "RAW_URI": request.raw_path,
+        "REQUEST_URI": request.raw_path,
+        "SERVER_NAME": host,
+        "SERVER_PORT": port or "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": request.remote or "",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.errors": io.StringIO(),
+        "wsgi.multithread": False,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    for name, value in request.headers.items():
+        environ[f"HTTP_{name.upper().replace('-', '_')}"] = value
+    environ["CONTENT_TYPE"] = environ.pop("HTTP_CONTENT_TYPE", "")
+    environ.pop("HTTP_TRANSFER_ENCODING", None)  # the body is whole by now
+    environ.pop("HTTP_CONTENT_LENGTH", None)
+    environ["CONTENT_LENGTH"] = str(len(body))
+    return environ
 
 
-class PatientServer(Server):
-    """An HTTP server that keeps every connection open that a client wants to use again."""
-
-    keep_alive_conn_limit = 100_000
-
-    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
-        """Write to the log instead of standard error."""
-        log.log(level, msg, exc_info=traceback)
-
-
-def build_server(front: Front, host: str, port: int) -> Server:
-    """A listening HTTP/1.1 server with connections that stay open; port 0 is any free port."""
-    server = PatientServer(
-        (host, port), front, numthreads=THREADS, request_queue_size=512, timeout=120
+def _make_request(
+    message: Any, payload: Any, protocol: Any, writer: Any, task: "asyncio.Task[None]"
+) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(
+        message, payload, protocol, writer, task, loop, client_max_size=LONGEST_BODY
     )
-    server.prepare()
+
+
+async def start(front: Front, host: str, port: int) -> int:
+    """Listen; port 0 is any free one. The port."""
+    server = web.Server(
+        front.handle,
+        request_factory=_make_request,
+        access_log=None,
+        keepalive_timeout=KEPT_ALIVE,
+    )
+    runner = web.ServerRunner(server)
+    await runner.setup()
+    await web.TCPSite(runner, host, port, backlog=BACKLOG).start()
     gc.collect()
     gc.freeze()  # moto's catalogs are large and stay: no collection need walk them
-    return server
+    return int(runner.addresses[0][1])

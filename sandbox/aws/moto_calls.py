@@ -1,0 +1,75 @@
+"""Hands requests to moto, by the shortest way that moto has for each."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from botocore.exceptions import ClientError
+from moto.core import responses as moto_responses
+from moto.core.request import Request
+from moto.core.utils import method_names_from_class
+from moto.ec2.responses import EC2Response
+from moto.events.responses import EventsHandler
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.exceptions import HTTPException
+
+from sandbox.aws.autoscaling import ScalingResponse
+from sandbox.aws.calls import Answer, Call, Environ
+from sandbox.aws.dynamodb import Records
+from sandbox.aws.prices import PricingResponse
+
+# Services with one URL need no router: their class alone costs half of what the web application
+# round it does.
+CLASSES = {
+    "autoscaling": ScalingResponse,
+    "dynamodb": Records,
+    "ec2": EC2Response,
+    "events": EventsHandler,
+    "pricing": PricingResponse,
+}
+
+
+class _ServerRequest(Request):
+    from_wsgi_server = True  # whoever serves adds the date
+
+
+class Moto(DomainDispatcherApplication):
+    """moto's dispatcher, remembering what moto looks up anew for every call (0.5 of 1.4 ms)."""
+
+    def __init__(self) -> None:
+        super().__init__(create_backend_app)
+        self._known: dict[str | None, Any] = {}
+        remembered = functools.cache(method_names_from_class)
+        moto_responses.method_names_from_class = remembered  # type: ignore[attr-defined]
+
+    def get_backend_for_host(self, host: str | None) -> Any:
+        """The moto backend that serves a host name."""
+        if host not in self._known:
+            self._known[host] = super().get_backend_for_host(host)
+        return self._known[host]
+
+    def answer(self, call: Call | None, environ: Environ) -> Answer:
+        """What moto says to a request."""
+        if call and call.service in CLASSES:
+            return _dispatched(CLASSES[call.service].dispatch, environ)
+        said: list[Any] = []
+
+        def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> None:
+            said.extend((int(status.split()[0]), dict(headers)))
+
+        body = b"".join(self(environ, start_response))
+        return said[0], said[1], body
+
+
+def _dispatched(dispatch: Callable[..., Any], environ: Environ) -> Answer:
+    request = _ServerRequest(environ)
+    try:
+        result = dispatch(request, request.raw_url, dict(request.headers))
+    except ClientError as error:
+        result = 400, {}, error.response["Error"]["Message"]
+    except HTTPException as error:
+        response = error.get_response(environ)
+        return response.status_code, dict(response.headers), response.get_data()
+    status, headers, content = result if len(result) == 3 else (200, {}, result)
+    body = content.encode() if isinstance(content, str) else content
+    return status, {key: str(value) for key, value in headers.items()}, body
