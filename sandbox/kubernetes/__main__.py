@@ -41,6 +41,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--node-join", type=float, default=4.0, help="seconds, ± a fifth")
     parser.add_argument("--node-ready", type=float, default=1.0, help="seconds after joining")
     parser.add_argument("--volume-attach", type=float, default=1.0, help="seconds")
+    parser.add_argument(
+        "--node-removal", type=float, default=3.0, help="seconds after its instance has ended"
+    )
+    parser.add_argument("--audit-log", type=Path, help="file that gets a line for each record")
     return parser.parse_args()
 
 
@@ -50,7 +54,9 @@ async def _serve(arguments: argparse.Namespace, folder: Path) -> None:
         pod_start=arguments.pod_start,
         node_join=arguments.node_join,
         node_ready=arguments.node_ready,
+        node_removal=arguments.node_removal,
         volume_attach=arguments.volume_attach,
+        audit_log=arguments.audit_log,
         seed=arguments.seed,
     )
     tls = server_context(folder, arguments.san)

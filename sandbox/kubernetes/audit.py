@@ -8,19 +8,21 @@ from __future__ import annotations
 import collections
 import time
 import uuid
+from pathlib import Path
 from typing import Any
 
 from sandbox.kubernetes import registry
-from sandbox.kubernetes.objects import Object, name_of, namespace_of, uid_of
+from sandbox.kubernetes.objects import Object, encode, name_of, namespace_of, uid_of
 
-_KEPT = 50_000
+_KEPT = 10_000
 _USER = "system:kube-scheduler"
 
 
 class AuditLog:
-    """The newest records, numbered."""
+    """The newest records, numbered; with a path, each is a line of JSON there as well."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
         self._records: collections.deque[tuple[float, str, Object]] = collections.deque(
             maxlen=_KEPT
         )
@@ -41,8 +43,12 @@ class AuditLog:
         return {"next": self._count, "items": [_event(*record) for record in records]}
 
     def _add(self, verb: str, pod: Object) -> None:
-        self._records.append((time.time(), verb, pod))
+        record = (time.time(), verb, pod)
+        self._records.append(record)
         self._count += 1
+        if self._path is not None:
+            with self._path.open("ab") as log:
+                log.write(encode(_event(*record)) + b"\n")
 
 
 def _event(at: float, verb: str, pod: Object) -> Object:

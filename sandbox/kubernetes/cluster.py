@@ -6,16 +6,16 @@ import asyncio
 import dataclasses
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 from sandbox.journal import Journal
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.audit import AuditLog
+from sandbox.kubernetes.events import Events
 from sandbox.kubernetes.objects import (
     Object,
     controller_of,
-    name_of,
     namespace_of,
-    timestamp,
 )
 from sandbox.kubernetes.store import Store
 
@@ -34,6 +34,7 @@ class Settings:
     volume_detach: float = 1.0
     volume_force_detach: float = 360.0
     seed: int = 0
+    audit_log: Path | None = None
 
 
 class Cluster:
@@ -43,7 +44,8 @@ class Cluster:
         self.settings = settings
         self.store = store or Store()
         self.journal = Journal()
-        self.audit = AuditLog()
+        self.audit = AuditLog(settings.audit_log)
+        self.events = Events(self.store)
         self.random = random.Random(settings.seed)
 
     def later[*Arguments](
@@ -74,37 +76,3 @@ class Cluster:
             above = controller_of(replica_set) if replica_set else None
             reference = above or reference
         return f"{reference['kind']}/{namespace}/{reference['name']}"
-
-    def event(
-        self, kind: registry.Kind, about: Object, reason: str, message: str, component: str
-    ) -> None:
-        """Write a Kubernetes Event about an object, as the component would."""
-        namespace = namespace_of(about) or "default"
-        now = timestamp()
-        warning = reason in ("FailedScheduling", "NodeNotReady", "Preempted", "FailedAttachVolume")
-        suffix = f"{self.random.getrandbits(56):014x}"
-        involved = {
-            "kind": kind.kind,
-            "apiVersion": kind.api_version,
-            "name": name_of(about),
-            "uid": about["metadata"]["uid"],
-        }
-        if namespace_of(about):
-            involved["namespace"] = namespace
-        self.store.create(
-            registry.EVENT,
-            {
-                "metadata": {"name": f"{name_of(about)}.{suffix}", "namespace": namespace},
-                "involvedObject": involved,
-                "reason": reason,
-                "message": message,
-                "source": {"component": component},
-                "firstTimestamp": now,
-                "lastTimestamp": now,
-                "count": 1,
-                "type": "Warning" if warning else "Normal",
-                "eventTime": None,
-                "reportingComponent": component,
-                "reportingInstance": "",
-            },
-        )

@@ -73,7 +73,7 @@ def delete(
     if propagation == "Orphan" and not dry_run:
         orphan(cluster, obj)
     finalizers = list(obj["metadata"].get("finalizers") or ())
-    if propagation == "Foreground" and cluster.store.owned(uid_of(obj)):
+    if propagation == "Foreground" and cluster.store.dependents(uid_of(obj)):
         if FOREGROUND not in finalizers:
             finalizers.append(FOREGROUND)
         obj = {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
@@ -85,7 +85,7 @@ def delete(
 def orphan(cluster: Cluster, owner: Object) -> None:
     """Cut the references to an owner, so that its dependents outlive it."""
     uid = uid_of(owner)
-    for kind, dependent in cluster.store.owned(uid):
+    for kind, dependent in cluster.store.dependents(uid):
         references = [one for one in dependent["metadata"]["ownerReferences"] if one["uid"] != uid]
         cluster.store.amend(kind, dependent, metadata={"ownerReferences": references})
 

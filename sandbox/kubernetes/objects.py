@@ -11,6 +11,7 @@ import datetime
 import functools
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -64,6 +65,11 @@ def uid_of(obj: Object) -> str:
     return uid
 
 
+def key_of(obj: Object) -> tuple[str, str]:
+    """Return the namespace and the name."""
+    return namespace_of(obj), name_of(obj)
+
+
 def path_of(obj: Object) -> str:
     """Return "namespace/name", the form the journal uses."""
     return f"{namespace_of(obj)}/{name_of(obj)}"
@@ -107,6 +113,11 @@ def is_terminating(obj: Object) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 
+def is_bound(pod: Object) -> bool:
+    """Say whether a pod has a node."""
+    return bool(pod["spec"].get("nodeName"))
+
+
 def is_finished(pod: Object) -> bool:
     """Say whether a pod has run to its end, well or badly."""
     return pod["status"].get("phase") in ("Succeeded", "Failed")
@@ -145,6 +156,13 @@ def with_condition(conditions: list[Object] | None, new: Object) -> list[Object]
     if not placed:
         result.append(new)
     return result
+
+
+def share(value: int | str, of: int, rounding: Callable[[float], int]) -> int:
+    """Return a number of pods that is given as such or as a percentage of some."""
+    if isinstance(value, int):
+        return value
+    return rounding(float(value.removesuffix("%")) * of / 100)
 
 
 def duration(text: str | None, default: float) -> float:

@@ -107,16 +107,15 @@ class Store:
         objects = self._tables[POD].objects
         return [objects[key] for key in sorted(self.by_node.get(node, {}).values())]
 
-    def owned(self, uid: str, kind: Kind | None = None) -> list[tuple[Kind, Object]]:
-        """Return what refers to an owner, of one kind or of any."""
-        found = self._by_owner.get(uid)
-        if not found:
-            return []
-        return [
-            (of, self._tables[of].objects[key])
-            for of, key in found.values()
-            if kind is None or of is kind
-        ]
+    def dependents(self, uid: str) -> list[tuple[Kind, Object]]:
+        """Return what refers to an owner, with its kind."""
+        found = self._by_owner.get(uid, {})
+        return [(kind, self._tables[kind].objects[key]) for kind, key in found.values()]
+
+    def owned(self, uid: str, kind: Kind) -> list[Object]:
+        """Return the objects of a kind that refer to an owner."""
+        objects = self._tables[kind].objects
+        return [objects[key] for of, key in self._by_owner.get(uid, {}).values() if of is kind]
 
     def since(self, revision: int) -> Iterator[Change]:
         """Yield the remembered changes after a revision; 410 where it is too old."""

@@ -26,6 +26,7 @@ from sandbox.kubernetes.objects import (
     labels_of,
     name_of,
     namespace_of,
+    share,
     timestamp,
     uid_of,
     with_condition,
@@ -239,8 +240,8 @@ class Disruption:
         if problem:
             return 0, 0, problem
         if maximum is not None:
-            return expected, max(0, expected - _share(maximum, expected)), ""
-        return expected, _share(minimum, expected), ""
+            return expected, max(0, expected - share(maximum, expected, math.ceil)), ""
+        return expected, share(minimum, expected, math.ceil), ""
 
     def _scale(self, known: _Budget) -> tuple[int, str]:
         """Add up what the owners of the covered pods want."""
@@ -262,13 +263,6 @@ class Disruption:
                 owner = top or owner
             wanted[uid_of(owner)] = owner["spec"].get("replicas", 1)
         return sum(wanted.values()), ""
-
-
-def _share(value: int | str, of: int) -> int:
-    if isinstance(value, int):
-        return value
-    percent = float(value.removesuffix("%"))
-    return math.ceil(percent * of / 100)
 
 
 def _health(pod: Object) -> tuple[bool, bool, bool]:

@@ -9,6 +9,7 @@ from sandbox.kubernetes.inhabitants.instances import Instances
 from sandbox.kubernetes.inhabitants.workqueue import WorkQueue
 from sandbox.kubernetes.objects import (
     Object,
+    is_bound,
     is_finished,
     is_terminating,
     name_of,
@@ -20,7 +21,9 @@ from sandbox.kubernetes.store import Change
 
 # Admission must have seen that a namespace is leaving before its contents are looked at.
 _NAMESPACE_RESTS_SECONDS = 5.0
-_EVENT_LIVES_SECONDS = 3600.0
+_SWEEP_SECONDS = 60.0
+# How long the pod garbage collector waits for a node that it does not know.
+_QUARANTINE_SECONDS = 40.0
 
 
 class Garbage:
@@ -38,12 +41,16 @@ class Garbage:
         """Begin to follow changes."""
         self._store.listen(None, self._changed)
         self._store.listen(registry.NODE, self._node_changed)
+        self._store.listen(registry.POD, self._pod_changed)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        self._cluster.events.expire()
+        self._cluster.later(_SWEEP_SECONDS, self._sweep)
 
     def _changed(self, change: Change) -> None:
         obj, namespace = change.object, namespace_of(change.object)
-        if change.kind is registry.EVENT and change.type == "ADDED":
-            self._cluster.later(_EVENT_LIVES_SECONDS, self._store.remove, registry.EVENT, obj)
-        elif change.type == "DELETED":
+        if change.type == "DELETED":
             self._owners.add(uid_of(obj))
             for reference in obj["metadata"].get("ownerReferences") or ():
                 if reference["uid"] in self._foreground:
@@ -61,12 +68,12 @@ class Garbage:
 
     def _collect(self, uid: str) -> None:
         """Delete an owner's dependents; let an owner go that waits for them in the foreground."""
-        dependents = self._store.owned(uid)
+        dependents = self._store.dependents(uid)
         for kind, dependent in dependents:
             if not is_terminating(dependent):
                 delete(self._cluster, kind, dependent, {"propagationPolicy": "Background"})
         waiting = self._foreground.get(uid)
-        if waiting is None or self._store.owned(uid):
+        if waiting is None or self._store.dependents(uid):
             return
         kind, owner = waiting
         current = self._store.get(kind, namespace_of(owner), name_of(owner))
@@ -90,6 +97,17 @@ class Garbage:
     def _contents(self, namespace: str) -> list[tuple[Kind, Object]]:
         namespaced = (kind for kind in KINDS.values() if kind.namespaced)
         return [(kind, obj) for kind in namespaced for obj in self._store.every(kind, namespace)]
+
+    def _pod_changed(self, change: Change) -> None:
+        pod, old = change.object, change.previous
+        if change.type == "DELETED" or not is_bound(pod) or (old is not None and is_bound(old)):
+            return
+        if self._store.get(registry.NODE, "", pod["spec"]["nodeName"]) is None:
+            self._cluster.later(_QUARANTINE_SECONDS, self._drop_lost, pod)
+
+    def _drop_lost(self, pod: Object) -> None:
+        if self._store.get(registry.NODE, "", pod["spec"]["nodeName"]) is None:
+            drop(self._cluster, pod, died=True)
 
     def _node_changed(self, change: Change) -> None:
         """Drop the pods of a node that is no more."""

@@ -5,94 +5,57 @@ from __future__ import annotations
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.deletion import delete
+from sandbox.kubernetes.inhabitants.controllers import Controller
 from sandbox.kubernetes.inhabitants.pods import spawn
-from sandbox.kubernetes.inhabitants.workqueue import WorkQueue
 from sandbox.kubernetes.objects import (
     Object,
     condition,
-    controller_of,
     is_finished,
     is_ready,
     is_terminating,
     name_of,
-    namespace_of,
     timestamp,
     uid_of,
 )
-from sandbox.kubernetes.store import Change, Key
-
-_CONTROLLER_LABEL = "batch.kubernetes.io/controller-uid"
 
 
-class Jobs:
+class Jobs(Controller):
     """Follows Jobs and their pods."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._store = cluster.store
-        self._queue: WorkQueue[Key] = WorkQueue(cluster, self._reconcile)
+        super().__init__(cluster, registry.JOB, registry.POD)
 
-    def start(self) -> None:
-        """Begin to follow changes."""
-        self._store.listen(registry.JOB, self._changed)
-        self._store.listen(registry.POD, self._pod_changed)
-
-    def _changed(self, change: Change) -> None:
-        self._queue.add((namespace_of(change.object), name_of(change.object)))
-
-    def _pod_changed(self, change: Change) -> None:
-        owner = controller_of(change.object)
-        if owner is not None and owner["kind"] == "Job":
-            self._queue.add((namespace_of(change.object), owner["name"]))
-
-    def _reconcile(self, key: Key) -> None:
-        job = self._store.get(registry.JOB, *key)
-        if job is None or is_terminating(job) or _is_over(job):
-            return
-        pods = [pod for _, pod in self._store.owned(uid_of(job), registry.POD)]
+    def reconcile(self, owner: Object, owned: list[Object]) -> Object | None:
+        """Start what may run now, and say when it is over."""
+        if condition(owner, "Complete") or condition(owner, "Failed"):
+            return None
         # A pod that was deleted while it ran counts as neither: the job makes another.
-        running = [pod for pod in pods if not is_finished(pod) and not is_terminating(pod)]
-        succeeded = sum(pod["status"].get("phase") == "Succeeded" for pod in pods)
-        failed = sum(pod["status"].get("phase") == "Failed" for pod in pods)
-        spec = job["spec"]
-        status: Object = {
-            **job.get("status", {}),
-            "active": len(running),
-            "ready": sum(is_ready(pod) for pod in running),
-            "succeeded": succeeded,
-            "failed": failed,
-        }
-        status.setdefault("startTime", timestamp())
+        running = [pod for pod in owned if not is_finished(pod) and not is_terminating(pod)]
+        succeeded = sum(pod["status"].get("phase") == "Succeeded" for pod in owned)
+        failed = sum(pod["status"].get("phase") == "Failed" for pod in owned)
+        spec, now = owner["spec"], timestamp()
+        status: Object = {"startTime": now, **owner.get("status", {}), "active": len(running)}
+        status["ready"] = sum(map(is_ready, running))
+        status |= {"succeeded": succeeded, "failed": failed}
         completions = spec.get("completions")
         done = succeeded >= completions if completions else bool(succeeded and not running)
         if done:
-            status["completionTime"] = timestamp()
-            status["conditions"] = [_condition("Complete", "CompletionsReached")]
-        elif failed > spec["backoffLimit"]:
-            status["conditions"] = [_condition("Failed", "BackoffLimitExceeded")]
+            status["completionTime"] = now
+            return {**status, "conditions": [_condition("Complete", "CompletionsReached", now)]}
+        if failed > spec["backoffLimit"]:
             for pod in running:
                 delete(self._cluster, registry.POD, pod)
-        elif not spec.get("suspend"):
-            wanted = spec["parallelism"]
-            if completions:
-                wanted = min(wanted, completions - succeeded)
-            labels = {_CONTROLLER_LABEL: uid_of(job), "batch.kubernetes.io/job-name": key[1]}
-            for _ in range(wanted - len(running)):
-                spawn(self._cluster, registry.JOB, job, labels=labels)
-        self._store.replace(registry.JOB, {**job, "status": status})
+            return {**status, "conditions": [_condition("Failed", "BackoffLimitExceeded", now)]}
+        wanted = 0 if spec.get("suspend") else spec["parallelism"]
+        if completions:
+            wanted = min(wanted, completions - succeeded)
+        keys = (("controller-uid", uid_of(owner)), ("job-name", name_of(owner)))
+        labels = {f"batch.kubernetes.io/{key}": value for key, value in keys}
+        for _ in range(wanted - len(running)):
+            spawn(self._cluster, registry.JOB, owner, labels=labels)
+        return status
 
 
-def _is_over(job: Object) -> bool:
-    return condition(job, "Complete") is not None or condition(job, "Failed") is not None
-
-
-def _condition(kind: str, reason: str) -> Object:
-    now = timestamp()
-    return {
-        "type": kind,
-        "status": "True",
-        "lastProbeTime": now,
-        "lastTransitionTime": now,
-        "reason": reason,
-        "message": "",
-    }
+def _condition(kind: str, reason: str, now: str) -> Object:
+    times = {"lastProbeTime": now, "lastTransitionTime": now}
+    return {"type": kind, "status": "True", **times, "reason": reason, "message": ""}

@@ -60,13 +60,16 @@ class Kubelets:
             self._cancel(uid)
             return
         node = pod["spec"].get("nodeName")
-        if not node or not self._instances.is_alive(node):
+        if not node or not self._instances.is_alive(node) or not self._has_node(node):
             return
         if is_terminating(pod):
             if _deletion(old) != _deletion(pod) and not is_finished(pod):
                 self._end(pod)
         elif old is None or not old["spec"].get("nodeName"):
             self._volumes.when_attached(pod, node, self._begin)
+
+    def _has_node(self, name: str) -> bool:
+        return self._cluster.store.get(registry.NODE, "", name) is not None
 
     def _begin(self, pod: Object) -> None:
         usual = self._cluster.jitter(self._cluster.settings.pod_start)

@@ -1,4 +1,4 @@
-"""Makes a controller's pods from its template, and counts them."""
+"""Makes a controller's pods from its template."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from sandbox.kubernetes import defaults, errors, registry
 from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.objects import (
     Object,
-    epoch,
-    is_finished,
-    is_ready,
     is_terminating,
     name_of,
     namespace_of,
@@ -57,15 +54,3 @@ def spawn(
         return cluster.store.create(registry.POD, pod)
     except errors.ApiError:
         return None
-
-
-def active(cluster: Cluster, owner_uid: str) -> list[Object]:
-    """Return an owner's pods that neither leave nor have finished."""
-    owned = cluster.store.owned(owner_uid, registry.POD)
-    return [pod for _, pod in owned if not is_terminating(pod) and not is_finished(pod)]
-
-
-def removal_order(pod: Object) -> tuple[bool, bool, float]:
-    """Sort pods by who goes first when there are too many: unbound, unready, youngest."""
-    born = epoch(pod["metadata"]["creationTimestamp"])
-    return bool(pod["spec"].get("nodeName")), is_ready(pod), -born

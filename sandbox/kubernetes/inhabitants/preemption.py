@@ -41,7 +41,7 @@ def preempt(
         pod = cluster.store.get(registry.POD, victim.namespace, victim.name)
         if pod is not None and not is_terminating(pod):
             message = f"Preempted by pod {need.uid} on node {room.name}"
-            cluster.event(registry.POD, pod, "Preempted", message, "default-scheduler")
+            cluster.events.write(registry.POD, pod, "Preempted", message, "default-scheduler")
             delete(cluster, registry.POD, pod, via="preemption")
     return room.name
 

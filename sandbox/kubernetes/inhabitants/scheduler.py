@@ -265,4 +265,6 @@ class Scheduler:
         marked = self._cluster.store.amend(registry.POD, pod, status=status)
         if marked is not None:
             self._cluster.audit.unschedulable(marked)
-            self._cluster.event(registry.POD, marked, "FailedScheduling", message, _SCHEDULER)
+            self._cluster.events.write(
+                registry.POD, marked, "FailedScheduling", message, _SCHEDULER
+            )

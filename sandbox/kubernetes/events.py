@@ -1,0 +1,69 @@
+"""Kubernetes Events: those the cluster's components write, and how long any of them is kept.
+
+Rules: the API server's --event-ttl of one hour. The number is bounded besides, which a real
+server leaves to etcd's disk.
+"""
+
+from __future__ import annotations
+
+import collections
+import time
+
+from sandbox.kubernetes import registry
+from sandbox.kubernetes.objects import Object, key_of, name_of, namespace_of, timestamp, uid_of
+from sandbox.kubernetes.store import Change, Key, Store
+
+_LIVES_SECONDS = 3600.0
+_MOST = 10_000
+_WARNINGS = frozenset(("FailedScheduling", "NodeNotReady", "Preempted", "FailedAttachVolume"))
+
+
+class Events:
+    """The events in a store, oldest first."""
+
+    def __init__(self, store: Store, most: int = _MOST) -> None:
+        self._store = store
+        self._most = most
+        self._kept: collections.deque[tuple[float, Key]] = collections.deque()
+        store.listen(registry.EVENT, self._changed)
+
+    def write(
+        self, kind: registry.Kind, about: Object, reason: str, message: str, component: str
+    ) -> None:
+        """Write an event about an object, as the component would."""
+        namespace, now = namespace_of(about) or "default", timestamp()
+        involved = {"kind": kind.kind, "apiVersion": kind.api_version, "name": name_of(about)}
+        involved["uid"] = uid_of(about)
+        if kind.namespaced:
+            involved["namespace"] = namespace
+        name = f"{name_of(about)}.{self._store.revision:x}.{time.time_ns():x}"
+        self._store.create(
+            registry.EVENT,
+            {
+                "metadata": {"name": name, "namespace": namespace},
+                "involvedObject": involved,
+                "reason": reason,
+                "message": message,
+                "source": {"component": component},
+                "firstTimestamp": now,
+                "lastTimestamp": now,
+                "count": 1,
+                "type": "Warning" if reason in _WARNINGS else "Normal",
+                "eventTime": None,
+                "reportingComponent": component,
+                "reportingInstance": "",
+            },
+        )
+
+    def expire(self) -> None:
+        """Delete what is too old or too much."""
+        oldest = time.monotonic() - _LIVES_SECONDS
+        while self._kept and (self._kept[0][0] < oldest or len(self._kept) > self._most):
+            event = self._store.get(registry.EVENT, *self._kept.popleft()[1])
+            if event is not None:
+                self._store.remove(registry.EVENT, event)
+
+    def _changed(self, change: Change) -> None:
+        if change.type == "ADDED":
+            self._kept.append((time.monotonic(), key_of(change.object)))
+            self.expire()
