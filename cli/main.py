@@ -21,6 +21,7 @@ COMMANDS = {
     "diff": "cli.diff:diff",
     "delete": "cli.delete:delete",
     "schema": "cli.schema:schema",
+    "status": "cli.status:status",
     "pause": "cli.pause:pause",
     "resume": "cli.pause:resume",
     "schedule": "cli.schedule:schedule",

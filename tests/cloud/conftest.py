@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cloud.stored import create_table
 from tests.sandbox.aws.started import Sandbox, started
-
-TABLE = "leeway"
 
 
 @pytest.fixture(scope="session")
@@ -14,27 +13,7 @@ def aws() -> Iterator[Sandbox]:
     """AWS with Leeway's table in it."""
     with started() as (_, url):
         sandbox = Sandbox(url)
-        sandbox.client("dynamodb").create_table(
-            TableName=TABLE,
-            KeySchema=[
-                {"AttributeName": "pk", "KeyType": "HASH"},
-                {"AttributeName": "sk", "KeyType": "RANGE"},
-            ],
-            AttributeDefinitions=[
-                {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk", "cluster")
-            ],
-            GlobalSecondaryIndexes=[
-                {
-                    "IndexName": "by-cluster",
-                    "KeySchema": [
-                        {"AttributeName": "cluster", "KeyType": "HASH"},
-                        {"AttributeName": "sk", "KeyType": "RANGE"},
-                    ],
-                    "Projection": {"ProjectionType": "ALL"},
-                }
-            ],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        create_table(sandbox.client("dynamodb"))
         yield sandbox
         sandbox.close()
 

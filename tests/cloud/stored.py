@@ -2,27 +2,22 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from leeway.cloud.ports import StoredManifest
+from samtranslator.yaml_helper import yaml_parse
 
 TABLE = "leeway"
 WRITTEN_AT = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 
 
 def create_table(dynamodb: Any) -> None:
-    """The table as the template has it, as far as adapters see it."""
-    dynamodb.create_table(
-        TableName=TABLE,
-        KeySchema=[
-            {"AttributeName": "pk", "KeyType": "HASH"},
-            {"AttributeName": "sk", "KeyType": "RANGE"},
-        ],
-        AttributeDefinitions=[
-            {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")
-        ],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    """The table, with its keys and indexes, as the template has it."""
+    template = yaml_parse((Path(__file__).parents[2] / "template.yaml").read_text())
+    properties = template["Resources"]["Table"]["Properties"]
+    asked = ("AttributeDefinitions", "BillingMode", "GlobalSecondaryIndexes", "KeySchema")
+    dynamodb.create_table(TableName=TABLE, **{name: properties[name] for name in asked})
 
 
 def manifest(name: str = "prod", version: int = 1, **more: Any) -> StoredManifest:

@@ -23,7 +23,7 @@ from leeway.notices import LifecycleHook
 from leeway.owners import Owner, OwnerKind
 from leeway.reception import NotAllReceived, Reception, Result, Surroundings
 
-from tests.cloud.conftest import TABLE
+from tests.cloud.stored import TABLE
 from tests.layer.test_notices import EVENTS, event
 from tests.layer.test_records import interrupted
 from tests.sandbox.aws.started import Sandbox, hook

@@ -8,7 +8,7 @@ from leeway.cloud.ports import HeadroomStates
 from leeway.headroom.kept import Kept
 from leeway.headroom.plan import ScaleTarget
 
-from tests.cloud.conftest import TABLE
+from tests.cloud.stored import TABLE
 from tests.layer.headroom_states import HeadroomInMemory
 from tests.sandbox.aws.started import Sandbox
 

@@ -9,7 +9,7 @@ from leeway.cloud.ports import CloudUnavailable, Known
 from leeway.reception import Result
 from leeway.records import InstanceFacts
 
-from tests.cloud.conftest import TABLE
+from tests.cloud.stored import TABLE
 from tests.cloud.test_adapters import (
     TAGS,
     Starts,

@@ -1,31 +1,13 @@
 """The table's manifests, against DynamoDB as the sandbox answers it."""
 
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
 from leeway.cloud.manifests import DynamoManifests, DynamoManifestWriting
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, RecordChanged
 
-from tests.cloud.stored import TABLE, create_table, manifest
-from tests.sandbox.aws.started import Sandbox, started
-
-
-@pytest.fixture(scope="module")
-def aws() -> Iterator[Sandbox]:
-    """AWS with Leeway's table in it."""
-    with started() as (_, url):
-        sandbox = Sandbox(url)
-        create_table(sandbox.client("dynamodb"))
-        yield sandbox
-        sandbox.close()
-
-
-@pytest.fixture(autouse=True)
-def without_faults(aws: Sandbox) -> Iterator[None]:
-    """Leave no fault behind."""
-    yield
-    aws.control("PUT", "faults", {"faults": []})
+from tests.cloud.stored import TABLE, manifest
+from tests.sandbox.aws.started import Sandbox
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from leeway.arrivals import Arrival
+from leeway.drain.summary import DrainState
 from leeway.headroom.kept import Kept
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
@@ -275,6 +276,14 @@ class Schedules(Protocol):
 
     def remove(self, name: str) -> None:
         """Have it received no more; that there is no such schedule is no error."""
+        ...
+
+
+class DrainStates(Protocol):
+    """Where it is shown how far drains are, for those who watch."""
+
+    def show(self, state: DrainState) -> None:
+        """Write how far a drain is, in place of what was written before."""
         ...
 
 

@@ -1,0 +1,105 @@
+"""How it stands with a cluster: what the table has about it, read for those who watch."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from leeway.arrivals import Arrival
+from leeway.cloud.dynamodb import DynamoRecords
+from leeway.cloud.headroom import DynamoHeadroom
+from leeway.cloud.progress import DynamoDrainStatesRead
+from leeway.drain.summary import DrainState
+from leeway.headroom.kept import Kept
+from leeway.manifests.cluster import Cluster
+from leeway.manifests.reading import read_salvaged, read_stored
+from leeway.records import Retirement
+from leeway.wiring.clients import client
+
+from cli.aws import aws_trouble
+from cli.changes import CLUSTER
+from cli.stack import Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A retirement, and how far its drain was when that was last told."""
+
+    record: Retirement
+    drain: DrainState | None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A cluster now. `problems` are what cannot be read of its manifests."""
+
+    cluster: str
+    paused: bool
+    dry_run: bool
+    manifests: int
+    problems: tuple[str, ...]
+    retirements: tuple[Leaving, ...]
+    arrivals: tuple[Arrival, ...]
+    headroom: tuple[Kept, ...]
+
+
+def read_situation(stack: Stack, cluster: str, watched: Iterable[str] = ()) -> Situation:
+    """Read how it stands with a cluster; `watched` are instances whose retirements are told even
+    if they have ended.
+
+    Raises:
+        CannotBeDoneError: the table cannot be read.
+    """
+    database = partial(client, "dynamodb")
+    records = DynamoRecords(database, stack.table)
+    with aws_trouble(stack.where):
+        open_now = records.unfinished(cluster)
+        found = {r.instance: r for r in open_now if isinstance(r, Retirement)}
+        for instance in set(watched) - found.keys():
+            ended = records.retirement(instance)
+            if ended is not None:
+                found[instance] = ended
+        states = DynamoDrainStatesRead(database, stack.table).of(found)
+        headroom = DynamoHeadroom(database, stack.table).of(cluster)
+    policy = _policy(stack, cluster)
+    leaving = [Leaving(r, _current(r, states)) for r in found.values()]
+    return Situation(
+        cluster=cluster,
+        paused=policy.paused,
+        dry_run=policy.dry_run,
+        manifests=policy.manifests,
+        problems=policy.problems,
+        retirements=tuple(sorted(leaving, key=lambda one: one.record.noticed_at)),
+        arrivals=tuple(a for a in open_now if isinstance(a, Arrival)),
+        headroom=tuple(headroom.values()),
+    )
+
+
+def _current(record: Retirement, states: Mapping[str, DrainState]) -> DrainState | None:
+    """What was told of an earlier generation tells nothing of this one."""
+    state = states.get(record.instance)
+    return state if state is not None and state.generation == record.generation else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    paused: bool
+    dry_run: bool
+    manifests: int
+    problems: tuple[str, ...]
+
+
+def _policy(stack: Stack, cluster: str) -> _Policy:
+    with aws_trouble(stack.where):
+        stored = stack.manifests().of(cluster)
+    paused = dry_run = False
+    problems: list[str] = []
+    for one in stored:
+        read = read_salvaged if one.resource == CLUSTER else read_stored
+        reading = read(one.body, one.title)
+        problems += [
+            f"{problem} (written by leeway {one.written_by})" for problem in reading.problems
+        ]
+        for written in reading.written:
+            if isinstance(written.meant, Cluster):
+                paused, dry_run = written.meant.spec.paused, written.meant.spec.dry_run
+    return _Policy(paused, dry_run, len(stored), tuple(problems))
