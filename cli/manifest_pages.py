@@ -123,11 +123,12 @@ def _default_policies() -> Iterator[str]:
     """The table of defaults, as the code has it."""
     yield "## What holds where nothing is written"
     yield ""
-    yield "| notice | action | deadline | replacement | onBlocked |"
-    yield "| --- | --- | --- | --- | --- |"
+    yield "| notice | action | deadline | lead | replacement | onBlocked |"
+    yield "| --- | --- | --- | --- | --- | --- |"
     for kind, policy in DEFAULTS.items():
         within = render_duration(policy.within) if policy.within else "as the notice says"
-        words = [f"`{kind}`", f"`{policy.action}`", within]
+        lead = render_duration(policy.lead) if policy.lead else ""
+        words = [f"`{kind}`", f"`{policy.action}`", within, lead]
         words += [f"`{policy.replacement}`", f"`{policy.on_blocked}`"]
         yield f"| {' | '.join(words)} |"
     cap = ChurnCap()

@@ -7,9 +7,8 @@ from typing import Any
 
 from leeway.drain.progress import Stage
 from leeway.drain.summary import DrainState
-from leeway.records import Phase, Retirement
+from leeway.records import OVER, Retirement
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from cli.manifest_output import age
@@ -40,55 +39,51 @@ def _heading(situation: Situation) -> Text:
 def _body(situation: Situation, now: datetime) -> Iterator[RenderableType]:
     for problem in situation.problems:
         yield Text(f"  cannot be read: {problem}", style="red")
-    if situation.retirements:
-        yield _retirements(situation.retirements, now)
-    if situation.arrivals:
-        yield _arrivals(situation, now)
-    if situation.headroom:
-        yield _headroom(situation)
+    for leaving in situation.retirements:
+        yield from _retirement_lines(leaving, now)
+    for arrival in situation.arrivals:
+        left = age(arrival.deadline - now)
+        told = f"arriving, {arrival.phase}, {left} left: {arrival.reason}"
+        yield _line(arrival.instance, arrival.facts.private_dns_name, told)
+    for kept in situation.headroom:
+        size = "as it is" if kept.replicas is None else f"{kept.replicas} replicas"
+        yield _line(kept.subject, kept.source, f"{size}: {kept.problem or kept.reason}")
     if not (situation.retirements or situation.arrivals or situation.headroom):
         yield Text("  nothing under way", style="dim")
 
 
-def _table(*titles: str) -> Table:
-    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    return table
+def _line(what: str, where: str, told: str) -> Text:
+    line = Text("  ")
+    line.append(what, style="bold")
+    line.append(f"  {where}  " if where else "  ", style="dim")
+    return line.append(told)
 
 
-def _retirements(retirements: Sequence[Leaving], now: datetime) -> Table:
-    table = _table("LEAVING", "NODE", "WHY", "PHASE", "LEFT", "REPLACEMENT", "PODS")
-    for one in retirements:
-        record, drain = one.record, one.drain
-        table.add_row(
-            record.instance,
-            drain.node if drain else record.facts.private_dns_name,
-            record.kind.value,
-            record.phase.value,
-            _left(record, now),
-            record.replaced.method if record.replaced else "-",
-            _counts(drain),
-        )
-        for line in _pods(drain):
-            table.add_row("", line)
-    return table
+def _retirement_lines(one: Leaving, now: datetime) -> Iterator[Text]:
+    record, drain = one.record, one.drain
+    told = [f"{record.kind}, {record.phase}", *_left(record, now)]
+    if record.replaced:
+        told.append(f"replacement {record.replaced.method}")
+    told += _counts(drain)
+    node = drain.node if drain else record.facts.private_dns_name
+    yield _line(record.instance, node, ", ".join(told))
+    for line in _pods(drain):
+        yield Text(f"      {line}")
 
 
-def _left(record: Retirement, now: datetime) -> str:
-    if record.phase is Phase.FINISHED or record.deadline is None:
-        return "-"
+def _left(record: Retirement, now: datetime) -> list[str]:
+    if record.phase in OVER or record.deadline is None:
+        return []
     left = record.deadline - now
-    return age(left) if left.total_seconds() >= 0 else f"{age(-left)} over"
+    return [f"{age(left)} left" if left.total_seconds() >= 0 else f"{age(-left)} over its time"]
 
 
-def _counts(drain: DrainState | None) -> str:
+def _counts(drain: DrainState | None) -> list[str]:
     if drain is None:
-        return "-"
+        return []
     stages = Counter(pod.stage for pod in drain.pods)
-    told = [f"{stages[Stage.GONE]}/{len(drain.pods)} gone"]
-    told += [f"{stages[stage]} {stage}" for stage in _STILL_THERE if stages[stage]]
-    return ", ".join(told)
+    told = [f"{stages[Stage.GONE]}/{len(drain.pods)} pods gone"]
+    return told + [f"{stages[stage]} {stage}" for stage in _STILL_THERE if stages[stage]]
 
 
 def _pods(drain: DrainState | None) -> Iterator[str]:
@@ -101,22 +96,6 @@ def _pods(drain: DrainState | None) -> Iterator[str]:
         yield f"{pod.pod} {pod.stage}: {pod.reason}"
     if len(there) > MOST_PODS:
         yield f"and {len(there) - MOST_PODS} more"
-
-
-def _arrivals(situation: Situation, now: datetime) -> Table:
-    table = _table("ARRIVING", "NODE", "PHASE", "LEFT", "WHY")
-    for one in situation.arrivals:
-        left = age(one.deadline - now)
-        table.add_row(one.instance, one.facts.private_dns_name, one.phase.value, left, one.reason)
-    return table
-
-
-def _headroom(situation: Situation) -> Table:
-    table = _table("HEADROOM", "MANIFEST", "REPLICAS", "WHY")
-    for one in situation.headroom:
-        size = "-" if one.replicas is None else str(one.replicas)
-        table.add_row(one.subject, one.source, size, one.problem or one.reason)
-    return table
 
 
 def as_data(situations: Sequence[Situation]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def status(
     else:
         from cli.situation_view import as_view
 
-        results().print(as_view(situations, datetime.now(UTC)))
+        results().print(as_view(situations, datetime.now(UTC)), soft_wrap=True)
 
 
 def _watch(stack: Stack, names: Sequence[str], console: "Console") -> None:
@@ -93,7 +93,7 @@ class Watched:
         Raises:
             CannotBeDoneError: the table cannot be read.
         """
-        from leeway.records import Phase
+        from leeway.records import OVER
 
         from cli.situation import read_situation
 
@@ -103,7 +103,7 @@ class Watched:
             seen = {i: at for i, at in self._seen.get(name, {}).items() if now - at < SHOWN_AFTER}
             situation = read_situation(stack, name, seen)
             for one in situation.retirements:
-                if one.record.phase is not Phase.FINISHED:
+                if one.record.phase not in OVER:
                     seen[one.record.instance] = now
             self._seen[name] = seen
             situations.append(situation)

@@ -7,6 +7,7 @@ from typing import Any
 
 from leeway.cloud.ports import (
     CloudRefused,
+    CloudUnavailable,
     GroupCapacity,
     Known,
     LifecycleActionOver,
@@ -15,6 +16,7 @@ from leeway.cloud.ports import (
 from leeway.cluster.ports import Attachment, ClusterRefused, Fleet, Marks, Node, NodeEvent
 from leeway.drain.answers import Response
 from leeway.drain.pods import Pod
+from leeway.drain.summary import DrainState
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.orders import Order
@@ -93,6 +95,7 @@ class Surrounding:
     operations: int = 0
     asked: int = 0
     told: list[str] = field(default_factory=list)
+    shown: list[DrainState] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
     done: list[tuple[str, datetime]] = field(default_factory=list)
     before_step: Callable[[str], None] = lambda _: None
@@ -289,6 +292,10 @@ class Surrounding:
     def note(self, event: NodeEvent) -> None:
         self.told.append(event.reason)
 
+    def show(self, state: DrainState) -> None:
+        self.shown.append(state)
+        raise CloudUnavailable("nobody can be told")
+
     def run_generation(self, generation: int = 1) -> Outcome | None:
         """Run one generation of the retirement to its end."""
         order = Order(ORDER.instance, ORDER.cluster, generation)
@@ -305,6 +312,7 @@ class Surrounding:
             instances=self,
             announcements=self,
             cluster_named=lambda _: self,
+            drains=self,
             telemetry=self,
             clock=self,
         )

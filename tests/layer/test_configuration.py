@@ -74,13 +74,16 @@ def test_what_is_written_is_laid_over_the_defaults() -> None:
         "churn": {"percent": 25, "within": "1h"},
         "notices": {
             "rebalance": {"action": "ignore"},
-            "terminate-hook": {"deadline": "5m", "onBlocked": "fail"},
+            "terminate-hook": {"deadline": "5m", "onBlocked": "fail", "action": "cordon"},
+            "scheduled-change": {"lead": "24h"},
         },
     }
     policy = World(manifest(spec=spec)).policy()
     assert policy.notices[NoticeKind.REBALANCE].action is Action.IGNORE
     hook = policy.notices[NoticeKind.TERMINATE_HOOK]
     assert (hook.within, hook.on_blocked) == (timedelta(minutes=5), OnBlocked.FAIL)
+    assert hook.action is Action.CORDON
+    assert policy.notices[NoticeKind.SCHEDULED_CHANGE].lead == timedelta(hours=24)
     assert hook.replacement is DEFAULTS[NoticeKind.TERMINATE_HOOK].replacement
     untouched = NoticeKind.SPOT_INTERRUPTION
     assert policy.notices[untouched] == DEFAULTS[untouched]

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 from leeway.drain.pods import Pod
+from leeway.drain.progress import Stage
 from leeway.notices import NoticeKind
 from leeway.outcome import Result
 
@@ -99,3 +100,11 @@ def test_an_event_that_may_not_be_put_takes_neither_log_line_nor_kubernetes_even
         "no Leeway event",
         "LeewayRetired",
     ]
+
+
+def test_those_who_watch_see_every_pass_and_a_table_that_is_full_holds_up_nothing() -> None:
+    blocked = surrounding(pods=[POD])
+    assert retire(blocked).result is Result.DRAINED
+    assert len(blocked.shown) > 1
+    assert [pod.stage for pod in blocked.shown[0].pods] == [Stage.BLOCKED]
+    assert [pod.stage for pod in blocked.shown[-1].pods] == [Stage.GONE]

@@ -35,6 +35,13 @@ class SpotInterruptionPolicy(NoticePolicy):
     """How long a retirement may take, from the warning on: less than EC2's two minutes."""
 
 
+class ScheduledChangePolicy(NoticePolicy):
+    """What to do about a change that AWS Health announces."""
+
+    lead: Annotated[Duration, AfterValidator(up_to(timedelta(days=7)))] | None = None
+    """How long before the announced time a retirement begins."""
+
+
 class LaunchPolicy(Strict):
     """What to do about an instance that its group holds back while it launches."""
 
@@ -59,7 +66,7 @@ class Notices(Strict):
     """An Auto Scaling group launched an instance, and its lifecycle hook waits."""
     state_change: NoticePolicy = NoticePolicy()
     """An instance stops or terminates."""
-    scheduled_change: NoticePolicy = NoticePolicy()
+    scheduled_change: ScheduledChangePolicy = ScheduledChangePolicy()
     """AWS Health announces maintenance or retirement of an instance."""
     capacity_reservation: NoticePolicy = NoticePolicy()
     """EC2 takes an instance in a capacity reservation back."""

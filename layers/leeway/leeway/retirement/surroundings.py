@@ -12,6 +12,7 @@ from leeway.cloud.ports import (
     CloudRefused,
     CloudUnavailable,
     ClusterPolicies,
+    DrainStates,
     Groups,
     Instances,
     Ledgers,
@@ -65,6 +66,7 @@ class Surroundings:
     instances: Instances
     announcements: Announcements
     cluster_named: Callable[[str], Cluster]
+    drains: DrainStates
     telemetry: Telemetry
     clock: Clock
 

@@ -4,6 +4,7 @@ from functools import cache, partial
 
 from leeway.clock import SystemClock
 from leeway.cloud.ledgers import DynamoLedgers
+from leeway.cloud.progress import DynamoDrainStates
 from leeway.retirement import STEP_RESULTS, RetireNode, Surroundings
 from leeway.wiring.clients import (
     announcements,
@@ -31,6 +32,7 @@ def retire_node() -> RetireNode:
             instances=instances(),
             announcements=announcements(),
             cluster_named=cluster_named,
+            drains=DynamoDrainStates(partial(client, "dynamodb", tries=2), settings().table),
             telemetry=telemetry(),
             clock=SystemClock(),
         )

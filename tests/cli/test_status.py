@@ -1,0 +1,116 @@
+"""`leeway status`: what is under way, from what functions wrote to the table."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+from leeway.cloud.dynamodb import DynamoRecords
+from leeway.cloud.headroom import DynamoHeadroom
+from leeway.cloud.manifests import DynamoManifestWriting
+from leeway.cloud.progress import DynamoDrainStates
+from leeway.drain.progress import Stage, Way
+from leeway.drain.summary import DrainState, PodState
+from leeway.headroom.kept import Kept
+from leeway.records import Phase, Retirement
+
+from cli import main
+from cli.stack import Stack
+from cli.status import Watched
+from tests.cloud.stored import TABLE, manifest
+from tests.layer.test_records import interrupted
+from tests.sandbox.aws.started import Sandbox
+
+type Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(aws: Sandbox, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main.run(["status", *arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def retire(aws: Sandbox, phase: Phase = Phase.RUNNING, version: int = 1) -> Retirement:
+    """An interruption of a node of cluster prod, two minutes from now."""
+    deadline = datetime.now(UTC) + timedelta(seconds=115)
+    record = interrupted(phase).model_copy(update={"deadline": deadline, "version": version})
+    DynamoRecords(partial(aws.client, "dynamodb"), TABLE).write(record)
+    return record
+
+
+def show(aws: Sandbox, record: Retirement, generation: int = 1) -> None:
+    pods = (
+        PodState("shop/web-1", Stage.GONE, Way.EVICT, "evicted"),
+        PodState("shop/web-2", Stage.BLOCKED, None, "budget web allows none"),
+    )
+    state = DrainState(record.instance, generation, "node-1", datetime.now(UTC), "", pods)
+    DynamoDrainStates(partial(aws.client, "dynamodb"), TABLE).show(state)
+
+
+def test_a_retirement_is_shown_with_its_pods(run: Run, aws: Sandbox) -> None:
+    show(aws, retire(aws))
+    code, out, err = run("--cluster", "prod", "-o", "json")
+    assert (code, err) == (0, "")
+    (cluster,) = json.loads(out)["clusters"]
+    (retirement,) = cluster["retirements"]
+    assert (retirement["node"], retirement["phase"]) == ("node-1", "running")
+    assert retirement["pods"][1] == {
+        "pod": "shop/web-2",
+        "stage": "blocked",
+        "way": None,
+        "reason": "budget web allows none",
+    }
+    table = run("--cluster", "prod")[1]
+    assert "1/2 pods gone, 1 blocked" in table
+    assert "shop/web-2 blocked: budget web allows none" in " ".join(table.split())
+
+
+def test_what_was_told_of_an_earlier_generation_is_not_shown(run: Run, aws: Sandbox) -> None:
+    show(aws, retire(aws), generation=7)
+    (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
+    assert cluster["retirements"][0]["pods"] == []
+
+
+def test_what_is_paused_and_what_cannot_be_read_is_said(run: Run, aws: Sandbox) -> None:
+    writing = DynamoManifestWriting(partial(aws.client, "dynamodb"), TABLE)
+    writing.write("prod", manifest(spec={"paused": True, "surge": 1}, written_by="9.0.0"), 0)
+    writing.write("prod", manifest("x", resource="teapot.leeway.sh", body='{"kind":"Teapot"}'), 0)
+    DynamoHeadroom(partial(aws.client, "dynamodb"), TABLE).write(
+        "prod", Kept("Deployment shop/web", "scaledobject.keda.sh shop/web", 5, "window is open")
+    )
+    code, out, _ = run("--cluster", "prod")
+    told = " ".join(out.split())
+    assert code == 0
+    assert told.startswith("prod paused")
+    assert "spec.surge: unknown field (written by leeway 9.0.0)" in told
+    assert "teapot.leeway.sh/x: apiVersion: expected text" in told
+    assert "Deployment shop/web scaledobject.keda.sh shop/web 5 replicas: window is open" in told
+
+
+def test_every_cluster_under_care_is_told_and_none_is_made_up(
+    run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, _, err = run()
+    assert code == 2
+    assert "--cluster: expected a name" in err
+    monkeypatch.setenv("LEEWAY_CLUSTERS", "dev,prod")
+    found = json.loads(run("-o", "json")[1])["clusters"]
+    assert [one["cluster"] for one in found] == ["dev", "prod"]
+    assert "nothing under way" in run()[1]
+    assert run("--watch", "-o", "json")[0] == 2
+
+
+def test_whoever_watches_sees_a_retirement_end(aws: Sandbox) -> None:
+    watched, stack = Watched(), Stack(TABLE, ("prod",))
+    retire(aws)
+    first = watched.look(stack, ["prod"])[0].retirements
+    assert [one.record.phase for one in first] == [Phase.RUNNING]
+    retire(aws, Phase.FINISHED, version=2)
+    then = watched.look(stack, ["prod"])[0].retirements
+    assert [one.record.phase for one in then] == [Phase.FINISHED]
+    assert Watched().look(stack, ["prod"])[0].retirements == ()
