@@ -31,12 +31,15 @@ FACTS = InstanceFacts(
 HOOK = LifecycleHook("ng", "leeway-drain")
 
 
-def take(stored: Retirement | None, kind: NoticeKind, id: str, **more: Any) -> Reception:  # noqa: A002
+def notice(kind: NoticeKind, id: str, **more: Any) -> Notice:  # noqa: A002
     at = NOTICED + timedelta(seconds=more.pop("after", 0))
-    notice = Notice(
-        id, kind, "123456789012", "us-east-1", at, (InstanceId(FACTS.instance),), **more
-    )
-    return receive(stored, notice, rule(notice, DEFAULTS[kind]), FACTS)
+    instances = (InstanceId(FACTS.instance),)
+    return Notice(id, kind, "123456789012", "us-east-1", at, instances, **more)
+
+
+def take(stored: Retirement | None, kind: NoticeKind, id: str, **more: Any) -> Reception:  # noqa: A002
+    told = notice(kind, id, **more)
+    return receive(stored, told, rule(told, DEFAULTS[kind]), FACTS)
 
 
 def interrupted(phase: Phase = Phase.RUNNING) -> Retirement:

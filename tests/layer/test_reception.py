@@ -1,0 +1,331 @@
+"""What becomes of notices: by policy, by owner, at once, weeks ahead, or undone."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from leeway.cloud.ports import CloudUnavailable, Known, Offering, RecordChanged
+from leeway.notices import NoticeKind
+from leeway.owners import Owner, OwnerKind
+from leeway.policies import DEFAULTS, Action, ClusterPolicy
+from leeway.reception import NotAllReceived, Receipt, Reception, Result, Surroundings
+from leeway.records import InstanceFacts, Phase, Retirement
+
+from tests.layer.test_notices import event, health
+from tests.layer.test_records import FACTS
+from tests.stand_ins import OfferingsInMemory, OnePolicy, SchedulesInMemory
+
+FIRST, SECOND = "i-0b662ef9931388ba0", "i-0abc1234"
+CHANGE_AT = datetime.fromisoformat("2026-12-04T02:00:00Z")
+WEEKS_BEFORE = datetime.fromisoformat("2026-11-20T09:45:01Z")
+LEAD = CHANGE_AT - timedelta(hours=4)
+
+
+@dataclass
+class Desk:
+    """Everything that a reception meets, in memory."""
+
+    now_: datetime = WEEKS_BEFORE
+    owner: Owner = field(default_factory=lambda: Owner(OwnerKind.AUTO_SCALING_GROUP, "ng"))
+    policies: OnePolicy = field(default_factory=OnePolicy)
+    schedules: SchedulesInMemory = field(default_factory=SchedulesInMemory)
+    offerings: OfferingsInMemory = field(default_factory=OfferingsInMemory)
+    stored: dict[str, Retirement] = field(default_factory=dict)
+    started: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    broken: str = ""
+
+    def now(self) -> datetime:
+        return self.now_
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ += timedelta(seconds=seconds)
+
+    def known(self, instance: str) -> Known:
+        if instance == self.broken:
+            raise CloudUnavailable("the table does not answer")
+        return Known(self.stored.get(instance))
+
+    def retirement(self, instance: str) -> Retirement | None:
+        return self.stored.get(instance)
+
+    def write(self, record: Retirement) -> None:
+        before = self.stored.get(record.instance)
+        if record.version != (before.version if before else 0) + 1:
+            raise RecordChanged(record.instance)
+        self.stored[record.instance] = record
+
+    def describe(self, instance: str) -> InstanceFacts | None:
+        self.asked.append(instance)
+        return FACTS.model_copy(update={"instance": instance, "owner": self.owner})
+
+    def tag_as_detached(self, instance: str, group: str) -> None:
+        raise AssertionError("receiving changes no instance")
+
+    def terminate(self, instance: str) -> None:
+        raise AssertionError("receiving changes no instance")
+
+    def start(self, instance: str, cluster: str, generation: int) -> None:
+        self.started.append(f"{instance}-{generation}")
+
+    def receive(self, told: dict[str, Any]) -> Receipt:
+        """Receive an event."""
+        world = Surroundings(
+            records=self,
+            instances=self,
+            policies=self.policies,
+            retire_node=self,
+            schedules=self.schedules,
+            offerings=self.offerings,
+            clusters=frozenset({"prod"}),
+            clock=self,
+        )
+        return Reception(world).receive(told)
+
+    def results(self, told: dict[str, Any]) -> list[Result]:
+        return [one.result for one in self.receive(told).instances]
+
+    def finished(self, instance: str = FIRST) -> None:
+        """Let the instance's retirement have ended."""
+        record = self.stored[instance]
+        self.write(
+            record.model_copy(update={"phase": Phase.FINISHED, "version": record.version + 1})
+        )
+
+
+def state(name: str, time: str, id: str = "") -> dict[str, Any]:  # noqa: A002
+    detail = {"instance-id": FIRST, "state": name}
+    told = event(detail=detail, time=time, id=id or f"{name}-{time}")
+    return told | {"detail-type": "EC2 Instance State-change Notification"}
+
+
+def warning(time: str, action: str = "terminate", id: str = "") -> dict[str, Any]:  # noqa: A002
+    detail = {"instance-id": FIRST, "instance-action": action}
+    return event(detail=detail, time=time, id=id or f"warning-{time}")
+
+
+def policy(**notices: Any) -> ClusterPolicy:
+    changed = {NoticeKind(name.replace("_", "-")): value for name, value in notices.items()}
+    return ClusterPolicy(notices={**DEFAULTS, **changed})
+
+
+def test_a_scheduled_change_in_two_weeks_waits_in_a_schedule_for_each_of_its_instances() -> None:
+    desk = Desk()
+    assert desk.results(health()) == [Result.SCHEDULED] * 2
+    assert desk.started == []
+    assert [at for at, _ in desk.schedules.due.values()] == [LEAD, LEAD]
+    assert [told["resources"] for _, told in desk.schedules.due.values()] == [[FIRST], [SECOND]]
+
+
+def test_a_repeat_another_page_and_a_new_time_find_the_schedules_that_are_there() -> None:
+    desk = Desk()
+    desk.receive(health())
+    names = set(desk.schedules.due)
+    desk.receive(health())
+    later = health(startTime="Sat, 05 Dec 2026 02:00:00 GMT")
+    desk.receive(later)
+    third = health(affectedEntities=[{"entityValue": "i-0def5678"}], page="2")
+    desk.receive(third)
+    assert names < set(desk.schedules.due)
+    assert len(desk.schedules.due) == 3
+    assert sorted({at for at, _ in desk.schedules.due.values()}) == [LEAD, LEAD + timedelta(days=1)]
+
+
+def test_another_change_of_the_same_instance_has_a_schedule_of_its_own() -> None:
+    desk = Desk()
+    desk.receive(health())
+    desk.receive(health(eventArn="arn:aws:health:eu-west-1::event/EC2/REBOOT/REBOOT_2"))
+    assert len(desk.schedules.due) == 4
+
+
+def test_names_of_schedules_are_ones_that_eventbridge_takes() -> None:
+    desk = Desk()
+    desk.receive(health())
+    assert all(len(name) <= 64 and name.replace("-", "").isalnum() for name in desk.schedules.due)
+
+
+def test_at_its_lead_it_is_received_again_and_retired_by_the_announced_time() -> None:
+    desk = Desk()
+    desk.receive(health())
+    (_, told), _ = desk.schedules.due.values()
+    desk.now_ = LEAD + timedelta(seconds=20)
+    assert desk.results(dict(told)) == [Result.STARTED]
+    record = desk.stored[FIRST]
+    assert record.noticed_at == LEAD, "what it waits for is counted from then"
+    assert record.deadline == CHANGE_AT - timedelta(seconds=5)
+    assert desk.results(dict(told)) == [Result.STARTED], "again, in case the start was lost"
+    assert desk.started == [f"{FIRST}-1"] * 2
+    assert len(desk.stored) == 1
+
+
+def test_what_is_announced_within_its_lead_begins_at_once() -> None:
+    desk = Desk(now_=CHANGE_AT - timedelta(hours=1))
+    told = health()
+    told["time"] = "2026-12-04T01:00:00Z"
+    assert desk.results(told) == [Result.STARTED] * 2
+    assert desk.schedules.due == {}
+
+
+def test_a_change_that_is_called_off_weeks_ahead_takes_its_schedules_with_it() -> None:
+    desk = Desk()
+    desk.receive(health())
+    assert desk.results(health(statusCode="closed")) == [Result.IGNORED] * 2
+    assert desk.schedules.due == {}
+    assert desk.started == []
+
+
+def test_one_instance_that_is_resolved_is_called_off_alone() -> None:
+    desk = Desk()
+    desk.receive(health())
+    entities = [{"entityValue": FIRST, "status": "RESOLVED"}, {"entityValue": SECOND}]
+    assert desk.results(health(affectedEntities=entities)) == [Result.IGNORED, Result.SCHEDULED]
+    assert [told["resources"] for _, told in desk.schedules.due.values()] == [[SECOND]]
+
+
+def called_off(hours: int) -> dict[str, Any]:
+    told = health(statusCode="closed", affectedEntities=[{"entityValue": FIRST}])
+    return told | {"id": "called-off", "time": f"2026-12-03T{hours}:00:00Z"}
+
+
+def test_a_change_that_is_called_off_while_it_waits_for_its_turn_is_undone() -> None:
+    desk = Desk(now_=LEAD)
+    desk.receive(health())
+    (received,) = desk.receive(called_off(23)).instances
+    assert (received.result, received.generation) == (Result.UNDOING, 2)
+    assert desk.stored[FIRST].phase is Phase.UNDOING
+    assert desk.started[-1] == f"{FIRST}-2"
+
+
+def test_a_change_that_is_called_off_when_its_successor_is_asked_for_goes_on() -> None:
+    desk = Desk(now_=LEAD)
+    desk.receive(health())
+    record = desk.stored[FIRST]
+    desk.stored[FIRST] = record.model_copy(update={"phase": Phase.RUNNING})
+    assert desk.results(called_off(23)) == [Result.IGNORED]
+    assert desk.stored[FIRST].phase is Phase.RUNNING
+
+
+def test_a_change_that_moves_while_it_waits_for_its_turn_is_undone_and_comes_again() -> None:
+    desk = Desk(now_=LEAD)
+    one = [{"entityValue": FIRST}]
+    desk.receive(health(affectedEntities=one))
+    moved = health(startTime="Sat, 05 Dec 2026 02:00:00 GMT", affectedEntities=one)
+    moved |= {"id": "moved", "time": "2026-12-03T23:00:00Z"}
+    assert desk.results(moved) == [Result.UNDOING]
+    ((at, told),) = desk.schedules.due.values()
+    assert at == LEAD + timedelta(days=1)
+    desk.now_ = at
+    assert desk.results(dict(told)) == [Result.STARTED]
+    assert desk.stored[FIRST].generation == 3
+
+
+def test_a_policy_may_say_how_long_ahead_a_scheduled_change_begins() -> None:
+    change = replace(DEFAULTS[NoticeKind.SCHEDULED_CHANGE], lead=timedelta(days=1))
+    desk = Desk(policies=OnePolicy(policy(scheduled_change=change)))
+    desk.receive(health())
+    assert {at for at, _ in desk.schedules.due.values()} == {CHANGE_AT - timedelta(days=1)}
+
+
+@pytest.mark.parametrize(
+    ("action", "result"), [(Action.IGNORE, Result.IGNORED), (Action.CORDON, Result.STARTED)]
+)
+def test_a_policy_may_say_what_a_notice_leads_to(action: Action, result: Result) -> None:
+    changed = replace(DEFAULTS[NoticeKind.SPOT_INTERRUPTION], action=action)
+    desk = Desk(policies=OnePolicy(policy(spot_interruption=changed)))
+    assert desk.results(warning("2026-11-20T09:45:00Z")) == [result]
+    assert [record.action for record in desk.stored.values()] == [action] * len(desk.stored)
+
+
+@pytest.mark.parametrize(
+    "kind", [OwnerKind.MANAGED_NODE_GROUP, OwnerKind.AUTO_MODE, OwnerKind.KARPENTER]
+)
+def test_owners_that_retire_their_own_nodes_are_left_to_unless_the_policy_takes_them(
+    kind: OwnerKind,
+) -> None:
+    desk = Desk(owner=Owner(kind, "general"))
+    assert desk.results(warning("2026-11-20T09:45:00Z")) == [Result.LEFT_TO_OWNER]
+    desk.policies = OnePolicy(ClusterPolicy(takes=frozenset({kind})))
+    assert desk.results(warning("2026-11-20T09:45:00Z")) == [Result.STARTED]
+
+
+def test_fargates_nodes_are_never_taken() -> None:
+    takes = ClusterPolicy(takes=frozenset(OwnerKind))
+    desk = Desk(owner=Owner(OwnerKind.FARGATE), policies=OnePolicy(takes))
+    assert desk.results(warning("2026-11-20T09:45:00Z")) == [Result.LEFT_TO_OWNER]
+
+
+def test_an_interrupted_offering_is_marked_unavailable_for_three_minutes() -> None:
+    desk = Desk()
+    desk.receive(warning("2026-11-20T09:45:00Z"))
+    offering = Offering("eu-west-1", "m5.large", "us-east-1a", "spot")
+    reason, until = desk.offerings.marked[offering]
+    assert FIRST in reason
+    assert until - desk.now_ == timedelta(minutes=3)
+
+
+def test_a_recommendation_marks_nothing() -> None:
+    desk = Desk()
+    told = warning("2026-11-20T09:45:00Z") | {
+        "detail-type": "EC2 Instance Rebalance Recommendation"
+    }
+    assert desk.results(told) == [Result.STARTED]
+    assert desk.offerings.marked == {}
+
+
+def test_a_launch_that_begins_to_run_costs_one_read() -> None:
+    desk = Desk()
+    assert desk.results(state("running", "2026-11-20T09:45:00Z")) == [Result.IGNORED]
+    assert desk.asked == []
+
+
+@pytest.mark.parametrize("action", ["stop", "hibernate"])
+def test_an_instance_that_was_stopped_and_runs_again_is_freed_and_can_be_retired_again(
+    action: str,
+) -> None:
+    desk = Desk()
+    desk.receive(warning("2026-11-20T09:45:00Z", action))
+    desk.finished()
+    assert desk.results(state("stopped", "2026-11-20T09:47:00Z")) == [Result.KNOWN]
+    assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [Result.UNDOING]
+    record = desk.stored[FIRST]
+    desk.write(record.model_copy(update={"phase": Phase.UNDONE, "version": record.version + 1}))
+    assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [Result.IGNORED]
+    assert desk.results(warning("2026-11-20T12:00:00Z", action)) == [Result.STARTED]
+    assert desk.stored[FIRST].generation == 3
+    assert desk.stored[FIRST].replaced is None
+
+
+def test_a_stop_while_it_is_drained_that_is_over_at_once_is_undone() -> None:
+    desk = Desk()
+    desk.receive(state("stopping", "2026-11-20T09:45:00Z"))
+    assert desk.results(state("running", "2026-11-20T09:46:00Z")) == [Result.UNDOING]
+
+
+def test_running_that_arrives_late_undoes_nothing() -> None:
+    desk = Desk()
+    desk.receive(warning("2026-11-20T09:45:00Z", "stop"))
+    assert desk.results(state("running", "2026-11-20T09:40:00Z")) == [Result.IGNORED]
+    assert desk.stored[FIRST].phase is Phase.NOTICED
+
+
+def test_running_says_nothing_about_an_interruption_that_terminates() -> None:
+    desk = Desk()
+    desk.receive(warning("2026-11-20T09:45:00Z"))
+    assert desk.results(state("running", "2026-11-20T09:45:30Z")) == [Result.IGNORED]
+
+
+def test_an_undo_whose_start_was_lost_is_started_again() -> None:
+    desk = Desk()
+    desk.receive(warning("2026-11-20T09:45:00Z", "stop"))
+    for _ in range(2):
+        assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [Result.UNDOING]
+    assert desk.started == [f"{FIRST}-1", f"{FIRST}-2", f"{FIRST}-2"]
+
+
+def test_one_instance_that_fails_keeps_no_other_from_being_seen_to() -> None:
+    desk = Desk(now_=LEAD, broken=FIRST)
+    with pytest.raises(NotAllReceived, match="does not answer") as raised:
+        desk.receive(health())
+    assert [one.instance for one in raised.value.receipt.instances] == [SECOND]
+    assert desk.started == [f"{SECOND}-1"]

@@ -1,0 +1,95 @@
+"""One more instance for each retirement that asks, in whatever order they act, die and return."""
+
+from datetime import datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+from leeway.surges import HELD_FOR, Step, SurgeLedger
+
+from tests.layer.test_records import NOTICED
+
+
+class Group:
+    """A group with its ledger, and retirements that read, set and write one call at a time."""
+
+    def __init__(self, desired: int, maximum: int) -> None:
+        self.desired, self.maximum = desired, maximum
+        self.ledger = SurgeLedger(group="ng")
+
+    def write(self, ledger: SurgeLedger) -> bool:
+        if ledger.version != self.ledger.version + 1:
+            return False
+        self.ledger = ledger
+        return True
+
+    def act(self, instance: str, now: datetime, calls: int) -> Step | None:
+        """Work on a raise until it is done, must wait, or dies after so many calls; None: died."""
+        while calls > 0:
+            todo = self.ledger.next_for(instance, self.desired, self.maximum, now)
+            if todo.ledger is None:
+                return todo.step
+            if todo.desired is not None:
+                self.desired = todo.desired
+                calls -= 1
+                if calls == 0:
+                    return None
+            self.write(todo.ledger)
+            calls -= 1
+        return None
+
+
+def test_a_group_is_raised_once_for_an_instance_however_often_it_asks() -> None:
+    group = Group(3, 9)
+    assert [group.act("i-a", NOTICED, 99) for _ in range(3)] == [Step.DONE] * 3
+    assert group.desired == 4
+
+
+def test_who_died_after_raising_raises_no_second_time() -> None:
+    group = Group(3, 9)
+    assert group.act("i-a", NOTICED, 2) is None, "it took the ledger, set the number, and died"
+    assert group.desired == 4
+    assert group.act("i-a", NOTICED, 99) is Step.DONE
+    assert group.desired == 4
+
+
+def test_who_finds_a_raise_half_done_does_that_one_first() -> None:
+    group = Group(3, 9)
+    assert group.act("i-a", NOTICED, 1) is None, "it took the ledger and died"
+    assert group.act("i-b", NOTICED + timedelta(seconds=1), 99) is Step.WAIT
+    assert group.act("i-b", NOTICED + HELD_FOR, 99) is Step.DONE
+    assert group.desired == 5
+    assert group.act("i-a", NOTICED + HELD_FOR, 99) is Step.DONE
+    assert group.desired == 5
+
+
+def test_a_group_that_is_full_is_not_raised_and_holds_up_nobody() -> None:
+    group = Group(3, 3)
+    assert group.act("i-a", NOTICED, 99) is Step.FULL
+    assert group.ledger.version == 0
+    group.maximum = 4
+    assert group.act("i-a", NOTICED, 1) is None
+    group.maximum = 3
+    assert group.act("i-b", NOTICED + HELD_FOR, 99) is Step.FULL
+    assert group.desired == 3
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4), st.integers(0, 40)), max_size=40),
+    st.integers(0, 8),
+)
+def test_however_they_interleave_every_one_that_is_done_has_one_more(
+    acts: list[tuple[int, int, int]], room: int
+) -> None:
+    group = Group(10, 10 + room)
+    now, done = NOTICED, set()
+    for who, calls, seconds in acts:
+        now += timedelta(seconds=seconds)
+        if group.act(f"i-{who}", now, calls) is Step.DONE:
+            done.add(who)
+        assert group.desired <= group.maximum
+        assert len(done) <= group.desired - 10 <= len({w for w, _, _ in acts})
+    for who in range(5):
+        now += HELD_FOR
+        if group.act(f"i-{who}", now, 99) is Step.DONE:
+            done.add(who)
+    assert group.desired - 10 == len(done) == min(room, 5)

@@ -1,0 +1,134 @@
+"""Whose turn it is: pause, churn cap and annotations hold what can wait, and nothing else."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leeway.notices import NoticeKind
+from leeway.policies import ChurnCap, ClusterPolicy
+from leeway.records import Retirement
+from leeway.turns import (
+    LAST_CALL,
+    ChurnLedger,
+    Verdict,
+    deadline_from,
+    decide_turn,
+    is_voluntary,
+    pause_before_asking,
+)
+
+from tests.layer.test_records import NOTICED, take
+
+PAUSED = ClusterPolicy(paused=True)
+CHANGES_AT = NOTICED + timedelta(hours=4)
+
+
+def noticed(kind: NoticeKind) -> Retirement:
+    ahead = {"effective_at": CHANGES_AT} if kind is NoticeKind.SCHEDULED_CHANGE else {}
+    return take(None, kind, "n-1", **ahead).record
+
+
+@pytest.mark.parametrize(
+    ("kind", "voluntary"),
+    [
+        (NoticeKind.REBALANCE, True),
+        (NoticeKind.SCHEDULED_CHANGE, True),
+        (NoticeKind.SPOT_INTERRUPTION, False),
+        (NoticeKind.CAPACITY_RESERVATION, False),
+        (NoticeKind.TERMINATE_HOOK, False),
+        (NoticeKind.STATE_CHANGE, False),
+    ],
+)
+def test_only_what_leaves_the_choice_is_voluntary(kind: NoticeKind, voluntary: bool) -> None:
+    assert is_voluntary(noticed(kind), NOTICED) is voluntary
+
+
+def test_a_scheduled_change_is_no_choice_any_more_an_hour_before_ec2_makes_it() -> None:
+    change = noticed(NoticeKind.SCHEDULED_CHANGE)
+    assert change.deadline is not None
+    assert is_voluntary(change, change.deadline - LAST_CALL - timedelta(seconds=1))
+    assert not is_voluntary(change, change.deadline - LAST_CALL)
+
+
+@pytest.mark.parametrize("kind", [NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE])
+def test_a_paused_cluster_lets_it_wait_with_the_reason(kind: NoticeKind) -> None:
+    turn = decide_turn(noticed(kind), PAUSED, [], NOTICED)
+    assert (turn.verdict, turn.reason) == (Verdict.WAIT, "cluster prod is paused")
+
+
+def test_an_annotation_holds_up_a_rebalance_but_not_what_ec2_has_scheduled() -> None:
+    said = ["pod shop/job has karpenter.sh/do-not-disrupt", "pod shop/b has it too"]
+    turn = decide_turn(noticed(NoticeKind.REBALANCE), ClusterPolicy(), said, NOTICED)
+    assert turn.verdict is Verdict.WAIT
+    assert turn.reason == "pod shop/job has karpenter.sh/do-not-disrupt (and 1 more)"
+    change = noticed(NoticeKind.SCHEDULED_CHANGE)
+    assert decide_turn(change, ClusterPolicy(), said, NOTICED).verdict is Verdict.GO
+
+
+def test_a_recommendation_whose_turn_does_not_come_in_a_day_is_declined() -> None:
+    turn = decide_turn(noticed(NoticeKind.REBALANCE), PAUSED, [], NOTICED + timedelta(hours=24))
+    assert turn.verdict is Verdict.DECLINE
+    assert turn.reason == "its turn has not come in 24 hours: cluster prod is paused"
+
+
+def test_a_recommendations_deadline_counts_from_when_its_pods_are_asked_to_go() -> None:
+    begun = NOTICED + timedelta(hours=3)
+    assert deadline_from(noticed(NoticeKind.REBALANCE), begun) == begun + timedelta(minutes=30)
+    change = noticed(NoticeKind.SCHEDULED_CHANGE)
+    assert deadline_from(change, begun) == change.deadline
+
+
+@given(st.integers(0, 48 * 3600))
+def test_asking_again_is_never_put_off_past_the_last_call(after: int) -> None:
+    change = noticed(NoticeKind.SCHEDULED_CHANGE)
+    assert change.deadline is not None
+    now = NOTICED + timedelta(seconds=after)
+    pause = pause_before_asking(change, now)
+    assert timedelta(seconds=1) <= pause <= timedelta(minutes=5)
+    last_call = change.deadline - LAST_CALL
+    assert now + pause <= max(last_call, now + timedelta(seconds=1))
+
+
+def test_a_tenth_of_the_nodes_may_go_and_one_at_least() -> None:
+    cap, ledger = ChurnCap(), ChurnLedger(cluster="prod")
+    for number in range(2):
+        taken, turn = ledger.take(f"i-{number}", 25, cap, NOTICED)
+        assert turn.verdict is Verdict.GO
+        assert taken is not None
+        ledger = taken
+    none, turn = ledger.take("i-2", 25, cap, NOTICED + timedelta(minutes=9))
+    assert none is None
+    assert turn.verdict is Verdict.WAIT
+    assert turn.reason == "2 of 25 nodes went in the last 10 minutes, and at most 2 may"
+    assert ChurnLedger(cluster="prod").take("i-0", 3, cap, NOTICED)[1].verdict is Verdict.GO
+
+
+def test_who_has_its_turn_keeps_it_and_takes_no_second() -> None:
+    ledger, _ = ChurnLedger(cluster="prod").take("i-0", 3, ChurnCap(), NOTICED)
+    assert ledger is not None
+    changed, turn = ledger.take("i-0", 3, ChurnCap(), NOTICED)
+    assert (changed, turn.verdict) == (None, Verdict.GO)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3600)), max_size=60),
+    st.integers(0, 100),
+    st.integers(0, 200),
+)
+def test_in_no_window_do_more_go_than_the_cap_allows(
+    asks: list[tuple[int, int]], percent: int, nodes: int
+) -> None:
+    cap = ChurnCap(percent=percent)
+    allowed = max(cap.at_least, nodes * percent // 100)
+    ledger = ChurnLedger(cluster="prod")
+    went: dict[str, datetime] = {}
+    for number, second in sorted(asks, key=lambda ask: ask[1]):
+        now = NOTICED + timedelta(seconds=second)
+        changed, turn = ledger.take(f"i-{number}", nodes, cap, now)
+        if changed is not None:
+            assert turn.verdict is Verdict.GO
+            assert changed.version == ledger.version + 1
+            ledger, went[f"i-{number}"] = changed, now
+        within = [at for at in went.values() if now - at < cap.within]
+        assert len(within) <= allowed
