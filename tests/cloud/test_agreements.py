@@ -1,0 +1,126 @@
+"""What retirements agree on by the table, groups that are raised, and schedules, on the sandbox."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from leeway.cloud.autoscaling import AutoScalingGroups
+from leeway.cloud.ledgers import DynamoLedgers
+from leeway.cloud.ports import CloudRefused, Offering, RecordChanged
+from leeway.cloud.scheduler import EventBridgeSchedules, ScheduleTarget
+from leeway.cloud.unavailable import DynamoUnavailableOfferings
+from leeway.policies import ChurnCap
+from leeway.surges import SurgeLedger
+from leeway.turns import ChurnLedger
+
+from tests.cloud.stored import TABLE
+from tests.sandbox.aws.started import Sandbox, hook
+
+NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+
+
+def maker(aws: Sandbox, service: str) -> Callable[[], Any]:
+    return partial(aws.client, service)
+
+
+@pytest.fixture
+def ledgers(aws: Sandbox) -> DynamoLedgers:
+    return DynamoLedgers(maker(aws, "dynamodb"), TABLE)
+
+
+def test_of_two_that_take_a_turn_at_once_one_learns_that_it_must_look_again(
+    ledgers: DynamoLedgers,
+) -> None:
+    read = ledgers.churn("two-at-once")
+    for instance, loses in (("i-a", False), ("i-b", True)):
+        taken, _ = read.take(instance, 10, ChurnCap(), NOW)
+        assert taken is not None
+        if loses:
+            with pytest.raises(RecordChanged):
+                ledgers.write(taken)
+        else:
+            ledgers.write(taken)
+    assert list(ledgers.churn("two-at-once").turns) == ["i-a"]
+
+
+def test_ledgers_are_read_as_they_were_written(ledgers: DynamoLedgers) -> None:
+    assert ledgers.surge("fresh") == SurgeLedger(group="fresh")
+    assert ledgers.churn("fresh") == ChurnLedger(cluster="fresh")
+    ledger = ledgers.surge("fresh").next_for("i-a", 3, 9, NOW).ledger
+    assert ledger is not None
+    ledgers.write(ledger)
+    assert ledgers.surge("fresh") == ledger
+
+
+def test_a_successor_succeeds_one_instance_alone(ledgers: DynamoLedgers) -> None:
+    assert ledgers.claim("i-new", "i-a")
+    assert ledgers.claim("i-new", "i-a"), "asked again by the same"
+    assert not ledgers.claim("i-new", "i-b")
+
+
+def test_an_unavailable_offering_is_an_item_that_expires(aws: Sandbox) -> None:
+    until = datetime.now(UTC) + timedelta(minutes=3)
+    offerings = DynamoUnavailableOfferings(maker(aws, "dynamodb"), TABLE)
+    offerings.mark(Offering("us-east-1", "m5.large", "us-east-1a", "spot"), "interrupted", until)
+    key = {"pk": {"S": "OFFERINGS#us-east-1"}, "sk": {"S": "UNAVAILABLE#spot#m5.large#us-east-1a"}}
+    item = aws.client("dynamodb").get_item(TableName=TABLE, Key=key)["Item"]
+    assert item["reason"] == {"S": "interrupted"}
+    assert item["expires"] == {"N": str(int(until.timestamp()))}
+
+
+def test_a_group_is_raised_by_one_and_ends_an_instance_with_a_decrement(aws: Sandbox) -> None:
+    first, *_ = aws.group("surging", 2, MaxSize=3, LifecycleHookSpecificationList=[hook("drain")])
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    before = groups.capacity("surging")
+    assert (before.desired, before.maximum, len(before.members)) == (2, 3, 2)
+    groups.set_desired("surging", 3)
+    came = set(groups.capacity("surging").members) - set(before.members)
+    assert len(came) == 1
+    groups.terminate_in_group(first, decrement=True)
+    after = groups.capacity("surging")
+    assert after.desired == 2
+    assert first not in after.members, "what is on its way out counts no more"
+    with pytest.raises(CloudRefused):
+        groups.set_desired("surging", 4)
+
+
+def test_a_group_that_is_not_there_is_said_to_be_none(aws: Sandbox) -> None:
+    with pytest.raises(CloudRefused, match="there is no group never-was"):
+        AutoScalingGroups(maker(aws, "autoscaling")).capacity("never-was")
+
+
+def test_an_instances_group_says_how_far_it_may_grow(aws: Sandbox) -> None:
+    (member,) = aws.group("growing", 1, MaxSize=4)
+    facts = AutoScalingGroups(maker(aws, "autoscaling")).facts(member)
+    assert facts is not None
+    assert (facts.desired, facts.maximum, facts.protected) == (1, 4, False)
+    assert facts.zones >= 1
+
+
+TARGET = ScheduleTarget(
+    group="notices",
+    role="arn:aws:iam::123456789012:role/leeway-schedules",
+    function="arn:aws:lambda:us-east-1:123456789012:function:receive",
+    failures="arn:aws:sqs:us-east-1:123456789012:failures",
+)
+
+
+def test_a_schedule_is_made_once_moved_and_removed(aws: Sandbox) -> None:
+    client = aws.client("scheduler")
+    client.create_schedule_group(Name="notices")
+    schedules = EventBridgeSchedules(maker(aws, "scheduler"), TARGET)
+    at = datetime(2027, 12, 3, 22, 0, tzinfo=UTC)
+    for when in (at, at, at + timedelta(days=1)):
+        schedules.put("i-a-1", when, {"id": "e-1"})
+    assert [s["Name"] for s in client.list_schedules(GroupName="notices")["Schedules"]] == ["i-a-1"]
+    found = client.get_schedule(Name="i-a-1", GroupName="notices")
+    assert found["ScheduleExpression"] == "at(2027-12-04T22:00:00)"
+    assert found["ActionAfterCompletion"] == "DELETE"
+    assert json.loads(found["Target"]["Input"]) == {"id": "e-1"}
+    assert found["Target"]["DeadLetterConfig"] == {"Arn": TARGET.failures}
+    for _ in range(2):
+        schedules.remove("i-a-1")
+    assert client.list_schedules(GroupName="notices")["Schedules"] == []
