@@ -20,8 +20,8 @@ from leeway.notices.health import narrowed
 from leeway.notices.parse import parse_notice
 
 EVENTS = Path(__file__).parents[2] / "events"
-ORDER = "retire-node.json"
-NOTICE_FILES = sorted(p.name for p in EVENTS.glob("*.json") if p.name != ORDER)
+OTHERS = {"keep-headroom.json", "retire-node.json"}
+NOTICE_FILES = sorted(p.name for p in EVENTS.glob("*.json") if p.name not in OTHERS)
 
 
 def event(**changes: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from samtranslator.yaml_helper import yaml_parse
 TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 CODE = {
     "AdmitNodeFunction": "CodeUri",
+    "KeepHeadroomFunction": "CodeUri",
     "LeewayLayer": "ContentUri",
     "ReceiveNoticeFunction": "CodeUri",
     "RetireNodeFunction": "CodeUri",

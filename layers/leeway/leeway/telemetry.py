@@ -1,12 +1,17 @@
 """Log lines and EMF metrics, with powertools."""
 
+from typing import TYPE_CHECKING
+
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from leeway.outcome import Outcome
-from leeway.reception import Receipt
-from leeway.records import Retirement
-from leeway.welcome import Welcome
+# Only their shape matters here: what one function tells of, the others need not import.
+if TYPE_CHECKING:
+    from leeway.outcome import Outcome
+    from leeway.reception import Receipt
+    from leeway.records import Retirement
+    from leeway.upkeep import Tended
+    from leeway.welcome import Welcome
 
 
 class PowertoolsTelemetry:
@@ -16,7 +21,7 @@ class PowertoolsTelemetry:
         self._logger = logger
         self._metrics = metrics
 
-    def received(self, receipt: Receipt) -> None:
+    def received(self, receipt: "Receipt") -> None:
         """Log what became of a notice, a line for each of its instances, and count it."""
         notice = receipt.notice
         for one in receipt.instances:
@@ -59,7 +64,7 @@ class PowertoolsTelemetry:
         """Name the durable execution in every line from now on."""
         self._logger.append_keys(execution=execution)
 
-    def waiting(self, record: Retirement, reason: str) -> None:
+    def waiting(self, record: "Retirement", reason: str) -> None:
         """Log that a retirement waits for its turn."""
         self._logger.info(
             f"{record.kind}: {record.instance} waits for its turn: {reason}",
@@ -71,7 +76,7 @@ class PowertoolsTelemetry:
             },
         )
 
-    def retired(self, outcome: Outcome) -> None:
+    def retired(self, outcome: "Outcome") -> None:
         """Log and measure a retirement that has ended."""
         level = self._logger.warning if outcome.troubled else self._logger.info
         level(
@@ -111,7 +116,7 @@ class PowertoolsTelemetry:
             )
         self._metrics.flush_metrics()
 
-    def admitted(self, outcome: Welcome) -> None:
+    def admitted(self, outcome: "Welcome") -> None:
         """Log and measure an admission that has ended."""
         level = self._logger.warning if outcome.troubled else self._logger.info
         level(
@@ -144,3 +149,21 @@ class PowertoolsTelemetry:
                 "generation": outcome.generation,
             },
         )
+
+    def tended(self, tended: "Tended") -> None:
+        """Log what changed about a cluster's headroom and what is wrong with it, and measure it."""
+        about = {"cluster": tended.cluster, "dry_run": tended.dry_run}
+        if tended.problem:
+            self._logger.error(tended.problem, extra=about)
+        for kept in tended.changed:
+            if not kept.problem:
+                told = {"subject": kept.subject, "source": kept.source, "replicas": kept.replicas}
+                self._logger.info(kept.reason, extra={**about, **told})
+        for kept in tended.problems:
+            told = {"subject": kept.subject, "source": kept.source}
+            self._logger.warning(kept.problem, extra={**about, **told})
+        troubles = len(tended.problems) + bool(tended.problem)
+        self._metrics.add_dimension("Cluster", tended.cluster)
+        self._metrics.add_metric("HeadroomReplicas", MetricUnit.Count, tended.replicas)
+        self._metrics.add_metric("HeadroomProblems", MetricUnit.Count, troubles)
+        self._metrics.flush_metrics()

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from statistics import median_low
-from typing import Protocol
+from typing import Any, Protocol
 
 from leeway.clock import Clock
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, HeadroomStates
@@ -63,6 +63,32 @@ class Tended:
     problem: str = ""
     paused: bool = False
     dry_run: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Render the function's answer about this cluster."""
+        return {
+            "cluster": self.cluster,
+            "problem": self.problem,
+            "paused": self.paused,
+            "dryRun": self.dry_run,
+            "pauseReplicas": self.replicas,
+            "changed": [
+                {"subject": kept.subject, "replicas": kept.replicas, "reason": kept.reason}
+                for kept in self.changed
+            ],
+            "problems": [
+                {"subject": kept.subject, "source": kept.source, "problem": kept.problem}
+                for kept in self.problems
+            ],
+            "needs": [
+                {
+                    "target": str(need.target),
+                    "replicas": need.replicas,
+                    "at": need.since.isoformat(),
+                }
+                for need in self.needs
+            ],
+        }
 
 
 class Manifests(Protocol):

@@ -4,6 +4,7 @@ from functools import cache, partial
 
 from leeway.cloud.dynamodb import RememberedClusters
 from leeway.cloud.eks import EksClusters
+from leeway.cluster.connection import Connection
 from leeway.cluster.eks import eks_connection
 from leeway.cluster.lightkube_cluster import LightkubeCluster
 from leeway.cluster.ports import Cluster
@@ -12,8 +13,14 @@ from leeway.wiring.clients import client, session, settings
 
 @cache
 def cluster_named(name: str) -> Cluster:
-    """Open an EKS cluster's API, once per warm function."""
+    """Open a cluster's nodes and pods, once per warm function."""
+    return LightkubeCluster(connection_to(name))
+
+
+@cache
+def connection_to(name: str) -> Connection:
+    """Connect to an EKS cluster's API, once per warm function."""
     clusters = RememberedClusters(
         partial(client, "dynamodb"), settings().table, EksClusters(partial(client, "eks"))
     )
-    return LightkubeCluster(eks_connection(clusters.endpoint(name), session()))
+    return eks_connection(clusters.endpoint(name), session())

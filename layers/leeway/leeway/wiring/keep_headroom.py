@@ -1,0 +1,36 @@
+"""Puts together `keep_headroom`."""
+
+from functools import cache, partial
+
+from leeway.clock import SystemClock
+from leeway.cloud.headroom import DynamoHeadroom
+from leeway.cluster.http_workloads import HttpWorkloads
+from leeway.cluster.ports import Workloads
+from leeway.upkeep import KeepHeadroom
+from leeway.wiring.clients import client, configuration, prepare, settings, telemetry
+from leeway.wiring.clusters import connection_to
+
+
+@cache
+def _workloads_in(cluster: str) -> Workloads:
+    return HttpWorkloads(connection_to(cluster))
+
+
+@cache
+def keep_headroom() -> KeepHeadroom:
+    """Build the use case."""
+    return KeepHeadroom(
+        manifests=configuration(),
+        states=DynamoHeadroom(partial(client, "dynamodb"), settings().table),
+        workloads_in=_workloads_in,
+        telemetry=telemetry(),
+        clock=SystemClock(),
+    )
+
+
+def clusters() -> tuple[str, ...]:
+    """Return the names of the clusters under care."""
+    return settings().clusters
+
+
+prepare(["dynamodb", "eks"], [])

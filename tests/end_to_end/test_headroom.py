@@ -1,0 +1,138 @@
+"""keep_headroom deployed: what users wrote, in the table, becomes pause pods and sizes."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from lightkube import ApiError, Client, KubeConfig
+from lightkube.models.apps_v1 import DeploymentSpec
+from lightkube.models.core_v1 import Container, PodSpec, PodTemplateSpec
+from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
+from lightkube.resources.apps_v1 import Deployment
+
+from cli.main import run
+from sandbox.up import Sandbox
+from tests.end_to_end.rehearsal import Rehearsal
+from tests.end_to_end.test_rights import granted, used
+
+CLUSTER = "rehearsal"
+ALWAYS = [{"timezone": "UTC", "start": "*/2 * * * *", "end": "* * * * *", "replicas": 2}]
+"""Its end always comes first, or with its start."""
+
+HEADROOM = {
+    "apiVersion": "leeway.sh/v1",
+    "kind": "Headroom",
+    "metadata": {"name": "office"},
+    "spec": {
+        "buffers": [
+            {
+                "name": "warm",
+                "pod": {"requests": {"cpu": "10m"}},
+                "windows": ALWAYS,
+                "linear": {"nodesPerReplica": 1000},
+            }
+        ]
+    },
+}
+SCALED = {
+    "apiVersion": "keda.sh/v1alpha1",
+    "kind": "ScaledObject",
+    "metadata": {"name": "reports", "namespace": "default"},
+    "spec": {
+        "scaleTargetRef": {"name": "reports"},
+        "triggers": [
+            {
+                "type": "cron",
+                "metadata": {
+                    **{key: ALWAYS[0][key] for key in ("timezone", "start", "end")},
+                    "desiredReplicas": "3",
+                },
+            }
+        ],
+        "advanced": {"restoreToOriginalReplicaCount": True},
+    },
+}
+LABELS = {"app": "reports"}
+REPORTS = Deployment(
+    metadata=ObjectMeta(name="reports", namespace="default"),
+    spec=DeploymentSpec(
+        replicas=1,
+        selector=LabelSelector(matchLabels=LABELS),
+        template=PodTemplateSpec(
+            metadata=ObjectMeta(labels=LABELS),
+            spec=PodSpec(containers=[Container(name="c", image="pause")]),
+        ),
+    ),
+)
+
+
+@pytest.fixture
+def kube(rehearsal: Rehearsal) -> Iterator[Client]:
+    with Client(KubeConfig.from_file(rehearsal.sandbox.kubeconfig), trust_env=False) as client:
+        yield client
+
+
+PAUSE = 3.0
+"""Seconds between ticks: more than one takes, so that one worker does them all."""
+
+
+def size(kube: Client, name: str, namespace: str) -> int | None:
+    """The size that a Deployment is to have; None where there is none."""
+    try:
+        spec = kube.get(Deployment, name, namespace=namespace).spec
+    except ApiError as error:
+        if error.status.code == 404:
+            return None
+        raise
+    return spec.replicas if spec else None
+
+
+def tick_until(sandbox: Sandbox, condition: Any, patience: float = 90) -> None:
+    """Let minutes pass until something holds: what is written counts within one of them."""
+    until = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < until, "headroom was not kept"
+        sandbox.fire(schedule_of(sandbox))
+        time.sleep(PAUSE)
+
+
+def start_anew(sandbox: Sandbox) -> None:
+    """Have the next tick be one of a function that has just started: it reads what is written."""
+    sandbox.faults("lambda", [{"function": "*keep-headroom*", "kill": "before"}])
+
+
+def schedule_of(sandbox: Sandbox) -> str:
+    (name,) = [s["name"] for s in sandbox.schedules() if "KeepHeadroom" in s["name"]]
+    return str(name)
+
+
+def leeway(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, *arguments: str) -> None:
+    for name, value in sandbox.environment().items():
+        monkeypatch.setenv(name, value)
+    assert run([*arguments, "--cluster", CLUSTER]) == 0
+
+
+def test_what_users_wrote_becomes_pause_pods_and_sizes_and_is_taken_back(
+    rehearsal: Rehearsal,
+    kube: Client,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sandbox = rehearsal.sandbox
+    sandbox.hurry_schedules(0)
+    start_anew(sandbox)
+    kube.create(REPORTS)
+    file = tmp_path_factory.mktemp("written") / "headroom.yaml"
+    file.write_text(yaml.safe_dump_all([HEADROOM, SCALED]))
+    leeway(monkeypatch, sandbox, "apply", "-f", str(file))
+    tick_until(sandbox, lambda: size(kube, "office-warm", "leeway-headroom") == 2)
+    tick_until(sandbox, lambda: size(kube, "reports", "default") == 3)
+    leeway(monkeypatch, sandbox, "delete", "-f", str(file))
+    start_anew(sandbox)
+    tick_until(sandbox, lambda: size(kube, "office-warm", "leeway-headroom") is None)
+    tick_until(sandbox, lambda: size(kube, "reports", "default") == 1)
+    rights = granted("leeway-headroom")
+    untried = {right for right in rights if "statefulsets" in right or right.startswith("create ")}
+    assert used(sandbox, "KeepHeadroomRole") == rights - untried
