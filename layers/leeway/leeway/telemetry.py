@@ -138,7 +138,7 @@ class PowertoolsTelemetry:
         )
         self._metrics.flush_metrics()
 
-    def not_told(self, outcome: Outcome | Welcome, problem: str) -> None:
+    def not_told(self, outcome: "Outcome | Welcome", problem: str) -> None:
         """Log that somebody did not take the news of a retirement or an admission."""
         self._logger.warning(
             problem,
