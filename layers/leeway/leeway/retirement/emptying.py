@@ -1,20 +1,18 @@
 """How a retirement empties its node: one pass of the drain after the other."""
 
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from leeway.cloud.ports import CloudRefused, CloudUnavailable
 from leeway.drain.deadline import Terms
 from leeway.drain.progress import Drain, is_expired
-from leeway.drain.summary import summarise
 from leeway.draining import Draining, pause_before_next
 from leeway.holding import Holding
 from leeway.hooks import held_for, next_heartbeat, with_hooks
 from leeway.orders import Order
 from leeway.records import Retirement
 from leeway.retirement.results import Located, Passed
+from leeway.retirement.showing import Showing
 from leeway.retirement.surroundings import LONGEST_RETRY, RETRY_EVERY, TROUBLE, Surroundings
 
 PASS = timedelta(seconds=10)
@@ -42,7 +40,6 @@ class Emptying:
         if located.node:
             terms = Terms(deadline, record.on_blocked)
             drain = self._work(order, record, located.node, drain, terms, heartbeat)
-            self._show(order, located.node, drain)
         rest = timedelta(0)
         if not drain.over or tries:
             started = record.begun_at or record.noticed_at
@@ -64,17 +61,14 @@ class Emptying:
         until = self._world.clock.now() + PASS
         if heartbeat is not None:
             until = min(until, heartbeat)
+        showing = Showing(self._world, order, node)
         try:
             cluster = self._world.cluster_named(record.facts.cluster)
-            draining = Draining(cluster, self._world.clock)
+            draining = Draining(cluster, self._world.clock, showing.round)
             wanted = partial(self._world.is_current, order)
-            return draining.work(node, drain, terms, until, wanted)
+            drain = draining.work(node, drain, terms, until, wanted)
         except TROUBLE as error:
             self._world.clock.sleep(RETRY_EVERY)
-            return replace(drain, problem=f"{type(error).__name__}: {error}")
-
-    def _show(self, order: Order, node: str, drain: Drain) -> None:
-        """Tell those who watch; that nobody could be told holds up nothing."""
-        now = self._world.clock.now()
-        with suppress(CloudUnavailable, CloudRefused):
-            self._world.drains.show(summarise(order.instance, order.generation, node, drain, now))
+            drain = replace(drain, problem=f"{type(error).__name__}: {error}")
+        showing.end(drain)
+        return drain

@@ -1,0 +1,49 @@
+"""How a retirement lets others watch its drain."""
+
+from datetime import datetime, timedelta
+
+from leeway.cloud.ports import CloudRefused, CloudUnavailable
+from leeway.drain.progress import Drain
+from leeway.drain.summary import PodState, summarise
+from leeway.orders import Order
+from leeway.retirement.surroundings import Surroundings
+
+PACE = timedelta(seconds=2)
+"""How often a drain that changes is shown. A storm's hundred drains share one table."""
+
+PAUSE = timedelta(seconds=30)
+"""How long a table that did not take it is left alone."""
+
+
+class Showing:
+    """Shows one pass of a drain: its changes at a pace, and its end."""
+
+    def __init__(self, world: Surroundings, order: Order, node: str) -> None:
+        self._world = world
+        self._order = order
+        self._node = node
+        self._last: tuple[PodState, ...] | None = None
+        self._next = world.clock.now()
+
+    def round(self, drain: Drain) -> None:
+        """Show how far the drain is, if it has changed and it is time."""
+        now = self._world.clock.now()
+        if now >= self._next:
+            self._show(drain, now)
+
+    def end(self, drain: Drain) -> None:
+        """Show how far the drain is at the end of the pass, if it has changed."""
+        now = self._world.clock.now()
+        if now + PACE >= self._next:
+            self._show(drain, now)
+
+    def _show(self, drain: Drain, now: datetime) -> None:
+        """That nobody could be told holds up nothing."""
+        state = summarise(self._order.instance, self._order.generation, self._node, drain, now)
+        if state.pods == self._last and not state.problem:
+            return
+        self._last, self._next = state.pods, now + PACE
+        try:
+            self._world.drains.show(state)
+        except (CloudUnavailable, CloudRefused):
+            self._next = now + PAUSE
