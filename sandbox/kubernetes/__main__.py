@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-from sandbox.kubernetes.certificates import alternative_name, server_context
+from sandbox.kubernetes.certificates import server_context
 from sandbox.kubernetes.cluster import Settings
 from sandbox.kubernetes.serving import Serving
 
@@ -29,7 +29,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--certificate", type=Path, help="folder of ca.crt, tls.crt and tls.key")
     parser.add_argument(
         "--san",
-        type=alternative_name,
         action="append",
         default=[],
         metavar="NAME_OR_IP",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sandbox.kubernetes import errors
-from sandbox.kubernetes.objects import Object
+from sandbox.kubernetes.objects import Object, at
 
 type LabelTest = Callable[[Mapping[str, str]], bool]
 type ObjectTest = Callable[[Object], bool]
@@ -142,11 +142,9 @@ def format_selector(selector: Object | None) -> str:
 def field_value(obj: Object, path: str) -> str:
     """Return a field as selectors compare it: a string, empty where it is not set."""
     if path == "source":
-        value: Any = (obj.get("source") or {}).get("component") or obj.get("reportingComponent")
+        value: Any = at(obj, "source.component") or obj.get("reportingComponent")
     else:
-        value = obj
-        for part in path.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
+        value = at(obj, path)
     if value is None:
         return "false" if path in ("spec.hostNetwork", "spec.unschedulable") else ""
     return str(value).lower() if isinstance(value, bool) else str(value)

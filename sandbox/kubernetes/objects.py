@@ -65,6 +65,14 @@ def uid_of(obj: Object) -> str:
     return uid
 
 
+def at(obj: Object, path: str, default: Any = None) -> Any:
+    """Return what a path such as "spec.nodeName" leads to; the default where there is nothing."""
+    value: Any = obj
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return default if value is None else value
+
+
 def key_of(obj: Object) -> tuple[str, str]:
     """Return the namespace and the name."""
     return namespace_of(obj), name_of(obj)

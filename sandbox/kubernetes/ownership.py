@@ -11,12 +11,12 @@ from typing import Any
 
 from sandbox.kubernetes.objects import Object, encode, timestamp
 from sandbox.kubernetes.patches import is_set, merge_keys
-from sandbox.kubernetes.registry import EVENT, EVENTS_EVENT, LEASE, Kind
+from sandbox.kubernetes.registry import EVENT, LEASE, Kind
 
 type Path = tuple[str, ...]
 
 # Kinds that only ever have one writer: bookkeeping would be all cost.
-_UNTRACKED = frozenset((EVENT, EVENTS_EVENT, LEASE))
+_UNTRACKED = frozenset((EVENT, LEASE))
 _ATOMIC_MAPS = frozenset(("nodeSelector", "selector", "labelSelector", "resourceFieldRef"))
 _SERVER_METADATA = frozenset(
     (

@@ -17,7 +17,6 @@ _MODULES = (
     "batch_v1",
     "coordination_v1",
     "discovery_v1",
-    "events_v1",
     "networking_v1",
     "node_v1",
     "policy_v1",
@@ -156,7 +155,6 @@ POD = KINDS["", "v1", "pods"]
 NODE = KINDS["", "v1", "nodes"]
 NAMESPACE = KINDS["", "v1", "namespaces"]
 EVENT = KINDS["", "v1", "events"]
-EVENTS_EVENT = KINDS["events.k8s.io", "v1", "events"]
 SERVICE_ACCOUNT = KINDS["", "v1", "serviceaccounts"]
 PERSISTENT_VOLUME = KINDS["", "v1", "persistentvolumes"]
 PERSISTENT_VOLUME_CLAIM = KINDS["", "v1", "persistentvolumeclaims"]

@@ -1,38 +1,48 @@
 """The table form of objects, as `kubectl get` asks for it and prints it.
 
-Rules: the printers of Kubernetes' API server; kinds without columns of their own show their name
-and age. Columns of priority 1 are what `-o wide` adds.
+Rules: the printers of Kubernetes' API server, without most of what only `-o wide` shows. Kinds
+without columns of their own show their name and age.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any
 
 from sandbox.kubernetes import registry
-from sandbox.kubernetes.matching import format_selector
 from sandbox.kubernetes.objects import (
     Object,
+    at,
     condition,
     epoch,
+    is_bound,
     is_ready,
     is_terminating,
+    labels_of,
     name_of,
 )
 from sandbox.kubernetes.registry import Kind
 
-type Cells = list[Any]
-type Column = tuple[str, str, int]
+_NONE = "<none>"
+_ROLE = "node-role.kubernetes.io/"
 
-_NAME_DESCRIPTION = (
-    "Name must be unique within a namespace. Is required when creating resources, although some "
-    "resources may allow a client to request the generation of an appropriate name automatically. "
-    "Name is primarily intended for creation idempotence and configuration definition. Cannot be "
-    "updated. More info: "
-    "https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
-)
-_AGE: Column = ("Age", "string", 0)
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Column:
+    """A column: its name, what stands in it, and whether only `-o wide` shows it."""
+
+    name: str
+    cell: Callable[[Object], Any]
+    wide: bool = False
+
+    @property
+    def definition(self) -> Object:
+        format_ = "name" if self.name == "Name" else ""
+        about = f"{self.name} of the object."
+        shown = {"name": self.name, "type": "string", "format": format_, "description": about}
+        return {**shown, "priority": int(self.wide)}
 
 
 def wanted(accept: str) -> bool:
@@ -43,27 +53,19 @@ def wanted(accept: str) -> bool:
 
 def table(kind: Kind, objects: list[Object], metadata: Object, included: str) -> Object:
     """Return a `meta.k8s.io/v1` Table; `included` says how much of each object comes along."""
-    columns, cells = _TABLES.get(kind, (_PLAIN, _plain))
+    columns = [_NAME, *_TABLES.get(kind, [_AGE])]
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
-        "columnDefinitions": [_definition(*column) for column in (_NAME, *columns)],
+        "columnDefinitions": [column.definition for column in columns],
         "rows": [
-            {"cells": [name_of(obj), *cells(obj)], "object": _included(kind, obj, included)}
+            {
+                "cells": [column.cell(obj) for column in columns],
+                "object": _included(kind, obj, included),
+            }
             for obj in objects
         ],
-    }
-
-
-def _definition(name: str, of_type: str, priority: int) -> Object:
-    is_name = name == "Name"
-    return {
-        "name": name,
-        "type": of_type,
-        "format": "name" if is_name else "",
-        "description": _NAME_DESCRIPTION if is_name else f"{name} of the object.",
-        "priority": priority,
     }
 
 
@@ -72,254 +74,161 @@ def _included(kind: Kind, obj: Object, included: str) -> Object | None:
         return None
     if included == "Object":
         return kind.typed(obj)
-    metadata = obj["metadata"]
-    return {
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": metadata,
-    }
+    kind_name, version = "PartialObjectMetadata", "meta.k8s.io/v1"
+    return {"kind": kind_name, "apiVersion": version, "metadata": obj["metadata"]}
 
 
-def age(text: str | None) -> str:
-    """Return how long ago a time was, as kubectl writes it: "5s", "3m20s", "2d4h"."""
+def _age(text: str | None) -> str:
+    """Return how long ago a time was, in the one or two units that kubectl writes."""
     if not text:
         return "<unknown>"
-    return human(max(0, int(time.time() - epoch(text))))
+    seconds = max(0, int(time.time() - epoch(text)))
+    for unit, name, smaller, smaller_name, most, both in (
+        (1, "s", 0, "", 120, 0),
+        (60, "m", 1, "s", 180, 10),
+        (3600, "h", 60, "m", 48, 8),
+    ):
+        count = seconds // unit
+        if count < most:
+            rest = seconds % unit // smaller if smaller and count < both else 0
+            return f"{count}{name}" + (f"{rest}{smaller_name}" if rest else "")
+    return f"{seconds // 86400}d"
 
 
-def human(seconds: int) -> str:
-    """Return seconds in the two largest units that still say something."""
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if seconds < 120:
-        return f"{seconds}s"
-    if minutes < 10:
-        return f"{minutes}m" + (f"{seconds % 60}s" if seconds % 60 else "")
-    if hours < 3:
-        return f"{minutes}m"
-    if hours < 8:
-        return f"{hours}h" + (f"{minutes % 60}m" if minutes % 60 else "")
-    if hours < 48:
-        return f"{hours}h"
-    if days < 8:
-        return f"{days}d" + (f"{hours % 24}h" if hours % 24 else "")
-    return f"{days}d"
-
-
-def _created(obj: Object) -> str:
-    return age(obj["metadata"].get("creationTimestamp"))
-
-
-def _plain(obj: Object) -> Cells:
-    return [_created(obj)]
-
-
-def _pod(pod: Object) -> Cells:
-    spec, status = pod["spec"], pod["status"]
-    statuses = status.get("containerStatuses") or ()
-    ready = sum(bool(one.get("ready")) for one in statuses)
-    shown = status.get("reason") or status.get("phase", "Unknown")
+def _pod_status(pod: Object) -> str:
+    phase = at(pod, "status.phase", "Unknown")
     if is_terminating(pod):
-        shown = "Terminating"
-    elif status.get("phase") == "Pending" and spec.get("nodeName"):
-        shown = "ContainerCreating"
-    elif status.get("phase") == "Succeeded":
-        shown = "Completed"
-    elif status.get("phase") == "Failed" and "reason" not in status:
-        shown = "Error"
-    restarts = str(sum(one.get("restartCount", 0) for one in statuses))
-    gates = spec.get("readinessGates")
-    return [
-        f"{ready}/{len(spec['containers'])}",
-        shown,
-        restarts,
-        _created(pod),
-        status.get("podIP") or "<none>",
-        spec.get("nodeName") or "<none>",
-        status.get("nominatedNodeName") or "<none>",
-        f"0/{len(gates)}" if gates else "<none>",
-    ]
+        return "Terminating"
+    if phase == "Pending" and is_bound(pod):
+        return "ContainerCreating"
+    shown = {"Succeeded": "Completed", "Failed": "Error"}.get(phase, phase)
+    return str(at(pod, "status.reason", shown))
 
 
-def _node(node: Object) -> Cells:
-    labels = node["metadata"].get("labels") or {}
-    info = node["status"].get("nodeInfo") or {}
+def _pod_ready(pod: Object) -> str:
+    ready = sum(one["ready"] for one in at(pod, "status.containerStatuses", ()))
+    return f"{ready}/{len(pod['spec']['containers'])}"
+
+
+def _restarts(pod: Object) -> str:
+    return str(sum(one["restartCount"] for one in at(pod, "status.containerStatuses", ())))
+
+
+def _node_status(node: Object) -> str:
     shown = "Ready" if is_ready(node) else "NotReady"
     if condition(node, "Ready") is None:
         shown = "Unknown"
-    if node["spec"].get("unschedulable"):
-        shown += ",SchedulingDisabled"
-    prefix = "node-role.kubernetes.io/"
-    roles = sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))
-    addresses = {one["type"]: one["address"] for one in node["status"].get("addresses") or ()}
-    return [
-        shown,
-        ",".join(roles) or "<none>",
-        _created(node),
-        info.get("kubeletVersion", ""),
-        addresses.get("InternalIP", "<none>"),
-        addresses.get("ExternalIP", "<none>"),
-        info.get("osImage") or "<unknown>",
-        info.get("kernelVersion") or "<unknown>",
-        info.get("containerRuntimeVersion") or "<unknown>",
-    ]
+    return shown + (",SchedulingDisabled" if node["spec"].get("unschedulable") else "")
 
 
-def _workload_wide(obj: Object) -> Cells:
-    containers = obj["spec"]["template"]["spec"].get("containers") or ()
-    return [
-        ",".join(one["name"] for one in containers),
-        ",".join(one.get("image", "") for one in containers),
-        format_selector(obj["spec"].get("selector")),
-    ]
+def _roles(node: Object) -> str:
+    names = [key.removeprefix(_ROLE) for key in labels_of(node) if key.startswith(_ROLE)]
+    return ",".join(sorted(names)) or _NONE
 
 
-def _deployment(obj: Object) -> Cells:
-    spec, status = obj["spec"], obj.get("status", {})
-    ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
-    counts = [status.get("updatedReplicas", 0), status.get("availableReplicas", 0)]
-    return [ready, *counts, _created(obj), *_workload_wide(obj)]
+def _address(node: Object) -> str:
+    found = {one["type"]: one["address"] for one in at(node, "status.addresses", ())}
+    return str(found.get("InternalIP", _NONE))
 
 
-def _replica_set(obj: Object) -> Cells:
-    spec, status = obj["spec"], obj.get("status", {})
-    counts = [spec.get("replicas", 0), status.get("replicas", 0), status.get("readyReplicas", 0)]
-    return [*counts, _created(obj), *_workload_wide(obj)]
+def _job_status(job: Object) -> str:
+    over = next((kind for kind in ("Complete", "Failed") if condition(job, kind)), None)
+    return over or "Running"
 
 
-def _daemon_set(obj: Object) -> Cells:
-    status = obj.get("status", {})
-    names = (
-        "desiredNumberScheduled",
-        "currentNumberScheduled",
-        "numberReady",
-        "updatedNumberScheduled",
-        "numberAvailable",
-    )
-    selector = obj["spec"]["template"]["spec"].get("nodeSelector") or {}
-    shown = ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or "<none>"
-    counts = [status.get(name, 0) for name in names]
-    return [*counts, shown, _created(obj), *_workload_wide(obj)]
+def _selected(daemon_set: Object) -> str:
+    selector = at(daemon_set, "spec.template.spec.nodeSelector", {})
+    return ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or _NONE
 
 
-def _stateful_set(obj: Object) -> Cells:
-    spec, status = obj["spec"], obj.get("status", {})
-    ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
-    return [ready, _created(obj), *_workload_wide(obj)[:2]]
+def _about(event: Object) -> str:
+    about = event.get("involvedObject") or {}
+    return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
 
 
-def _job(obj: Object) -> Cells:
-    spec, status = obj["spec"], obj.get("status", {})
-    shown = "Running"
-    for kind, name in (("Complete", "Complete"), ("Failed", "Failed")):
-        found = condition(obj, kind)
-        if found is not None and found["status"] == "True":
-            shown = name
-    started, ended = status.get("startTime"), status.get("completionTime")
-    took = ""
-    if started:
-        took = human(int(epoch(ended) - epoch(started))) if ended else age(started)
-    completions = f"{status.get('succeeded', 0)}/{spec.get('completions', 1)}"
-    return [shown, completions, took, _created(obj), *_workload_wide(obj)]
+def _field(name: str, path: str, default: Any = "", *, wide: bool = False) -> _Column:
+    return _Column(name, lambda obj: at(obj, path, default), wide)
 
 
-def _budget(obj: Object) -> Cells:
-    spec = obj["spec"]
-    return [
-        str(spec.get("minAvailable", "N/A")),
-        str(spec.get("maxUnavailable", "N/A")),
-        obj["status"].get("disruptionsAllowed", 0),
-        _created(obj),
-    ]
+def _of(name: str, part: str, whole: str, least: int = 0) -> _Column:
+    """Return a column as in "2/3"."""
+    return _Column(name, lambda obj: f"{at(obj, part, 0)}/{at(obj, whole, least)}")
 
 
-def _event(obj: Object) -> Cells:
-    about = obj.get("involvedObject") or {}
-    return [
-        age(obj.get("lastTimestamp") or obj["metadata"].get("creationTimestamp")),
-        obj.get("type", ""),
-        obj.get("reason", ""),
-        f"{about.get('kind', '').lower()}/{about.get('name', '')}",
-        (obj.get("source") or {}).get("component", ""),
-        obj.get("message", ""),
-        age(obj.get("firstTimestamp")),
-        obj.get("count", 1),
-        name_of(obj),
-    ]
-
-
-def _namespace(obj: Object) -> Cells:
-    return [obj["status"].get("phase", "Active"), _created(obj)]
-
-
-def _priority_class(obj: Object) -> Cells:
-    policy = obj.get("preemptionPolicy", "")
-    return [obj["value"], bool(obj.get("globalDefault")), _created(obj), policy]
-
-
-def _attachment(obj: Object) -> Cells:
-    spec = obj["spec"]
-    source = spec.get("source", {}).get("persistentVolumeName", "")
-    attached = obj.get("status", {}).get("attached", False)
-    return [spec.get("attacher", ""), source, spec.get("nodeName", ""), attached, _created(obj)]
-
-
-def _columns(text: str, wide: str = "") -> tuple[Column, ...]:
-    """Read columns from "Name:type" words; underscores stand for spaces."""
-    columns = []
-    for priority, words in enumerate((text, wide)):
-        for word in words.split():
-            name, _, of_type = word.partition(":")
-            columns.append((name.replace("_", " "), of_type or "string", priority))
-    return tuple(columns)
-
-
-_NAME: Column = ("Name", "string", 0)
-_PLAIN: tuple[Column, ...] = (_AGE,)
-_IMAGES = "Containers Images Selector"
-_TABLES: dict[Kind, tuple[tuple[Column, ...], Callable[[Object], Cells]]] = {
-    registry.POD: (
-        _columns("Ready Status Restarts Age", "IP Node Nominated_Node Readiness_Gates"),
-        _pod,
-    ),
-    registry.NODE: (
-        _columns(
-            "Status Roles Age Version",
-            "Internal-IP External-IP OS-Image Kernel-Version Container-Runtime",
-        ),
-        _node,
-    ),
-    registry.DEPLOYMENT: (
-        _columns("Ready Up-to-date:integer Available:integer Age", _IMAGES),
-        _deployment,
-    ),
-    registry.REPLICA_SET: (
-        _columns("Desired:integer Current:integer Ready:integer Age", _IMAGES),
-        _replica_set,
-    ),
-    registry.DAEMON_SET: (
-        _columns(
-            "Desired:integer Current:integer Ready:integer Up-to-date:integer "
-            "Available:integer Node_Selector Age",
-            _IMAGES,
-        ),
-        _daemon_set,
-    ),
-    registry.STATEFUL_SET: (_columns("Ready Age", "Containers Images"), _stateful_set),
-    registry.JOB: (_columns("Status Completions Duration Age", _IMAGES), _job),
-    registry.BUDGET: (
-        _columns("Min_Available Max_Unavailable Allowed_Disruptions:integer Age"),
-        _budget,
-    ),
-    registry.EVENT: (
-        _columns("Last_Seen Type Reason Object", "Source")
-        + _columns("Message")
-        + _columns("", "First_Seen Count:integer Name"),
-        _event,
-    ),
-    registry.NAMESPACE: (_columns("Status Age"), _namespace),
-    registry.PRIORITY_CLASS: (
-        _columns("Value:integer Global-Default:boolean Age PreemptionPolicy"),
-        _priority_class,
-    ),
-    registry.VOLUME_ATTACHMENT: (_columns("Attacher PV Node Attached:boolean Age"), _attachment),
+_NAME = _Column("Name", name_of)
+_AGE = _Column("Age", lambda obj: _age(obj["metadata"].get("creationTimestamp")))
+_READY_REPLICAS = _of("Ready", "status.readyReplicas", "spec.replicas")
+_TABLES: dict[Kind, list[_Column]] = {
+    registry.POD: [
+        _Column("Ready", _pod_ready),
+        _Column("Status", _pod_status),
+        _Column("Restarts", _restarts),
+        _AGE,
+        _field("IP", "status.podIP", _NONE, wide=True),
+        _field("Node", "spec.nodeName", _NONE, wide=True),
+        _field("Nominated Node", "status.nominatedNodeName", _NONE, wide=True),
+        _Column("Readiness Gates", lambda _pod: _NONE, wide=True),
+    ],
+    registry.NODE: [
+        _Column("Status", _node_status),
+        _Column("Roles", _roles),
+        _AGE,
+        _field("Version", "status.nodeInfo.kubeletVersion"),
+        _Column("Internal-IP", _address, wide=True),
+        _field("OS-Image", "status.nodeInfo.osImage", "<unknown>", wide=True),
+    ],
+    registry.DEPLOYMENT: [
+        _READY_REPLICAS,
+        _field("Up-to-date", "status.updatedReplicas", 0),
+        _field("Available", "status.availableReplicas", 0),
+        _AGE,
+    ],
+    registry.REPLICA_SET: [
+        _field("Desired", "spec.replicas", 0),
+        _field("Current", "status.replicas", 0),
+        _field("Ready", "status.readyReplicas", 0),
+        _AGE,
+    ],
+    registry.DAEMON_SET: [
+        _field("Desired", "status.desiredNumberScheduled", 0),
+        _field("Current", "status.currentNumberScheduled", 0),
+        _field("Ready", "status.numberReady", 0),
+        _field("Up-to-date", "status.updatedNumberScheduled", 0),
+        _field("Available", "status.numberAvailable", 0),
+        _Column("Node Selector", _selected),
+        _AGE,
+    ],
+    registry.STATEFUL_SET: [_READY_REPLICAS, _AGE],
+    registry.JOB: [
+        _Column("Status", _job_status),
+        _of("Completions", "status.succeeded", "spec.completions", least=1),
+        _AGE,
+    ],
+    registry.BUDGET: [
+        _field("Min Available", "spec.minAvailable", "N/A"),
+        _field("Max Unavailable", "spec.maxUnavailable", "N/A"),
+        _field("Allowed Disruptions", "status.disruptionsAllowed", 0),
+        _AGE,
+    ],
+    registry.EVENT: [
+        _Column("Last Seen", lambda obj: _age(obj.get("lastTimestamp"))),
+        _field("Type", "type"),
+        _field("Reason", "reason"),
+        _Column("Object", _about),
+        _field("Message", "message"),
+    ],
+    registry.NAMESPACE: [_field("Status", "status.phase"), _AGE],
+    registry.PRIORITY_CLASS: [
+        _field("Value", "value", 0),
+        _field("Global-Default", "globalDefault", False),
+        _AGE,
+        _field("PreemptionPolicy", "preemptionPolicy"),
+    ],
+    registry.VOLUME_ATTACHMENT: [
+        _field("Attacher", "spec.attacher"),
+        _field("PV", "spec.source.persistentVolumeName"),
+        _field("Node", "spec.nodeName"),
+        _field("Attached", "status.attached", False),
+        _AGE,
+    ],
 }
