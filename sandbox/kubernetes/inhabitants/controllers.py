@@ -17,7 +17,7 @@ from sandbox.kubernetes.objects import (
 from sandbox.kubernetes.registry import Kind
 from sandbox.kubernetes.store import Change, Key
 
-_GATHER_SECONDS = 0.01
+_GATHER_SECONDS = 0.05
 
 
 class Controller(abc.ABC):

@@ -66,17 +66,24 @@ class Scheduler:
     def _node_changed(self, change: Change) -> None:
         name = name_of(change.object)
         if change.type == "DELETED":
-            self._nodes.pop(name, None)
+            room = self._nodes.pop(name)
             self._ring.remove(name)
+            for need in room.pods.values():
+                self._topology.left(need, room)
+            self._topology.changed(room, {})
             return
-        room = self._nodes.get(name)
-        if room is None:
+        known = self._nodes.get(name)
+        if known is None:
             room = self._nodes[name] = NodeRoom(change.object)
             self._ring.append(name)
+            self._topology.changed(room, {})
             for pod in self._cluster.store.on_node(name):
                 self._take(pod, room)
         else:
-            room.refresh(change.object)
+            before = known.labels
+            known.refresh(change.object)
+            if known.labels != before:
+                self._topology.changed(known, before)
         self._retry_soon()
 
     def _pod_changed(self, change: Change) -> None:
@@ -106,14 +113,14 @@ class Scheduler:
         if not is_finished(pod):
             need = self._pending.get(uid_of(pod)) or need_of(pod)
             room.take(need)
-            self._topology.placed(need, room.name)
+            self._topology.placed(need, room)
 
     def _release(self, uid: str, room: NodeRoom) -> None:
         need = room.pods.get(uid)
         if need is None:
             return
         room.release(uid)
-        self._topology.left(need, room.name)
+        self._topology.left(need, room)
         self._retry_soon()
 
     def _enqueue(self, need: Need) -> None:
