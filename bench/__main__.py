@@ -2,9 +2,14 @@
 
 import sys
 
-from bench import functions, kubernetes, storms
+from bench import functions, headroom, kubernetes, storms
 
-BENCHES = {"functions": functions.main, "kubernetes": kubernetes.main, "storms": storms.main}
+BENCHES = {
+    "functions": functions.main,
+    "headroom": headroom.main,
+    "kubernetes": kubernetes.main,
+    "storms": storms.main,
+}
 
 
 def main(names: list[str]) -> int:

@@ -1,0 +1,221 @@
+"""What one tick of keep_headroom takes: 200 manifests in 20 clusters, and the calls it makes."""
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import boto3
+import yaml
+from leeway.clock import SystemClock
+from leeway.cloud.headroom import DynamoHeadroom
+from leeway.cloud.manifests import DynamoManifests, DynamoManifestWriting
+from leeway.cloud.ports import StoredManifest
+from leeway.cluster.connection import Connection
+from leeway.cluster.http_workloads import HttpWorkloads
+from leeway.cluster.kubeconfig import kubeconfig_connection
+from leeway.configuration import Configuration
+from leeway.manifests.interpreting import Written
+from leeway.manifests.reading import read_manifests
+from leeway.upkeep import KeepHeadroom, Tended
+from rich.console import Console
+from rich.table import Table
+
+from bench.statistics import percentile
+from sandbox.children import Child
+from sandbox.furnishing import kubeconfig
+from sandbox.world import deployment, pod_spec
+
+CLUSTERS = 20
+BUFFERS, TARGETS = 5, 5
+"""Manifests of each kind in each cluster."""
+
+QUIET_TICKS = 5
+PATIENCE = 120.0
+STATE = "headroom"
+
+ALWAYS = {"timezone": "UTC", "start": "*/2 * * * *", "end": "* * * * *"}
+"""A window that never closes."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One tick: its seconds, and the calls that it made of each API."""
+
+    seconds: float
+    kubernetes: int
+    dynamodb: int
+    problems: int
+
+
+class Bench:
+    """Clusters and a table that live, and the use case over them; one that starts anew each tick
+    would read as a cold function does."""
+
+    def __init__(self, table: str, dynamodb: Any, connections: dict[str, Connection]) -> None:
+        self.calls = {"kubernetes": 0, "dynamodb": 0}
+        for connection in connections.values():
+            connection.plain.event_hooks["request"].append(self._count_kubernetes)
+        dynamodb.meta.events.register("before-call", self._count_dynamodb)
+        self._table = table
+        self._dynamodb = dynamodb
+        self._connections = connections
+        self._at = SystemClock()
+
+    def _count_kubernetes(self, _request: object) -> None:
+        self.calls["kubernetes"] += 1
+
+    def _count_dynamodb(self, **_: object) -> None:
+        self.calls["dynamodb"] += 1
+
+    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
+        """Refuse to measure what is not right."""
+        raise AssertionError(f"{cluster}: {manifest}: {problem}")
+
+    def tended(self, tended: Tended) -> None:
+        """Take the news of a cluster, and tell nobody."""
+
+    def tick(self) -> Measured:
+        """Run one tick as a function that has just started to: nothing is cached."""
+        manifests = DynamoManifests(lambda: self._dynamodb, self._table)
+        keeper = KeepHeadroom(
+            manifests=Configuration(manifests, self._at, self),
+            states=DynamoHeadroom(lambda: self._dynamodb, self._table),
+            workloads_in=cache(lambda name: HttpWorkloads(self._connections[name])),
+            telemetry=self,
+            clock=self._at,
+        )
+        before = dict(self.calls)
+        began = time.perf_counter()
+        tended = keeper.tick(self._connections)
+        return Measured(
+            time.perf_counter() - began,
+            self.calls["kubernetes"] - before["kubernetes"],
+            self.calls["dynamodb"] - before["dynamodb"],
+            sum(len(one.problems) + bool(one.problem) for one in tended),
+        )
+
+
+def main() -> None:
+    """Start the clusters and the table, write the manifests, tick, and print the table."""
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        bench = _start(Path(folder), stack)
+        first = bench.tick()
+        quiet = [bench.tick() for _ in range(QUIET_TICKS)]
+    count = CLUSTERS * (BUFFERS + TARGETS)
+    table = Table(title=f"A tick of keep_headroom: {count} manifests, {CLUSTERS} clusters")
+    for title in ("tick", "seconds", "Kubernetes calls a manifest", "DynamoDB calls a cluster"):
+        table.add_column(title, justify="left" if title == "tick" else "right")
+    table.add_row("the first: all is made", *_figures([first], count))
+    table.add_row(f"nothing changes ({QUIET_TICKS} ticks)", *_figures(quiet, count))
+    Console().print(table)
+    assert not first.problems
+    assert not any(one.problems for one in quiet)
+
+
+def _figures(ticks: Sequence[Measured], count: int) -> tuple[str, str, str]:
+    seconds = [one.seconds for one in ticks]
+    shown = f"{percentile(seconds, 0.5):.2f}"
+    if len(ticks) > 1:
+        shown += f" (at most {max(seconds):.2f})"
+    kubernetes = sum(one.kubernetes for one in ticks) / len(ticks) / count
+    dynamodb = sum(one.dynamodb for one in ticks) / len(ticks) / CLUSTERS
+    return shown, f"{kubernetes:.2f}", f"{dynamodb:.2f}"
+
+
+def _start(folder: Path, stack: ExitStack) -> Bench:
+    names = [f"cluster-{number:02}" for number in range(CLUSTERS)]
+    aws = Child.start("sandbox.aws", [], folder / "aws.log")
+    stack.callback(aws.stop)
+    children = {}
+    for name in names:
+        arguments = ["--certificate", str(folder / name), "--cluster-name", name]
+        children[name] = Child.start("sandbox.kubernetes", arguments, folder / f"{name}.log")
+        stack.callback(children[name].stop)
+    dynamodb = _table(str(aws.ready(PATIENCE)["url"]))
+    connections = {}
+    for name, child in children.items():
+        ready = child.ready(PATIENCE)
+        config = folder / f"{name}.yaml"
+        config.write_text(
+            yaml.safe_dump(kubeconfig(name, ready["url"], ready["ca"], ready["token"]))
+        )
+        connections[name] = stack.enter_context(closing(kubeconfig_connection(config)))
+        _furnish(connections[name])
+        _write(dynamodb, name)
+    return Bench(STATE, dynamodb, connections)
+
+
+def _table(url: str) -> Any:
+    client = boto3.client(
+        "dynamodb",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id="bench",
+        aws_secret_access_key="bench",  # noqa: S106 (the sandbox takes any)
+    )
+    keys = (("pk", "HASH"), ("sk", "RANGE"))
+    client.create_table(
+        TableName=STATE,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": k, "AttributeType": "S"} for k, _ in keys],
+        KeySchema=[{"AttributeName": k, "KeyType": kind} for k, kind in keys],
+    )
+    return client
+
+
+def _furnish(connection: Connection) -> None:
+    """Users' Deployments, which the ScaledObjects scale."""
+    for number in range(TARGETS):
+        body = deployment("default", f"web-{number}", 1, pod_spec(grace=5))
+        answer = connection.plain.request(
+            "POST", "/apis/apps/v1/namespaces/default/deployments", json=body
+        )
+        answer.raise_for_status()
+
+
+def _write(dynamodb: Any, cluster: str) -> None:
+    writing = DynamoManifestWriting(lambda: dynamodb, STATE)
+    for one in _manifests():
+        now = datetime.now(UTC) - timedelta(minutes=5)
+        body = StoredManifest(one.kind.resource, one.namespace, one.name, one.body, 1, "bench", now)
+        writing.write(cluster, body, replaces=0)
+
+
+@cache
+def _manifests() -> tuple[Written, ...]:
+    """The manifests of one cluster."""
+    documents: list[dict[str, Any]] = []
+    for number in range(BUFFERS):
+        buffer = {
+            "name": "warm",
+            "pod": {"requests": {"cpu": "1", "memory": "2Gi"}},
+            "windows": [{**ALWAYS, "replicas": 3}],
+            "linear": {"nodesPerReplica": 10},
+        }
+        documents.append(
+            {
+                "apiVersion": "leeway.sh/v1",
+                "kind": "Headroom",
+                "metadata": {"name": f"pool-{number}"},
+                "spec": {"buffers": [buffer]},
+            }
+        )
+    for number in range(TARGETS):
+        trigger = {"type": "cron", "metadata": {**ALWAYS, "desiredReplicas": "4"}}
+        documents.append(
+            {
+                "apiVersion": "keda.sh/v1alpha1",
+                "kind": "ScaledObject",
+                "metadata": {"name": f"web-{number}"},
+                "spec": {"scaleTargetRef": {"name": f"web-{number}"}, "triggers": [trigger]},
+            }
+        )
+    reading = read_manifests(yaml.safe_dump_all(documents), "bench")
+    assert not reading.problems
+    return reading.written
