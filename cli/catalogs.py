@@ -32,3 +32,8 @@ def sandbox_catalog(region: str | None = None) -> "Catalog":
         spot=found.spot,
     )
     return opened(compressed(survey))
+
+
+def account_catalog(region: str | None = None) -> "Catalog":
+    """Read the catalog of the account's region, as the deployment keeps it."""
+    raise BadInputError("--sandbox: expected, until a catalog is kept")

@@ -27,6 +27,7 @@ COMMANDS = {
     "schedule": "cli.schedule:schedule",
     "drain": "cli.drain:drain",
     "explain": "cli.explain:explain",
+    "types": "cli.types:types",
     "sandbox": "cli.sandbox:app",
 }
 

@@ -14,7 +14,6 @@ CODE = {
     "AdmitNodeFunction": "CodeUri",
     "KeepHeadroomFunction": "CodeUri",
     "LeewayLayer": "ContentUri",
-    "ReconcileFunction": "CodeUri",
     "ReceiveNoticeFunction": "CodeUri",
     "RetireNodeFunction": "CodeUri",
 }

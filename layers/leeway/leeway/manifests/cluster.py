@@ -103,6 +103,13 @@ class Defaults(Strict):
     """Which security groups nodes get: those that match any of the terms."""
     tags: Tags = Field(default_factory=dict)
     """Tags on the instances and volumes that are launched."""
+    prefix_delegation: bool = False
+    """Whether the CNI gives network interfaces prefixes of 16 addresses, in all nodes: more pods
+    fit on one."""
+    vm_memory_overhead_percent: Annotated[float, Field(ge=0, le=50)] = 7.5
+    """Share of an instance's memory that its nodes never see. Real ones are 1.7 to 5.3 percent: a
+    share that is too large wastes memory, one that is too small launches nodes that pods do not
+    fit on."""
 
 
 class ClusterSpec(Strict):

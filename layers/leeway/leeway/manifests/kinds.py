@@ -46,6 +46,28 @@ class Kind:
 KINDS: tuple[Kind, ...] = (
     Kind("leeway.sh/v1", "Cluster", "leeway.manifests.cluster:Cluster", "clusters", singleton=True),
     Kind("leeway.sh/v1", "Headroom", "leeway.manifests.headroom:Headroom", "headrooms"),
+    Kind("karpenter.sh/v1", "NodePool", "leeway.manifests.node_pool:NodePool", "nodepools"),
+    Kind(
+        "karpenter.k8s.aws/v1",
+        "EC2NodeClass",
+        "leeway.manifests.node_class:EC2NodeClass",
+        "ec2nodeclasses",
+        short=("ec2nc", "ec2ncs"),
+    ),
+    Kind(
+        "karpenter.sh/v1alpha5",
+        "Provisioner",
+        "leeway.manifests.provisioner:Provisioner",
+        "provisioners",
+        converter="leeway.manifests.provisioner:as_node_pool",
+    ),
+    Kind(
+        "karpenter.k8s.aws/v1alpha1",
+        "AWSNodeTemplate",
+        "leeway.manifests.aws_node_template:AWSNodeTemplate",
+        "awsnodetemplates",
+        converter="leeway.manifests.aws_node_template:as_node_class",
+    ),
     Kind(
         "keda.sh/v1alpha1",
         "ScaledObject",

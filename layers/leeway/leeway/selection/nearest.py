@@ -28,6 +28,8 @@ def unmatched(table: TypeTable, requirement: Requirement) -> str:
     """Name the values of a requirement that no type has, each with what was perhaps meant; empty
     where all are had."""
     values = table.values(requirement.key)
+    if not values:  # a label of the pool's own
+        return ""
     missing = [] if requirement.complement else sorted(requirement.values - values.keys())
     return "; ".join(f"no instance type has {v}{_did_you_mean(v, values)}" for v in missing)
 

@@ -1,0 +1,40 @@
+"""Which labels a pool may require or give, by the rules of Karpenter's schema."""
+
+import difflib
+
+from leeway.selection.labels import ALIASES, HOSTNAME, NODEPOOL, WELL_KNOWN
+
+_RESTRICTED = ("kubernetes.io", "k8s.io", "karpenter.sh", "karpenter.k8s.aws")
+_FREE = ("node.kubernetes.io", "node-restriction.kubernetes.io", "kops.k8s.io")
+
+NOT_ACTED_ON = dict.fromkeys(
+    (
+        "topology.k8s.aws/zone-id",
+        "karpenter.k8s.aws/ec2nodeclass",
+        "karpenter.k8s.aws/instance-capability-flex",
+        "karpenter.k8s.aws/instance-tenancy",
+        "karpenter.k8s.aws/capacity-reservation-id",
+        "karpenter.k8s.aws/capacity-reservation-type",
+        "karpenter.k8s.aws/capacity-reservation-interruptible",
+    ),
+    "Leeway does not know this label of instance types, and does not act on it",
+)
+"""Labels that Karpenter knows, and why Leeway leaves them."""
+
+
+def check_pool_label(key: str) -> str:
+    """Refuse a label that is not a pool's to set.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if key in {NODEPOOL, HOSTNAME} or ALIASES.get(key) == NODEPOOL:
+        raise ValueError(f"expected another label: {key} is set for every node")
+    if key in WELL_KNOWN or key in ALIASES or key in NOT_ACTED_ON:
+        return key
+    domain, slash, _ = key.partition("/")
+    if slash and domain.endswith(_RESTRICTED) and not domain.endswith(_FREE):
+        near = difflib.get_close_matches(key, sorted(WELL_KNOWN), n=1)
+        guess = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"expected a well-known label or one of your own, got {key}{guess}")
+    return key

@@ -1,0 +1,129 @@
+"""`leeway types`: what matches, as JSON and as tables, and what is said where nothing does."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.main import run
+
+USERS = Path(__file__).parents[1] / "manifests" / "users"
+
+POOL = """\
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: web}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: web}
+      requirements:
+"""
+
+
+def types(
+    capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0
+) -> list[dict[str, Any]]:
+    assert run(["types", "--sandbox", *arguments, "-o", "json"]) == code
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_without_a_manifest_every_type_of_the_region_is_listed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = {one["name"]: one for one in types(capsys)}
+    assert len(found) == 1379
+    large = found["m5.large"]
+    assert set(large) == {"name", "labels", "capacity", "allocatable", "offerings"}
+    assert large["allocatable"] == {
+        "cpu": "1930m",
+        "memory": "6903Mi",
+        "ephemeral-storage": "17Gi",
+        "pods": "29",
+    }
+    assert large["labels"]["kubernetes.io/arch"] == "amd64"
+    assert large["labels"]["topology.kubernetes.io/region"] == "us-east-1"
+    assert {"zone", "capacityType", "price", "available"} == set(large["offerings"][0])
+    assert {o["capacityType"] for o in large["offerings"]} == {"spot", "on-demand"}
+
+
+def test_another_region_offers_other_types(capsys: pytest.CaptureFixture[str]) -> None:
+    found = types(capsys, "--region", "eu-north-1")
+    assert {o["zone"][:-1] for one in found for o in one["offerings"]} == {"eu-north-1"}
+    assert len(found) < 1379
+
+
+def test_a_gpu_provisioner_gets_its_four_types_on_spot_cheapest_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["types", "--sandbox", "-f", str(USERS / "provisioner-gpu.yaml"), "-o", "json"]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert [one["name"] for one in found] == [
+        "p2.xlarge",
+        "p3.2xlarge",
+        "p3.8xlarge",
+        "p3.16xlarge",
+    ]
+    assert {o["capacityType"] for one in found for o in one["offerings"]} == {"spot"}
+    assert [one["allocatable"]["nvidia.com/gpu"] for one in found] == ["1", "1", "4", "8"]
+    assert "no instance type has nvidia; did you mean amd64?" in err
+
+
+def test_a_region_without_them_says_that_it_does_not_offer_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["--region", "eu-north-1", "-f", str(USERS / "provisioner-gpu.yaml")]
+    assert run(["types", "--sandbox", *arguments, "-o", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == []
+    assert "eu-north-1 offers none of them" in err
+
+
+def test_a_pool_whose_requirements_exclude_everything_is_told_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pool.yaml"
+    path.write_text(POOL + "        - {key: kubernetes.io/arch, operator: In, values: [nvidia]}\n")
+    assert run(["types", "--sandbox", "-f", str(path), "-o", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == []
+    said = "arch In [nvidia]: no instance type has it; did you mean amd64?"
+    assert f"warning: web: {said}\n" == err
+
+
+def test_a_node_class_decides_what_is_allocatable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pool.yaml"
+    path.write_text(
+        POOL
+        + "        - {key: node.kubernetes.io/instance-type, operator: In, values: [m5d.large]}\n"
+        + "---\napiVersion: karpenter.k8s.aws/v1\nkind: EC2NodeClass\nmetadata: {name: web}\n"
+        + "spec: {amiFamily: Bottlerocket, instanceStorePolicy: RAID0, kubelet: {maxPods: 110}}\n"
+    )
+    (found,) = types(capsys, "-f", str(path))
+    assert found["capacity"]["pods"] == "110"
+    assert found["capacity"]["ephemeral-storage"] == str(75 * 10**9)
+    assert found["allocatable"]["memory"] == f"{7577 - (11 * 110 + 255) - 100}Mi"
+
+
+@pytest.mark.parametrize("output", ["table", "wide"])
+def test_tables_have_a_line_for_each_type(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["-f", str(USERS / "provisioner-gpu.yaml"), "-o", output]
+    assert run(["types", "--sandbox", *arguments]) == 0
+    title, *lines = capsys.readouterr().out.splitlines()
+    assert title.startswith("TYPE ")
+    assert lines[0].split()[0] == "p2.xlarge"
+    assert all("nvidia.com/gpu" in line for line in lines)
+
+
+def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["types", "--sandbox", "--region", "mars-1"]) == 2
+    assert "--region: expected one of af-south-1, " in capsys.readouterr().err
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("apiVersion: leeway.sh/v1\nkind: Cluster\nmetadata: {name: prod}\n")
+    assert run(["types", "--sandbox", "-f", str(cluster)]) == 2
+    assert "expected at least one NodePool or Provisioner" in capsys.readouterr().err

@@ -1,0 +1,329 @@
+"""NodePools and node classes, those of Karpenter's first API too, as selection means them."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from leeway.manifests.node_class import EC2NodeClass
+from leeway.manifests.node_pool import NodePool
+from leeway.manifests.pools import pools_of
+from leeway.manifests.reading import Reading, read_manifests
+from leeway.selection.node_class import GIB, AmiFamily
+from leeway.selection.pools import NodePool as Pool
+from leeway.selection.pools import Taint
+from leeway.selection.requirements import Requirement
+from leeway.selection.resources import Resources
+
+USERS = Path(__file__).parent / "users"
+
+POOL = """\
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata:
+  name: web
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: web}
+"""
+CLASS = """\
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata:
+  name: web
+spec:
+"""
+PROVISIONER = """\
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata:
+  name: old
+spec:
+"""
+TEMPLATE = """\
+apiVersion: karpenter.k8s.aws/v1alpha1
+kind: AWSNodeTemplate
+metadata:
+  name: old
+spec:
+"""
+
+
+def read(*texts: str) -> Reading:
+    found = read_manifests("---\n".join(texts), "pools.yaml")
+    assert not found.problems, [str(problem) for problem in found.problems]
+    return found
+
+
+def problems(text: str) -> list[str]:
+    return [str(problem) for problem in read_manifests(text, "pools.yaml").problems]
+
+
+def pool(*texts: str) -> Pool:
+    (found,) = pools_of(one.meant for one in read(*texts).written)
+    return found
+
+
+def node_class(text: str) -> EC2NodeClass:
+    meant = read(text).written[0].meant
+    assert isinstance(meant, EC2NodeClass)
+    return meant
+
+
+def test_a_spot_provisioner_is_the_pool_that_it_became() -> None:
+    found = pool((USERS / "provisioner-spot.yaml").read_text())
+    assert str(found.requirements) == (
+        "instance-category In [c, m, r], instance-generation Gt 2, capacity-type In [spot],"
+        " nodepool In [default], arch In [amd64], os In [linux]"
+    )
+    assert found.limits == {"cpu": 1_000_000}
+    assert found.node_class.family is AmiFamily.AL2023
+
+
+def test_a_gpu_provisioner_names_its_types_and_so_asks_for_no_category() -> None:
+    found = pool((USERS / "provisioner-gpu.yaml").read_text())
+    assert found.requirements["node.kubernetes.io/instance-type"].values == {
+        "p2.xlarge",
+        "p3.2xlarge",
+        "p3.8xlarge",
+        "p3.16xlarge",
+    }
+    assert found.requirements["kubernetes.io/arch"].values == {"nvidia", "amd64"}
+    assert "karpenter.k8s.aws/instance-category" not in found.requirements
+    assert found.limits == {"cpu": 1_000_000, "memory": 1000 * GIB, "nvidia.com/gpu": 10}
+
+
+@pytest.mark.parametrize(
+    ("written", "policy", "after", "expires"),
+    [
+        ("{ttlSecondsAfterEmpty: 30}", "WhenEmpty", 30, None),
+        ("{consolidation: {enabled: true}}", "WhenEmptyOrUnderutilized", 0, None),
+        ("{ttlSecondsUntilExpired: 120}", "WhenEmpty", None, 120),
+        ("{}", "WhenEmpty", None, None),
+    ],
+)
+def test_how_a_provisioner_gives_nodes_back_is_how_its_pool_does(
+    written: str, policy: str, after: int | None, expires: int | None
+) -> None:
+    meant = read(PROVISIONER[:-1] + f" {written}\n").written[0].meant
+    assert isinstance(meant, NodePool)
+    disruption, expire = meant.spec.disruption, meant.spec.template.spec.expire_after
+    assert disruption.consolidation_policy == policy
+    for value, seconds in ((disruption.consolidate_after, after), (expire, expires)):
+        assert value == "Never" if seconds is None else value.total_seconds() == seconds  # type: ignore[union-attr]
+
+
+def test_what_is_not_acted_on_is_named_with_its_place() -> None:
+    found = read((USERS / "provisioner-consolidation.yaml").read_text())
+    said = {str(warning) for warning in found.warnings}
+    assert said == {
+        "pools.yaml:9: spec.ttlSecondsUntilExpired: this version does not give nodes back",
+        "pools.yaml:7: spec.consolidation: this version does not give nodes back",
+    }
+
+
+def test_all_of_a_provisioner_is_in_its_pool() -> None:
+    found = pool(
+        PROVISIONER
+        + "  labels: {team: a}\n"
+        + "  taints: [{key: gpu, value: 'true', effect: NoSchedule}]\n"
+        + "  startupTaints: [{key: agent, effect: NoExecute}]\n"
+        + "  weight: 7\n"
+        + "  requirements: [{key: kubernetes.io/os, operator: Exists}]\n"
+        + "  kubeletConfiguration: {maxPods: 17, containerRuntime: containerd}\n"
+        + "  providerRef: {name: old}\n",
+        TEMPLATE + "  amiFamily: Bottlerocket\n",
+    )
+    assert found.labels == {"team": "a", "karpenter.sh/nodepool": "old"}
+    assert found.requirements["team"].values == {"a"}
+    assert found.taints == (Taint("gpu", "true", "NoSchedule"),)
+    assert found.startup_taints == (Taint("agent", "", "NoExecute"),)
+    assert found.weight == 7
+    assert found.requirements["kubernetes.io/os"].complement
+    assert found.node_class.family is AmiFamily.BOTTLEROCKET
+    assert found.node_class.kubelet.max_pods == 17
+
+
+def test_defaults_of_a_provisioner_step_back_before_its_labels() -> None:
+    found = pool(PROVISIONER + "  labels: {beta.kubernetes.io/arch: arm64}\n")
+    assert found.requirements["kubernetes.io/arch"].values == {"arm64"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "terms"),
+    [
+        ("{karpenter.sh/discovery: x}", [{"tags": {"karpenter.sh/discovery": "x"}}]),
+        ("{Name: '', team: a}", [{"tags": {"Name": "*", "team": "a"}}]),
+        ("{Name: 'a, b'}", [{"tags": {"Name": "a"}}, {"tags": {"Name": "b"}}]),
+        ("{aws-ids: 'subnet-1,subnet-2'}", [{"id": "subnet-1"}, {"id": "subnet-2"}]),
+        ("{'aws::ids': subnet-1}", [{"id": "subnet-1"}]),
+    ],
+)
+def test_a_selector_is_the_terms_that_it_became(selector: str, terms: list[object]) -> None:
+    found = node_class(TEMPLATE + f"  subnetSelector: {selector}\n").spec.subnet_selector_terms
+    assert found is not None
+    assert [term.model_dump(exclude_unset=True) for term in found] == terms
+
+
+def test_images_and_groups_are_selected_by_name_and_owner_too() -> None:
+    spec = node_class(
+        TEMPLATE
+        + "  amiSelector: {'aws::name': mine, 'aws::owners': 'self,amazon'}\n"
+        + "  securityGroupSelector: {'aws::name': nodes}\n"
+    ).spec
+    assert [(t.name, t.owner) for t in spec.ami_selector_terms] == [
+        ("mine", "self"),
+        ("mine", "amazon"),
+    ]
+    assert [t.name for t in spec.security_group_selector_terms or ()] == ["nodes"]
+
+
+def test_a_pool_with_everything_is_read() -> None:
+    found = read((Path(__file__).parent / "full-pool.yaml").read_text())
+    said = {warning.field for warning in found.warnings}
+    assert said == {
+        "spec.disruption",
+        "spec.template.spec.expireAfter",
+        "spec.template.spec.terminationGracePeriod",
+        "spec.capacityReservationSelectorTerms",
+        "spec.context",
+    }
+    (one,) = pools_of(each.meant for each in found.written)
+    kubelet = one.node_class.kubelet
+    assert (kubelet.max_pods, kubelet.pods_per_core) == (20, 2)
+    assert kubelet.kube_reserved == Resources.parsed(
+        {"cpu": "200m", "memory": "100Mi", "ephemeral-storage": "3Gi"}
+    )
+    assert kubelet.eviction_hard["memory.available"] == "5%"
+    assert one.node_class.storage == 100 * GIB
+    assert one.node_class.raid0
+    assert one.limits == {"cpu": 1_000_000, "memory": 1000 * GIB, "nodes": 5}
+    assert one.weight == 10
+    family = one.requirements["karpenter.k8s.aws/instance-family"]
+    assert family.min_values == 2
+    assert one.requirements["karpenter.k8s.aws/instance-cpu"] == Requirement.of(
+        "karpenter.k8s.aws/instance-cpu", "Gt", ["3"]
+    )
+
+
+def test_a_limit_of_nothing_is_a_limit() -> None:
+    assert pool(POOL + "  limits: {nodes: 0}\n").limits == {"nodes": 0}
+    assert pool(POOL).limits is None
+
+
+def test_pools_come_in_the_order_of_their_weight() -> None:
+    light = POOL.replace("name: web\nspec", "name: light\nspec", 1)
+    heavy = POOL + "  weight: 50\n"
+    found = pools_of(one.meant for one in read(light, heavy).written)
+    assert [each.name for each in found] == ["web", "light"]
+
+
+@pytest.mark.parametrize(
+    ("written", "family"),
+    [
+        ("{amiFamily: Bottlerocket}", AmiFamily.BOTTLEROCKET),
+        ("{amiSelectorTerms: [{alias: al2@latest}]}", AmiFamily.AL2),
+        ("{amiSelectorTerms: [{alias: windows2022@latest}]}", AmiFamily.WINDOWS_2022),
+        (
+            "{amiFamily: Custom, amiSelectorTerms: [{alias: al2023@v20240625}]}",
+            AmiFamily.CUSTOM,
+        ),
+        ("{}", AmiFamily.AL2023),
+    ],
+)
+def test_the_family_is_named_or_that_of_the_alias_or_the_clusters(
+    written: str, family: AmiFamily
+) -> None:
+    assert pool(POOL, CLASS[:-1] + f" {written}\n").node_class.family is family
+
+
+def test_a_cluster_serves_where_there_is_no_node_class_of_the_name() -> None:
+    cluster = (
+        "apiVersion: leeway.sh/v1\nkind: Cluster\nmetadata: {name: prod}\n"
+        "spec: {defaults: {amiFamily: Bottlerocket, prefixDelegation: true,"
+        " vmMemoryOverheadPercent: 1.7}}\n"
+    )
+    found = pool(POOL, cluster).node_class
+    assert (found.name, found.family) == ("web", AmiFamily.BOTTLEROCKET)
+    assert found.prefix_delegation
+    assert found.vm_memory_overhead == Fraction(17, 1000)
+
+
+@pytest.mark.parametrize(
+    ("family", "device", "counts"),
+    [
+        ("AL2023", "/dev/xvda", True),
+        ("AL2023", "/dev/xvdb", False),
+        ("Bottlerocket", "/dev/xvdb", True),
+        ("Bottlerocket", "/dev/xvda", False),
+        ("Windows2022", "/dev/sda1", True),
+        ("Custom", "/dev/sdz", True),
+    ],
+)
+def test_the_volume_that_holds_pods_data_depends_on_the_family(
+    family: str, device: str, counts: bool
+) -> None:
+    mapping = f"{{deviceName: {device}, ebs: {{volumeSize: 50Gi}}}}"
+    text = CLASS + f"  amiFamily: {family}\n  blockDeviceMappings: [{mapping}]\n"
+    assert pool(POOL, text).node_class.storage == (50 * GIB if counts else None)
+    root = text.replace("{deviceName", "{rootVolume: true, deviceName")
+    assert pool(POOL, root).node_class.storage == 50 * GIB
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (POOL + "  wieght: 3\n", "pools.yaml:9: spec.wieght: unknown field; did you mean weight?"),
+        (
+            POOL + "      requirements: [{key: kubernetes.io/arch, operator: in, values: [x]}]\n",
+            "pools.yaml:9: spec.template.spec.requirements[0].operator: expected 'In', 'NotIn'",
+        ),
+        (
+            POOL + "      requirements: [{key: kubernetes.io/arch, operator: In}]\n",
+            "spec.template.spec.requirements[0]: expected at least one value for In",
+        ),
+        (
+            POOL + "      requirements: [{key: karpenter.k8s.aws/instance-famly, operator:"
+            " Exists}]\n",
+            "did you mean karpenter.k8s.aws/instance-family?",
+        ),
+        (
+            POOL + "      requirements: [{key: karpenter.sh/nodepool, operator: Exists}]\n",
+            "expected another label: karpenter.sh/nodepool is set for every node",
+        ),
+        (
+            POOL + "      requirements: [{key: team, operator: In, values: [a], minValues: 2}]\n",
+            "expected at least 2 values, as minValues says",
+        ),
+        (POOL + "  limits: {cpu: lots}\n", "spec.limits.cpu: expected a quantity like"),
+        (CLASS + "  amiFamily: Ubuntu\n", "spec.amiFamily: expected 'AL2', 'AL2023'"),
+        (
+            CLASS + "  amiSelectorTerms: [{alias: al2024@latest}]\n",
+            "expected a family and a version like al2023@latest",
+        ),
+        (
+            CLASS + "  amiFamily: AL2\n  amiSelectorTerms: [{alias: al2023@latest}]\n",
+            "amiFamily: expected AL2023 or Custom, as the alias says",
+        ),
+        (
+            CLASS + "  role: a\n  instanceProfile: b\n",
+            "expected either role or instanceProfile",
+        ),
+        (
+            CLASS + "  kubelet: {evictionSoft: {memory.available: 5%}}\n",
+            "expected both evictionSoft and evictionSoftGracePeriod for memory.available",
+        ),
+        (
+            CLASS + "  blockDeviceMappings: [{ebs: {volumeSize: 20}}]\n",
+            "spec.blockDeviceMappings[0].ebs.volumeSize: expected",
+        ),
+        (
+            PROVISIONER + "  ttlSecondsAfterEmpty: 1\n  consolidation: {enabled: true}\n",
+            "expected either consolidation or ttlSecondsAfterEmpty",
+        ),
+        (TEMPLATE + "  subnetSelector: {aws-ids: vpc-1}\n", "expected text like ^subnet-"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place_and_what_was_expected(text: str, said: str) -> None:
+    (found, *_) = problems(text)
+    assert said in found
