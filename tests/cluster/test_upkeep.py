@@ -317,3 +317,66 @@ def test_what_users_targets_will_grow_by_is_told_ahead(desk: Desk) -> None:
 def test_a_cluster_that_wants_nothing_is_not_even_asked(desk: Desk) -> None:
     desk.live.fail_with({"status": 500})
     assert desk.tick().problem == ""
+
+
+def capacity_buffer(desk: Desk, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+        "kind": "CapacityBuffer",
+        "metadata": {"name": desk.name, "namespace": "default"},
+        "spec": {"scalableRef": {"kind": "Deployment", "name": desk.name}, **spec},
+    }
+
+
+def test_a_capacity_buffer_holds_room_for_pods_like_a_deployments(desk: Desk) -> None:
+    body = deployment(desk.name, 5, requests={"cpu": "250m", "memory": "64Mi"})
+    body["spec"]["template"]["spec"]["tolerations"] = [{"key": "spot", "operator": "Exists"}]
+    desk.live.create(DEPLOYMENTS, body)
+    desk.apply(capacity_buffer(desk, percentage=30))
+    desk.tick()
+    made = desk.live.api.get(f"{DEPLOYMENTS}/capacity-buffer-{desk.name}").json()["spec"]
+    pod = made["template"]["spec"]
+    assert made["replicas"] == 2
+    assert pod["containers"][0]["resources"]["requests"] == {"cpu": "250m", "memory": "64Mi"}
+    assert pod["tolerations"] == [{"key": "spot", "operator": "Exists"}]
+    assert "app" not in made["template"]["metadata"]["labels"]
+    desk.apply(capacity_buffer(desk, limits={"cpu": "1100m"}))
+    desk.tick()
+    assert desk.replicas(f"capacity-buffer-{desk.name}") == 4
+    desk.apply(capacity_buffer(desk, replicas=9, limits={"cpu": 1, "memory": "128Mi"}))
+    desk.tick()
+    assert desk.replicas(f"capacity-buffer-{desk.name}") == 2
+    desk.apply()
+    desk.tick()
+    assert desk.replicas(f"capacity-buffer-{desk.name}") is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"nvidia.com/gpu": 1}, "its limits are of nothing that the pods of Deployment"),
+        (None, "there is no Deployment"),
+    ],
+)
+def test_a_capacity_buffer_that_comes_to_nothing_is_a_status(
+    desk: Desk, limits: dict[str, Any] | None, said: str
+) -> None:
+    if limits:
+        desk.deploy(1)
+    desk.apply(capacity_buffer(desk, limits=limits or {"cpu": 1}))
+    (problem,) = desk.tick().problems
+    assert problem.problem.startswith(said)
+
+
+def test_somebody_elses_deployment_of_a_buffers_name_is_not_touched(desk: Desk) -> None:
+    name = f"{desk.name}-warm"
+    desk.live.create(DEPLOYMENTS, deployment(name, 4))
+    document = desk.headroom(replicas=1)
+    document["spec"]["namespace"] = "default"
+    desk.apply(document)
+    (problem,) = desk.tick().problems
+    assert problem.problem == f"Deployment default/{name} is somebody else's"
+    assert desk.replicas(name) == 4
+    desk.apply()
+    desk.tick()
+    assert desk.replicas(name) == 4

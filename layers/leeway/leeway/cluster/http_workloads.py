@@ -9,7 +9,7 @@ from lightkube import ApiError
 from lightkube.utils.quantity import parse_quantity
 
 from leeway.cluster.connection import FIELD_MANAGER, Connection, raise_for_status
-from leeway.cluster.ports import ClusterRefused, PauseDeployment, TargetObject
+from leeway.cluster.ports import ClusterRefused, PauseDeployment, PodTemplate, TargetObject
 from leeway.headroom.pause import BUFFER_LABEL, MANAGED_BY, OWN
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.proportion import ClusterSize
@@ -25,6 +25,7 @@ APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 PLURALS = {
     ("v1", "Namespace"): "namespaces",
+    ("v1", "PodTemplate"): "podtemplates",
     ("apps/v1", "Deployment"): "deployments",
     ("apps/v1", "ReplicaSet"): "replicasets",
     ("apps/v1", "StatefulSet"): "statefulsets",
@@ -121,6 +122,15 @@ class HttpWorkloads:
         except _Conflict:
             return False
         return True
+
+    def template(self, of: ScaleTarget) -> PodTemplate | None:
+        """Read the pod template of an object; None where there is no such object."""
+        found = self._ask("GET", self._path_of(of))
+        if found is None:
+            return None
+        if of.kind == "PodTemplate":
+            return PodTemplate(found["template"]["spec"], None)
+        return PodTemplate(found["spec"]["template"]["spec"], found["spec"].get("replicas", 1))
 
     def namespaces_with(self, target: ScaleTarget) -> tuple[str, ...]:
         """Name the namespaces that have an object of a target's kind and name."""

@@ -188,6 +188,15 @@ class TargetObject:
     version: str
 
 
+@dataclass(frozen=True, slots=True)
+class PodTemplate:
+    """The spec of pods that an object makes, as the API has it, and how many it makes; None for an
+    object that makes none itself."""
+
+    spec: Mapping[str, Any]
+    replicas: int | None
+
+
 class Workloads(Protocol):
     """What headroom is made of, in one cluster.
 
@@ -238,6 +247,10 @@ class Workloads(Protocol):
 
         False where somebody else wrote the target since it was seen.
         """
+        ...
+
+    def template(self, of: ScaleTarget) -> PodTemplate | None:
+        """Read the pod template of an object; None where there is no such object."""
         ...
 
     def namespaces_with(self, target: ScaleTarget) -> tuple[str, ...]:

@@ -4,10 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median_low
+from typing import Any
 
 from leeway.headroom.pause import PausePods
 from leeway.headroom.proportion import ClusterSize, Ladder, Linear, by_ladder, by_line
 from leeway.headroom.schedule import Schedule, Size, largest_ahead, size_at
+from leeway.selection.quantities import amount
+from leeway.selection.resources import Resources
 
 TICK = timedelta(minutes=1)
 """How often headroom is looked after: what is not asked for now is asked for a tick later."""
@@ -33,8 +36,9 @@ class ScaleTarget:
 class Buffer:
     """Pause pods that Leeway owns. `source` names the manifest that wants them.
 
-    Its size is the largest of what its schedule, its proportions and `at_least` give. `lead` is
-    how long before a window its pods come; None: as long as nodes have been seen to take.
+    Its size is the largest of what its schedule, its proportions and `at_least` give, which `why`
+    explains. `lead` is how long before a window its pods come; None: as long as nodes have been
+    seen to take.
     """
 
     source: str
@@ -43,6 +47,7 @@ class Buffer:
     linear: Linear | None = None
     ladder: Ladder | None = None
     at_least: int = 0
+    why: str = "always"
     lead: timedelta | None = None
 
     @property
@@ -82,6 +87,53 @@ class ScaledTarget:
     fixed: int | None = None
 
 
+def pods_like(chunks: Chunks, spec: Mapping[str, Any], requests: Resources) -> PausePods:
+    """Return pause pods that need the same place as pods of a spec.
+
+    They have none of its labels: a Service would take them for the pods that they stand in for.
+    """
+    return PausePods(
+        name=f"capacity-buffer-{chunks.name}",
+        namespace=chunks.like.namespace,
+        requests=requests.printed(),
+        node_selector=spec.get("nodeSelector") or {},
+        affinity=spec.get("affinity") or {},
+        tolerations=spec.get("tolerations") or (),
+        spread=spec.get("topologySpreadConstraints") or (),
+    )
+
+
+class NoSize(ValueError):
+    """What is asked for comes to no number of pods; the message says why."""
+
+
+def chunk_count(chunks: Chunks, like_replicas: int | None, requests: Resources) -> Size:
+    """Decide how many pods a CapacityBuffer holds room with.
+
+    `like_replicas` is the size of the object whose pods they are like, `requests` those of one pod.
+
+    Raises:
+        NoSize: there is nothing to count by.
+    """
+    fits = [
+        amount(name, limit) // requests.of(name)
+        for name, limit in chunks.limits.items()
+        if requests.of(name)
+    ]
+    if chunks.percentage is not None and like_replicas is not None:
+        share = max(1, -(-like_replicas * chunks.percentage // 100))
+        wanted = Size(share, f"{chunks.percentage}% of {like_replicas}")
+    elif chunks.replicas is not None:
+        wanted = Size(chunks.replicas, "always")
+    elif fits:
+        return Size(min(fits), "as many as its limits allow")
+    else:
+        raise NoSize(f"its limits are of nothing that the pods of {chunks.like} request")
+    if fits and min(fits) < wanted.replicas:
+        return Size(min(fits), f"{wanted.reason}, of which its limits allow {min(fits)}")
+    return wanted
+
+
 def lead_of(buffer: Buffer, joins: Sequence[timedelta]) -> timedelta:
     """Return how long before a window the buffer's pods are to come."""
     if buffer.lead is not None:
@@ -97,7 +149,7 @@ def buffer_size(
     `joins` are the times that its pods had to wait for a node. A window counts from its lead
     before its start on, and one tick earlier: whoever looks once a minute would be late by that.
     """
-    sizes = [Size(buffer.at_least, "always")]
+    sizes = [Size(buffer.at_least, buffer.why)]
     if buffer.schedule is not None:
         lead = lead_of(buffer, joins)
         ahead = largest_ahead(buffer.schedule, at, lead + TICK if lead else lead)

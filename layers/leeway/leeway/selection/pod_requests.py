@@ -1,0 +1,42 @@
+"""What a pod requests in all, from its spec as the Kubernetes API has it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from leeway.selection.resources import Resources
+
+
+def requests_of(spec: Mapping[str, Any]) -> Resources:
+    """Add up a pod's requests.
+
+    Init containers run one after the other, each beside the sidecars (init containers that restart
+    always) that came before it; the containers run beside all sidecars. The pod needs the larger of
+    both, its overhead on top. What the pod as a whole requests counts instead of its containers'.
+
+    Source: Kubernetes documentation, "Sidecar Containers" (resource sharing within containers),
+    "Pod Overhead" and "Pod-level resources".
+
+    Raises:
+        BadQuantity: an amount is no quantity.
+    """
+    beside = starting = Resources()
+    for container in spec.get("initContainers") or ():
+        asked = _asked(container)
+        if container.get("restartPolicy") == "Always":
+            beside = beside + asked
+            starting = starting.most(beside)
+        else:
+            starting = starting.most(beside + asked)
+    running = beside
+    for container in spec.get("containers") or ():
+        running = running + _asked(container)
+    whole = _asked(spec)
+    total = Resources({**running.most(starting), **whole})
+    return total + Resources.parsed(spec.get("overhead") or {})
+
+
+def _asked(container: Mapping[str, Any]) -> Resources:
+    """A container's requests; a limit without a request is one too."""
+    resources = container.get("resources") or {}
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return Resources.parsed({name: str(amount) for name, amount in asked.items()})
