@@ -21,6 +21,8 @@ PER_GPU = {
     "H100": 9.5,
 }
 PER_TB_OF_NVME = 0.08
+PER_VCPU_OF_WINDOWS = 0.046
+REGION = "us-east-1"
 
 
 def _dice(*words: str) -> float:
@@ -51,3 +53,8 @@ def spot_price(kind: Mapping[str, Any], zone: str) -> float:
     family = name.split(".")[0]
     share = 0.25 + 0.15 * _dice(family, "spot") + 0.1 * _dice(name, zone)
     return round(on_demand_price(kind) * share, 4)
+
+
+def windows_surcharge(kind: Mapping[str, Any]) -> float:
+    """USD per hour that Windows costs on top of Linux."""
+    return round(PER_VCPU_OF_WINDOWS * int(kind["VCpuInfo"]["DefaultVCpus"]), 4)

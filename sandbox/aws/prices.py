@@ -3,8 +3,11 @@
 Stands in for the Pricing API, which moto lacks, and for Spot prices, which in moto are all equal.
 """
 
+import functools
 import hashlib
 import json
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from moto.core.responses import ActionResult, BaseResponse
@@ -20,6 +23,8 @@ from sandbox.aws import price_book, retired_types
 from sandbox.aws.paging import page
 
 MOST_PRODUCTS, MOST_PRICES = 100, 1000  # of a page, unless the caller wants fewer
+SERVICE = "AmazonEC2"
+TERM, RATE = "JRTCKXETXF", "6YS6EN2CT7"  # on demand, by the hour
 VERSION, PUBLISHED = "20260101000000", "2026-01-01T00:00:00Z"
 
 
@@ -35,6 +40,24 @@ def spot_price(instance_type: str, zone: str) -> float:
     return price_book.spot_price(kind, zone) if kind else 0.0
 
 
+def spot_offers(
+    types: Container[str] | None, zones: Container[str] | None, products: Container[str] | None
+) -> list[tuple[str, str, str, float]]:
+    """Type, zone, product and USD per hour of what Spot has; None: whatever it is."""
+    offers = []
+    for offering in INSTANCE_TYPE_OFFERINGS["availability-zone"].get(price_book.REGION, []):
+        name, zone = offering["InstanceType"], offering["Location"]
+        if (types is None or name in types) and (zones is None or zone in zones):
+            linux = spot_price(name, zone)
+            windows = linux + price_book.windows_surcharge(INSTANCE_TYPES[name])
+            offers += [
+                (name, zone, product, price)
+                for product, price in (("Linux/UNIX", linux), ("Windows", windows))
+                if products is None or product in products
+            ]
+    return offers
+
+
 class PricingResponse(BaseResponse):
     """GetProducts for AmazonEC2, in the documented shape of a price list's product."""
 
@@ -43,49 +66,104 @@ class PricingResponse(BaseResponse):
         self.automated_parameter_parsing = True
 
     def get_products(self) -> ActionResult:
-        """Linux on shared tenancy; the filters understood are instanceType and regionCode."""
-        filters = {f["Field"]: f["Value"] for f in self._get_param("Filters", [])}
-        region = filters.get("regionCode", self.region)
-        offered = {o["InstanceType"] for o in INSTANCE_TYPE_OFFERINGS["region"].get(region, [])}
-        wanted = filters.get("instanceType")
-        names = sorted(name for name in offered if wanted in {None, name})
+        """The products whose attributes are those of all filters, which are equalities here."""
+        wanted = {f["Field"]: f["Value"] for f in self._get_param("Filters", [])}
+        code = self._get_param("ServiceCode")
+        found = [one for one in products() if wanted.items() <= one.attributes.items()]
         limit = self._get_param("MaxResults") or MOST_PRODUCTS
-        shown, token = page(names, limit, self._get_param("NextToken"))
-        products = [json.dumps(_product(name, region)) for name in shown]
-        return ActionResult({"FormatVersion": "aws_v1", "PriceList": products, "NextToken": token})
+        shown, token = page(found if code == SERVICE else [], limit, self._get_param("NextToken"))
+        listed = [json.dumps(product.priced()) for product in shown]
+        return ActionResult({"FormatVersion": "aws_v1", "PriceList": listed, "NextToken": token})
 
 
-def _product(instance_type: str, region: str) -> dict[str, Any]:
-    kind = INSTANCE_TYPES.get(instance_type, {})
-    sku = hashlib.sha256(f"{instance_type}/{region}".encode()).hexdigest()[:16].upper()
-    price = on_demand_price(instance_type)
-    dimension = {
-        "unit": "Hrs",
-        "description": (
-            f"{price_book.LABEL}: ${price} per On Demand Linux {instance_type} Instance Hour"
-        ),
-        "pricePerUnit": {"USD": f"{price:.10f}"},
-    }
-    return {
-        "product": {
-            "productFamily": "Compute Instance",
-            "sku": sku,
-            "attributes": {
-                "instanceType": instance_type,
-                "regionCode": region,
-                "operatingSystem": "Linux",
-                "tenancy": "Shared",
-                "capacitystatus": "Used",
-                "preInstalledSw": "NA",
-                "vcpu": str(kind.get("VCpuInfo", {}).get("DefaultVCpus", 0)),
-                "servicecode": "AmazonEC2",
+@dataclass(frozen=True)
+class Product:
+    """One way to buy an instance type by the hour."""
+
+    sku: str
+    attributes: Mapping[str, str]
+    price: float
+
+    def priced(self) -> dict[str, Any]:
+        """As an entry of a price list."""
+        term = f"{self.sku}.{TERM}"
+        kind, system = self.attributes["instanceType"], self.attributes["operatingSystem"]
+        dimension = {
+            "unit": "Hrs",
+            "beginRange": "0",
+            "endRange": "Inf",
+            "rateCode": f"{term}.{RATE}",
+            "appliesTo": [],
+            "description": (
+                f"{price_book.LABEL}: ${self.price} per On Demand {system} {kind} Instance Hour"
+            ),
+            "pricePerUnit": {"USD": f"{self.price:.10f}"},
+        }
+        return {
+            "product": {
+                "productFamily": "Compute Instance",
+                "sku": self.sku,
+                "attributes": dict(self.attributes),
             },
-        },
-        "serviceCode": "AmazonEC2",
-        "terms": {"OnDemand": {f"{sku}.JRTCKXETXF": {"priceDimensions": {f"{sku}.H": dimension}}}},
-        "version": VERSION,
-        "publicationDate": PUBLISHED,
+            "serviceCode": SERVICE,
+            "terms": {
+                "OnDemand": {
+                    term: {
+                        "priceDimensions": {f"{term}.{RATE}": dimension},
+                        "sku": self.sku,
+                        "effectiveDate": PUBLISHED,
+                        "offerTermCode": TERM,
+                        "termAttributes": {},
+                    }
+                }
+            },
+            "version": VERSION,
+            "publicationDate": PUBLISHED,
+        }
+
+
+@functools.cache
+def products() -> tuple[Product, ...]:
+    """All of the region: on Linux and on Windows, in use and as a reservation that nobody uses.
+
+    A caller that forgets a filter finds more than it looks for, as in AWS's list.
+    """
+    offered = INSTANCE_TYPE_OFFERINGS["region"].get(price_book.REGION, [])
+    names = sorted({offering["InstanceType"] for offering in offered} & INSTANCE_TYPES.keys())
+    return tuple(
+        _product(INSTANCE_TYPES[name], system, status)
+        for name in names
+        for system in ("Linux", "Windows")
+        for status in ("Used", "UnusedCapacityReservation")
+    )
+
+
+def _product(kind: Mapping[str, Any], system: str, status: str) -> Product:
+    name = kind["InstanceType"]
+    box = "BoxUsage" if status == "Used" else "UnusedBox"
+    attributes = {
+        "servicecode": SERVICE,
+        "servicename": "Amazon Elastic Compute Cloud",
+        "instanceType": name,
+        "currentGeneration": "Yes" if kind.get("CurrentGeneration") else "No",
+        "vcpu": str(kind["VCpuInfo"]["DefaultVCpus"]),
+        "memory": f"{kind['MemoryInfo']['SizeInMiB'] / 1024:g} GiB",
+        "regionCode": price_book.REGION,
+        "location": "US East (N. Virginia)",
+        "locationType": "AWS Region",
+        "operatingSystem": system,
+        "operation": "RunInstances" if system == "Linux" else "RunInstances:0002",
+        "licenseModel": "No License required",
+        "preInstalledSw": "NA",
+        "tenancy": "Shared",
+        "capacitystatus": status,
+        "marketoption": "OnDemand",
+        "usagetype": f"{box}:{name}",
     }
+    digest = hashlib.sha256("/".join((name, system, status)).encode()).hexdigest()
+    surcharge = price_book.windows_surcharge(kind) if system == "Windows" else 0.0
+    price = round(price_book.on_demand_price(kind) + surcharge, 4)
+    return Product(digest[:16].upper(), attributes, price)
 
 
 def install() -> None:
@@ -94,20 +172,24 @@ def install() -> None:
     _add_retired_types()
 
     def describe_spot_price_history(self: SpotInstances) -> ActionResult:
-        offers = self.ec2_backend.describe_spot_price_history(
-            self._get_param("InstanceTypes", []), self._filters_from_querystring()
+        filters = self._filters_from_querystring()
+        zone = self._get_param("AvailabilityZone")
+        offers = spot_offers(
+            self._get_param("InstanceTypes") or filters.get("instance-type"),
+            [zone] if zone else filters.get("availability-zone"),
+            self._get_param("ProductDescriptions") or filters.get("product-description"),
         )
         limit = self._get_param("MaxResults") or MOST_PRICES
         shown, token = page(offers, limit, self._get_param("NextToken"))
         history = [
             {
-                "InstanceType": offer["InstanceType"],
-                "ProductDescription": "Linux/UNIX",
-                "SpotPrice": f"{spot_price(offer['InstanceType'], offer['Location']):.6f}",
-                "AvailabilityZone": offer["Location"],
+                "InstanceType": name,
+                "ProductDescription": product,
+                "SpotPrice": f"{price:.6f}",
+                "AvailabilityZone": zone,
                 "Timestamp": PUBLISHED,
             }
-            for offer in shown
+            for name, zone, product, price in shown
         ]
         return ActionResult({"SpotPriceHistory": history, "NextToken": token or ""})
 

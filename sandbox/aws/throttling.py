@@ -1,7 +1,8 @@
 """Limits the rate of EC2 and Auto Scaling calls by token buckets, as AWS does per account.
 
 Stands in for request throttling, which moto has not. Bucket sizes and refill rates of EC2: "Request
-throttling for the Amazon EC2 API" in the EC2 developer guide; each action has a bucket of its own.
+throttling for the Amazon EC2 API" in the EC2 developer guide; each action has a bucket of its own,
+and those that start or end instances another one for these.
 Auto Scaling publishes no figures: it gets EC2's.
 """
 
@@ -31,6 +32,13 @@ OWN = {
     "StartInstances": (5, 2),
     "TerminateInstances": (100, 5),
 }
+# Besides a bucket of requests, these have one of instances.
+RESOURCES = {
+    "RunInstances": (1000, 2),
+    "StartInstances": (1000, 2),
+    "StopInstances": (1000, 20),
+    "TerminateInstances": (1000, 20),
+}
 # What each service says when it throttles: code, message, HTTP status.
 WORDS = {
     "ec2": ("RequestLimitExceeded", "Request limit exceeded.", 503),
@@ -47,13 +55,13 @@ class Bucket:
     tokens: float
     filled_at: float
 
-    def take(self, now: float) -> bool:
-        """Whether there was a token to take, at `now` (monotonic seconds)."""
+    def take(self, now: float, wanted: float = 1) -> bool:
+        """Whether there were so many tokens to take, at `now` (monotonic seconds)."""
         self.tokens = min(self.size, self.tokens + (now - self.filled_at) * self.rate)
         self.filled_at = now
-        if self.tokens < 1:
+        if self.tokens < wanted:
             return False
-        self.tokens -= 1
+        self.tokens -= wanted
         return True
 
 
@@ -69,11 +77,25 @@ class Throttle:
         """`(code, message, status)` when the call finds its bucket empty, else None."""
         if not self.enabled or call.service not in WORDS:
             return None
-        name, size, rate = limits(call)
         now = time.monotonic()
         with self._lock:
-            bucket = self._buckets.setdefault((call.service, name), Bucket(size, rate, size, now))
-            return None if bucket.take(now) else WORDS[call.service]
+            if not self._bucket(call.service, *limits(call), now).take(now):
+                return WORDS[call.service]
+            if call.action in RESOURCES and call.service == "ec2":
+                name, (size, rate) = f"{call.action} instances", RESOURCES[call.action]
+                if not self._bucket("ec2", name, size, rate, now).take(now, instances_of(call)):
+                    return WORDS["ec2"]
+        return None
+
+    def _bucket(self, service: str, name: str, size: float, rate: float, now: float) -> Bucket:
+        return self._buckets.setdefault((service, name), Bucket(size, rate, size, now))
+
+
+def instances_of(call: Call) -> int:
+    """How many instances a call is about."""
+    if call.action == "RunInstances":
+        return int(call.form.get("MaxCount", ["1"])[0])
+    return sum(key.startswith("InstanceId.") for key in call.form)
 
 
 def limits(call: Call) -> tuple[str, float, float]:

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sandbox.aws.calls import Call
-from sandbox.aws.throttling import Bucket, limits
+from sandbox.aws.throttling import Bucket, Throttle, limits
 from tests.sandbox.aws.started import Sandbox, started
 
 
@@ -102,6 +102,18 @@ def test_a_bucket_refills_at_its_rate_and_never_beyond_its_size() -> None:
     assert [bucket.take(60) for _ in range(4)] == [True, True, True, False]
 
 
+def test_launching_more_instances_than_the_bucket_of_instances_holds_is_refused() -> None:
+    throttle = Throttle(enabled=True)
+
+    def launch(number: int) -> tuple[str, str, int] | None:
+        form = {"MaxCount": [str(number)]}
+        return throttle.refuses(Call("ec2", "RunInstances", "us-east-1", "AKIA", form))
+
+    assert launch(900) is None
+    assert launch(200) == ("RequestLimitExceeded", "Request limit exceeded.", 503)
+    assert launch(100) is None
+
+
 def test_calls_are_counted_by_action_and_by_caller(aws: Sandbox) -> None:
     before = aws.control("GET", "status")["calls"].get("sts:GetCallerIdentity", 0)
     aws.client("sts").get_caller_identity()
@@ -143,28 +155,64 @@ def test_what_the_sandbox_does_not_know_it_says_so(aws: Sandbox) -> None:
     assert (code, status) == ("NotImplemented", 501)
 
 
+def _products(aws: Sandbox, **attributes: str) -> list[dict[str, Any]]:
+    wanted = [
+        {"Type": "TERM_MATCH", "Field": field, "Value": value}
+        for field, value in attributes.items()
+    ]
+    pages = aws.client("pricing").get_paginator("get_products")
+    listed = pages.paginate(ServiceCode="AmazonEC2", Filters=wanted)
+    return [json.loads(entry) for page in listed for entry in page["PriceList"]]
+
+
+def _spot(aws: Sandbox, **wanted: Any) -> dict[tuple[str, str], float]:
+    pages = aws.client("ec2").get_paginator("describe_spot_price_history")
+    return {
+        (entry["AvailabilityZone"], entry["ProductDescription"]): float(entry["SpotPrice"])
+        for page in pages.paginate(**wanted)
+        for entry in page["SpotPriceHistory"]
+    }
+
+
+LINUX = {
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "capacitystatus": "Used",
+    "preInstalledSw": "NA",
+}
+
+
 def test_prices_are_labelled_as_synthetic_and_spot_varies_by_zone(aws: Sandbox) -> None:
-    wanted = [{"Type": "TERM_MATCH", "Field": "instanceType", "Value": "m5.large"}]
-    listed = aws.client("pricing").get_products(ServiceCode="AmazonEC2", Filters=wanted)
-    [product] = [json.loads(entry) for entry in listed["PriceList"]]
+    [product] = _products(aws, instanceType="m5.large", regionCode="us-east-1", **LINUX)
     [term] = product["terms"]["OnDemand"].values()
     [dimension] = term["priceDimensions"].values()
     on_demand = float(dimension["pricePerUnit"]["USD"])
     assert "synthetic" in dimension["description"]
-    history = aws.client("ec2").describe_spot_price_history(InstanceTypes=["m5.large"])
-    spot = {entry["AvailabilityZone"]: entry["SpotPrice"] for entry in history["SpotPriceHistory"]}
+    assert dimension["rateCode"].startswith(product["product"]["sku"])
+    spot = _spot(aws, InstanceTypes=["m5.large"], ProductDescriptions=["Linux/UNIX"])
     assert len(set(spot.values())) > 1
-    assert all(0 < float(price) < on_demand for price in spot.values())
+    assert all(0 < price < on_demand for price in spot.values())
 
 
-def test_the_price_list_is_paged(aws: Sandbox) -> None:
-    paginator = aws.client("pricing").get_paginator("get_products")
+def test_whoever_does_not_filter_finds_windows_and_unused_reservations_too(aws: Sandbox) -> None:
+    attributes = [
+        product["product"]["attributes"] for product in _products(aws, instanceType="m5.large")
+    ]
+    assert {one["operatingSystem"] for one in attributes} == {"Linux", "Windows"}
+    assert {one["capacitystatus"] for one in attributes} == {"Used", "UnusedCapacityReservation"}
+    spot = _spot(aws, InstanceTypes=["m5.large"], AvailabilityZone="us-east-1a")
+    assert spot["us-east-1a", "Windows"] > spot["us-east-1a", "Linux/UNIX"]
+    assert not _products(aws, instanceType="m5.large", tenancy="Dedicated")
+
+
+def test_prices_are_paged_and_every_type_on_offer_has_one(aws: Sandbox) -> None:
     names = [
-        json.loads(entry)["product"]["attributes"]["instanceType"]
-        for page in paginator.paginate(ServiceCode="AmazonEC2")
-        for entry in page["PriceList"]
+        product["product"]["attributes"]["instanceType"] for product in _products(aws, **LINUX)
     ]
     assert len(names) == len(set(names)) > 500
+    history = aws.client("ec2").describe_spot_price_history(ProductDescriptions=["Linux/UNIX"])
+    assert history["NextToken"]
+    assert len(history["SpotPriceHistory"]) == 1000
 
 
 def test_the_journal_is_read_from_where_one_left_off(aws: Sandbox) -> None:
