@@ -87,6 +87,7 @@ class Sandbox:
         build: Path | None = None,
         parameters: Mapping[str, str] | None = None,
         options: Mapping[str, Sequence[str]] | None = None,
+        grow: bool = False,
         tell: Tell = lambda _what, _done, _total: None,
     ) -> Iterator[Self]:
         """Run a sandbox with this world in it while the context lasts.
@@ -100,7 +101,9 @@ class Sandbox:
             template: the template to deploy.
             build: SAM's build folder, to run what `sam build` made instead of the source tree.
             parameters: the template's parameters, over the defaults.
-            options: more arguments for its processes, by part (`kubernetes`, `aws`, `lambda`).
+            options: more arguments for its processes, by part (`kubernetes`, `aws`, `lambda`,
+                `autoscaler`).
+            grow: whether groups are raised for pods that find no room.
             tell: is told what is being done.
 
         Raises:
@@ -125,6 +128,8 @@ class Sandbox:
             sandbox.wait_for(world.nodes, 0, tell)
             tell("creating workloads", 0, None)
             furnish_kubernetes(world.workloads, sandbox.write_kubeconfig())
+            if grow:
+                starting.autoscaler(endpoints.aws, sandbox.kubeconfig)
             sandbox.wait_for(world.nodes, world.pods, tell)
             state_file = state_dir / STATE_FILE
             state_file.write_text(json.dumps(asdict(sandbox.endpoints), indent=2))
@@ -346,6 +351,14 @@ class _Starting:
         )
         self.children.append(child)
         return child
+
+    def autoscaler(self, aws_url: str, kubeconfig: Path) -> None:
+        """Start what raises groups for pods that find no room."""
+        options = ["--cluster", self.world.cluster, "--aws", aws_url]
+        options += ["--kubeconfig", str(kubeconfig), *self.options.get("autoscaler", ())]
+        child = Child.start("sandbox.autoscaler", options, self.state_dir / "autoscaler.log")
+        self.children.append(child)
+        child.ready(START_TIMEOUT)
 
     def _seed(self) -> list[str]:
         return ["--seed", str(self.world.seed)]

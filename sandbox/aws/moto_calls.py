@@ -64,7 +64,8 @@ class Moto(DomainDispatcherApplication):
 def _dispatched(dispatch: Callable[..., Any], environ: Environ) -> Answer:
     request = _ServerRequest(environ)
     try:
-        result = dispatch(request, request.raw_url, dict(request.headers))
+        url = f"http://{environ['HTTP_HOST']}{environ['RAW_URI']}"
+        result = dispatch(request, url, dict(request.headers))
     except ClientError as error:
         result = 400, {}, error.response["Error"]["Message"]
     except HTTPException as error:

@@ -1,0 +1,229 @@
+"""Raises Auto Scaling groups for pods that find no room: `python -m sandbox.autoscaler`.
+
+Stands in for a node autoscaler, by the rules of the Cluster Autoscaler that matter to headroom: as
+many nodes as the pods need and the group's maximum allows, nodes that are on their way are counted
+in, and pods of a priority below -10 are no reason. It never makes a group smaller.
+"""
+
+import argparse
+import json
+import logging
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import urllib3
+import yaml
+
+from sandbox.furnishing import client
+from sandbox.kubernetes.inhabitants.needs import Need, NodeRoom, need_of
+from sandbox.kubernetes.matching import label_selector
+from sandbox.kubernetes.objects import is_ready, name_of
+
+log = logging.getLogger(__name__)
+
+Document = Mapping[str, Any]
+
+EXPENDABLE = -10  # --expendable-pods-priority-cutoff: what is below it waits for room
+HOSTNAME = "kubernetes.io/hostname"
+COMING = {"Pending", "Pending:Wait", "Pending:Proceed", "InService"}
+PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "leeway.sh/")
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group, the node that it would launch, and the DaemonSets' pods that would run there.
+
+    `coming` is how many nodes it was asked for that are not Ready yet.
+    """
+
+    name: str
+    desired: int
+    most: int
+    coming: int
+    node: Document
+    daemons: tuple[Need, ...] = ()
+
+    def launched(self) -> NodeRoom:
+        """One of its nodes as it is when nothing but DaemonSets runs there."""
+        room = NodeRoom(dict(self.node))
+        for daemon in self.daemons:
+            room.take(daemon)
+        return room
+
+
+def plan(
+    pending: Iterable[Need], rooms: Iterable[NodeRoom], groups: Sequence[Group]
+) -> Counter[str]:
+    """How many nodes each group shall add for the pods that wait, given what there is.
+
+    The largest pods are placed first, each where it fits first; of the groups, in their order.
+    """
+    standing = [*rooms, *(group.launched() for group in groups for _ in range(group.coming))]
+    added: Counter[str] = Counter()
+    for need in sorted(pending, key=_size, reverse=True):
+        if need.priority < EXPENDABLE or any(_put(need, room) for room in standing):
+            continue
+        for group in groups:
+            room = group.launched()
+            if group.desired + added[group.name] < group.most and _put(need, room):
+                standing.append(room)
+                added[group.name] += 1
+                break
+    return added
+
+
+def _size(need: Need) -> tuple[int, int]:
+    return need.requests.get("cpu", 0), need.requests.get("memory", 0)
+
+
+def _put(need: Need, room: NodeRoom) -> bool:
+    """Count the pod in, if it fits there."""
+    if room.tolerated(need) or not room.matches(need) or room.lacks(need):
+        return False
+    for term in need.anti_affinity:
+        apart = label_selector(term.selector or {})
+        if term.topology_key == HOSTNAME and any(apart(pod.labels) for pod in room.pods.values()):
+            return False
+    room.take(need)
+    return True
+
+
+def as_launched(node: Document) -> Document:
+    """A node like this one, new: without its name, its cordon and the marks of its past."""
+    labels = {key: value for key, value in node["metadata"]["labels"].items() if key != HOSTNAME}
+    taints = [t for t in node["spec"].get("taints") or () if not t["key"].startswith(PASSING)]
+    return {"metadata": {"name": "new", "labels": labels}, "spec": {"taints": taints}} | {
+        "status": {"allocatable": node["status"]["allocatable"]}
+    }
+
+
+class Autoscaler:
+    """Looks at a cluster and its groups, and raises what must be raised."""
+
+    def __init__(self, cluster: str, aws_url: str, kubeconfig: Path) -> None:
+        config = yaml.safe_load(kubeconfig.read_text())
+        server, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        self._tag = f"kubernetes.io/cluster/{cluster}"
+        self._autoscaling = client("autoscaling", aws_url)
+        self._url = server["server"]
+        self._http = urllib3.PoolManager(
+            ca_certs=server["certificate-authority"],
+            headers={"Authorization": f"Bearer {user['token']}"},
+        )
+        self._nodes: dict[str, Document] = {}  # the last Ready node of each group
+
+    def look(self) -> Counter[str]:
+        """One scan: what was raised, and by how much."""
+        waiting = [
+            need_of(pod) for pod in self._list("pods?fieldSelector=spec.nodeName=") if _waits(pod)
+        ]
+        if not waiting:
+            return Counter()
+        nodes = {_instance(node): node for node in self._list("nodes") if is_ready(dict(node))}
+        pods = [pod for pod in self._list("pods") if pod["spec"].get("nodeName")]
+        groups = [self._group(found, nodes, pods) for found in self._groups()]
+        known = [group for group in groups if group]
+        added = plan(waiting, _rooms(nodes.values(), pods), known)
+        for group in known:
+            if number := added[group.name]:
+                wanted = group.desired + number
+                log.info("%d pods wait: %s is raised to %d", len(waiting), group.name, wanted)
+                self._autoscaling.set_desired_capacity(
+                    AutoScalingGroupName=group.name, DesiredCapacity=wanted
+                )
+        return added
+
+    def _list(self, path: str) -> list[dict[str, Any]]:
+        answer = self._http.request("GET", f"{self._url}/api/v1/{path}")
+        if answer.status != 200:
+            raise urllib3.exceptions.HTTPError(f"HTTP {answer.status} for {path}")
+        items: list[dict[str, Any]] = answer.json()["items"]
+        return items
+
+    def _groups(self) -> list[dict[str, Any]]:
+        pages = self._autoscaling.get_paginator("describe_auto_scaling_groups").paginate()
+        found = [group for page in pages for group in page["AutoScalingGroups"]]
+        mine = [g for g in found if any(tag["Key"] == self._tag for tag in g["Tags"])]
+        return sorted(mine, key=lambda group: str(group["AutoScalingGroupName"]))
+
+    def _group(
+        self, found: Document, nodes: Mapping[str, Document], pods: Sequence[Document]
+    ) -> Group | None:
+        name = found["AutoScalingGroupName"]
+        members = [
+            member["InstanceId"]
+            for member in found["Instances"]
+            if member["LifecycleState"] in COMING
+        ]
+        ready = [nodes[member] for member in members if member in nodes]
+        if ready:
+            self._nodes[name] = ready[-1]
+        if name not in self._nodes:
+            return None  # nobody knows what its nodes are like
+        node = self._nodes[name]
+        here = [pod for pod in pods if pod["spec"]["nodeName"] == node["metadata"]["name"]]
+        daemons = tuple(need_of(dict(pod)) for pod in here if _owner(pod) == "DaemonSet")
+        desired = int(found["DesiredCapacity"])
+        coming = max(desired - len(ready), 0)
+        return Group(name, desired, int(found["MaxSize"]), coming, as_launched(node), daemons)
+
+
+def _waits(pod: Document) -> bool:
+    """Whether the scheduler found no room for it."""
+    if "deletionTimestamp" in pod["metadata"]:
+        return False
+    nowhere = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    return any(nowhere.items() <= one.items() for one in pod["status"].get("conditions") or ())
+
+
+def _owner(pod: Document) -> str:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return str(owners[0]["kind"]) if owners else ""
+
+
+def _instance(node: Document) -> str:
+    return str(node["spec"].get("providerID", "")).rpartition("/")[2]
+
+
+def _rooms(nodes: Iterable[Document], pods: Iterable[Document]) -> list[NodeRoom]:
+    rooms = {name_of(dict(node)): NodeRoom(dict(node)) for node in nodes}
+    for pod in pods:
+        running = pod["status"].get("phase") not in {"Succeeded", "Failed"}
+        if running and pod["spec"]["nodeName"] in rooms:
+            rooms[pod["spec"]["nodeName"]].take(need_of(dict(pod)))
+    return list(rooms.values())
+
+
+def _watch_parent(ended: threading.Event) -> None:
+    os.read(sys.stdin.fileno(), 1)  # its end closes the pipe
+    ended.set()
+
+
+def main() -> None:
+    """Look again and again, until the process that started this one is gone."""
+    parser = argparse.ArgumentParser(prog="python -m sandbox.autoscaler", description=__doc__)
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--aws", required=True, metavar="URL")
+    parser.add_argument("--kubeconfig", required=True, type=Path)
+    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two looks")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="autoscaler %(levelname)s %(message)s")
+    autoscaler = Autoscaler(options.cluster, options.aws, options.kubeconfig)
+    ended = threading.Event()
+    threading.Thread(target=_watch_parent, args=(ended,), daemon=True).start()
+    print(json.dumps({"ready": True}), flush=True)
+    while not ended.wait(options.interval):
+        try:
+            autoscaler.look()
+        except Exception:
+            log.exception("it could not look")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""What a stand-in for a node autoscaler adds, and that it does so in a running sandbox."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lightkube import Client, KubeConfig
+from lightkube.codecs import from_dict
+from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.core_v1 import Node
+
+from sandbox.autoscaler import Group, as_launched, plan
+from sandbox.furnishing import client
+from sandbox.kubernetes.inhabitants.needs import Need, NodeRoom, need_of
+from sandbox.up import Sandbox
+from sandbox.world import Group as WorldGroup
+from sandbox.world import World, deployment, pod_spec
+
+
+def _node(**spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": "old",
+            "labels": {"kubernetes.io/hostname": "old", "team": "shop"},
+        },
+        "spec": spec,
+        "status": {
+            "allocatable": {"cpu": "2", "memory": "8Gi", "pods": "10"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def _group(name: str = "spot", *, desired: int = 1, most: int = 10, coming: int = 0) -> Group:
+    return Group(name, desired, most, coming, as_launched(_node()))
+
+
+def _pod(number: int, cpu: str = "500m", priority: int = 0, **spec: Any) -> Need:
+    container = {"resources": {"requests": {"cpu": cpu}}}
+    return need_of(
+        {
+            "metadata": {"name": f"p-{number}", "uid": str(number), "labels": {"app": "web"}},
+            "spec": {"containers": [container], "priority": priority, **spec},
+        }
+    )
+
+
+def _pods(count: int, **details: Any) -> list[Need]:
+    return [_pod(number, **details) for number in range(count)]
+
+
+def test_as_many_nodes_are_added_as_the_pods_need() -> None:
+    assert plan(_pods(9), [], [_group()]) == {"spot": 3}
+
+
+def test_nodes_that_are_on_their_way_and_room_that_is_left_count() -> None:
+    assert plan(_pods(9), [NodeRoom(_node())], [_group(coming=1)]) == {"spot": 1}
+
+
+def test_a_group_is_not_raised_past_its_maximum_and_the_next_one_takes_over() -> None:
+    groups = [_group("first", desired=4, most=5), _group("second", most=2)]
+    assert plan(_pods(12), [], groups) == {"first": 1, "second": 1}
+
+
+@pytest.mark.parametrize(("priority", "added"), [(-10, {"spot": 1}), (-11, {})])
+def test_pods_of_a_priority_below_the_cutoff_are_no_reason(
+    priority: int, added: Mapping[str, int]
+) -> None:
+    assert plan(_pods(4, priority=priority), [], [_group()]) == added
+
+
+def test_a_pod_that_fits_no_new_node_adds_none() -> None:
+    too_large = _pod(1, cpu="3")
+    elsewhere = _pod(2, nodeSelector={"team": "media"})
+    assert plan([too_large, elsewhere], [], [_group()]) == {}
+
+
+def test_pods_that_keep_apart_get_a_node_each() -> None:
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                }
+            ]
+        }
+    }
+    assert plan(_pods(3, cpu="100m", affinity=apart), [], [_group()]) == {"spot": 3}
+
+
+def test_daemons_take_their_share_of_a_new_node() -> None:
+    group = Group("spot", 1, 10, 0, as_launched(_node()), (_pod(99, cpu="1"),))
+    assert plan(_pods(4), [], [group]) == {"spot": 2}
+
+
+def test_a_new_node_has_no_cordon_nor_the_marks_of_the_old_one() -> None:
+    marks = [
+        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+        {"key": "dedicated", "value": "shop", "effect": "NoSchedule"},
+    ]
+    fresh = as_launched(_node(unschedulable=True, taints=marks))
+    assert fresh["spec"] == {"taints": marks[1:]}
+    assert fresh["metadata"]["labels"] == {"team": "shop"}
+
+
+def test_a_cluster_grows_for_pods_that_find_no_room_and_no_further(tmp_path: Path) -> None:
+    world = World("grows", (WorldGroup("spot", 1),))
+    quick = {"kubernetes": ["--node-join", "1"], "aws": ["--schedule-speed", "0"]}
+    with (
+        Sandbox.start(world, state_dir=tmp_path, grow=True, options=quick) as sandbox,
+        Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube,
+    ):
+        kube.create(from_dict(dict(deployment("default", "web", 6, pod_spec(cpu="600m")))))
+        _until(lambda: _available(kube, "web") == 6)
+        assert len(list(kube.list(Node))) == 2  # its maximum; three pods fit on each
+        scaling = client("autoscaling", sandbox.aws_url)
+        [group] = scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+        assert group["DesiredCapacity"] == group["MaxSize"] == 2
+
+
+def _available(kube: Client, name: str) -> int:
+    status = kube.get(Deployment, name, namespace="default").status
+    return (status.availableReplicas if status else 0) or 0
+
+
+def _until(condition: Any, within: float = 30) -> None:
+    end = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.2)
