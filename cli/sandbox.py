@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 import typer
 
 from cli.errors import BadInputError, CannotBeDoneError, unreadable
+from cli.faults import FORMS, Wanted, read_faults
 from cli.output import Format, FormatOption, messages, print_json, results
 
 if TYPE_CHECKING:
@@ -24,7 +26,15 @@ if TYPE_CHECKING:
 END_PATIENCE = 15.0  # seconds that `down` waits for `up` to end
 REACH_PATIENCE = 2.0  # seconds that the advertised address has to accept a connection
 FEWEST_NODES, MOST_NODES = 3, 1000  # on fewer the workloads find no room
-PARTS = ("kubernetes", "aws", "lambda")
+
+
+class InterruptionAction(StrEnum):
+    """What EC2 does to an instance that it takes back."""
+
+    TERMINATE = "terminate"
+    STOP = "stop"
+    HIBERNATE = "hibernate"
+
 
 app = typer.Typer(
     help="An embedded AWS and an embedded Kubernetes that stay up until they are told to go.",
@@ -42,6 +52,11 @@ def default_state_dir() -> Path:
 StateDirOption = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="The sandbox's folder (default: one for each user)."),
+]
+
+FaultsOption = Annotated[
+    list[str],
+    typer.Option("--fault", metavar="FAULT", help="Let it fail so; see `sandbox faults --help`."),
 ]
 
 
@@ -72,6 +87,16 @@ def up(
         Path | None,
         typer.Option(metavar="FILE", help="Write what sam local invoke --env-vars takes."),
     ] = None,
+    grow: Annotated[
+        bool, typer.Option("--grow", help="Raise groups for pods that find no room.")
+    ] = False,
+    join: Annotated[
+        float, typer.Option(min=0, help="Seconds from an instance that runs to its node.")
+    ] = 4.0,
+    schedule_speed: Annotated[
+        float, typer.Option(min=0, help="How fast schedules tick; 0: only on `fire`.")
+    ] = 1.0,
+    fault: FaultsOption = [],  # noqa: B006 - typer's own idiom
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Run a sandbox until Ctrl-C, SIGTERM or `leeway sandbox down`."""
@@ -79,6 +104,8 @@ def up(
         raise BadInputError(f"--nodes: expected {FEWEST_NODES} to {MOST_NODES}, got {nodes}")
     if env_file is not None and not env_file.absolute().parent.is_dir():
         raise BadInputError(f"--env-file: {env_file.absolute().parent} is no folder")
+
+    faults_wanted = read_faults(fault)
 
     from cli.progress import Progress
     from sandbox.up import Sandbox
@@ -93,9 +120,16 @@ def up(
                 state_dir=folder.absolute(),
                 host=host,
                 advertise=advertise,
+                options={
+                    "kubernetes": ["--node-join", str(join)],
+                    "aws": ["--schedule-speed", str(schedule_speed)],
+                },
+                grow=grow,
                 tell=progress.tell_start,
             )
             sandbox = stack.enter_context(starting)
+        if fault:
+            _break(sandbox, faults_wanted)
         # From here on Ctrl-C is the way to end it, not a way to break it off.
         signal.signal(signal.SIGINT, _end)
         if env_file is not None:
@@ -168,18 +202,16 @@ def down(state_dir: StateDirOption = None) -> None:
 @app.command()
 def status(state_dir: StateDirOption = None, output: FormatOption = Format.TABLE) -> None:
     """Show where the sandbox answers, and its nodes and pods."""
-    from sandbox.up import census
-
     with _attached(state_dir) as sandbox:
-        nodes, pods = census(sandbox.journal())
         parts = sandbox.status()
+    nodes, pods = parts["kubernetes"]["nodes"], parts["kubernetes"]["running"]
     if output is Format.JSON:
         print_json({**_ends(sandbox), "nodes": nodes, "pods": pods, "parts": parts})
         return
     console = results()
     for name, value in _ends(sandbox).items():
         console.print(f"{name:<12}{value}", soft_wrap=True)
-    console.print(f"{'nodes':<12}{nodes} Ready\n{'pods':<12}{pods} running")
+    console.print(f"{'nodes':<12}{nodes}\n{'pods':<12}{pods} running")
 
 
 @app.command()
@@ -207,17 +239,35 @@ def interrupt(
         float, typer.Option(min=0, max=120, help="Seconds of the two minutes that are gone.")
     ] = 0.0,
     copies: Annotated[int, typer.Option(min=0, help="How often the warning is delivered.")] = 1,
+    action: Annotated[
+        InterruptionAction, typer.Option(help="What EC2 does to the instance.")
+    ] = InterruptionAction.TERMINATE,
+    rebalance: Annotated[
+        bool, typer.Option("--rebalance", help="Recommend to rebalance, before the warning.")
+    ] = False,
+    warning: Annotated[
+        bool, typer.Option(help="Whether the warning and the end follow at all.")
+    ] = True,
     state_dir: StateDirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Let EC2 take a Spot instance back, with its two-minute warning."""
     with _attached(state_dir) as sandbox:
         instance = _instance_of(sandbox, node)
-        (begun,) = sandbox.interrupt([instance], late=late, copies=copies)
+        (begun,) = sandbox.interrupt(
+            [instance],
+            late=late,
+            copies=copies,
+            action=action.value,
+            rebalance=rebalance,
+            warning=warning,
+        )
     if output is Format.JSON:
         print_json(begun)
+    elif begun["reclaim_at"] is None:
+        results().print(f"{instance} has its recommendation")
     else:
-        left = begun["reclaim_at"] - time.time()
+        left = max(begun["reclaim_at"] - time.time(), 0.0)
         results().print(f"{instance} has its warning; EC2 takes it in {left:.0f} s")
 
 
@@ -258,24 +308,27 @@ def fire(
         results().print(f"invoked {', '.join(functions) or 'no function'}")
 
 
-@app.command()
+@app.command(
+    help="Let the sandbox fail so, instead of as it did before; without any FAULT, heal all.\n\n"
+    f"\b\n{FORMS}"
+)
 def faults(
-    part: Annotated[str, typer.Argument(metavar="PART", help="kubernetes, aws or lambda.")],
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FAULTS.json", help="A list of faults; none ends them all."),
-    ] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="FAULT")] = None,
     state_dir: StateDirOption = None,
 ) -> None:
-    """Let a part of the sandbox fail as the file says, instead of as it did before."""
-    if part not in PARTS:
-        raise BadInputError(f"PART: expected one of {', '.join(PARTS)}, got {part!r}")
-    wanted = [] if file is None else _read_json(file)
-    if not isinstance(wanted, list):
-        raise BadInputError(f"{file}: expected a JSON list of faults")
+    """Replace all faults by these."""
+    wanted = read_faults(words or ())
     with _attached(state_dir) as sandbox:
-        sandbox.faults(part, wanted)
-    messages().print(f"{part}: {len(wanted)} faults")
+        _break(sandbox, wanted)
+    counts = ", ".join(f"{part} {len(found)}" for part, found in wanted.parts.items() if found)
+    throttled = " EC2 and Auto Scaling limit rates." if wanted.throttle else ""
+    messages().print(f"Faults: {counts or 'none'}.{throttled}")
+
+
+def _break(sandbox: "Sandbox", wanted: Wanted) -> None:
+    for part, found in wanted.parts.items():
+        sandbox.faults(part, found)
+    sandbox.throttle(enabled=wanted.throttle)
 
 
 @contextmanager
@@ -289,16 +342,10 @@ def _attached(state_dir: Path | None) -> "Iterator[Sandbox]":
 
 
 def _instance_of(sandbox: "Sandbox", node: str) -> str:
-    if node.startswith("i-"):
-        return node
-    found = {
-        entry["node"]: entry["instance"]
-        for entry in sandbox.journal()
-        if entry["kind"] == "node-joined"
-    }
-    if node not in found:
+    instance = node if node.startswith("i-") else sandbox.instance_of(node)
+    if instance is None:
         raise BadInputError(f"NODE: the sandbox has no node {node!r}")
-    return str(found[node])
+    return instance
 
 
 def _read_event(path: Path) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ import yaml
 from sandbox.access_entries import access_entries, access_key
 from sandbox.children import ROOT, Child, RefusedError, SandboxError, stop_all
 from sandbox.furnishing import (
+    client,
     credentials,
     furnish_aws,
     furnish_kubernetes,
@@ -271,15 +272,41 @@ class Sandbox:
         """Let schedules tick so many times as fast as life; 0: only when they are fired."""
         self._control("aws", "PUT", "schedules", {"speed": speed})
 
+    def throttle(self, *, enabled: bool) -> None:
+        """Whether EC2 and Auto Scaling limit rates by AWS's bucket numbers."""
+        self._control("aws", "PUT", "throttle", {"enabled": enabled})
+
+    def instance_of(self, node: str) -> str | None:
+        """The id of the instance that has a node's name, or None."""
+        by_name = [{"Name": "private-dns-name", "Values": [node]}]
+        found = client("ec2", self.aws_url).describe_instances(Filters=by_name)["Reservations"]
+        return str(found[0]["Instances"][0]["InstanceId"]) if found else None
+
     def interrupt(
-        self, instances: Sequence[str], *, late: float = 0.0, copies: int = 1
+        self,
+        instances: Sequence[str],
+        *,
+        late: float = 0.0,
+        copies: int = 1,
+        action: str = "terminate",
+        rebalance: bool = False,
+        warning: bool = True,
     ) -> list[dict[str, Any]]:
         """Let EC2 take Spot instances back, two minutes after the time in their warnings.
 
-        `late` is how many seconds in the past that time lies. Returns for each instance the
-        warning's id (`event`) and the epoch second of the reclaim (`reclaim_at`).
+        `late` is how many seconds in the past that time lies; `action` is terminate, stop or
+        hibernate; `rebalance` sends the recommendation first, and without `warning` it is all that
+        comes. Returns for each instance the warning's id (`event`) and the epoch second of the
+        reclaim (`reclaim_at`), or None for both.
         """
-        body = {"instance": list(instances), "late": late, "copies": copies}
+        body = {
+            "instance": list(instances),
+            "late": late,
+            "copies": copies,
+            "action": action,
+            "rebalance": rebalance,
+            **({} if warning else {"warning": None}),
+        }
         begun: list[dict[str, Any]] = self._control("aws", "POST", "interrupt", body)[
             "interruptions"
         ]

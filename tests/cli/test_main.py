@@ -48,7 +48,7 @@ def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["sandbox", "send"], "EVENT.json"),
         (["sandbox", "send", "no-such.json"], "no-such.json: No such file or directory"),
         (["sandbox", "interrupt", "i-1", "--late", "-3"], "--late"),
-        (["sandbox", "faults", "azure"], "expected one of kubernetes, aws, lambda"),
+        (["sandbox", "faults", "azure"], "fault 'azure': expected a form that"),
     ],
 )
 def test_bad_input_is_one_line_that_names_the_place(

@@ -1,0 +1,94 @@
+"""Faults in a few words become what each part of the sandbox takes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.errors import BadInputError
+from cli.faults import read_faults
+from sandbox.aws.faults import Fault as AwsFault
+from sandbox.kubernetes.faults import Faults as KubernetesFaults
+from sandbox.lambda_service.faults import Fault as LambdaFault
+
+UNAVAILABLE = {"error": "ServiceUnavailable", "status": 503}
+
+
+@pytest.mark.parametrize(
+    ("word", "part", "fault"),
+    [
+        (
+            "aws:ec2:Describe*:error=0.3",
+            "aws",
+            {"service": "ec2", "action": "Describe*", "rate": 0.3, **UNAVAILABLE},
+        ),
+        ("aws:*:*:latency=2", "aws", {"service": "*", "action": "*", "latency": 2}),
+        (
+            "kubernetes:create:pods/eviction:error=1",
+            "kubernetes",
+            {"verb": "create", "resource": "pods/eviction", "rate": 1, "status": 503},
+        ),
+        (
+            "kubernetes:*:nodes:latency=0.5",
+            "kubernetes",
+            {"verb": "*", "resource": "nodes", "latency": 0.5},
+        ),
+        ("down", "kubernetes", {"refuse": True}),
+        (
+            "lambda:*retire-node:kill=3",
+            "lambda",
+            {"function": "*retire-node", "kill": "before", "step": 3},
+        ),
+        (
+            "events:lost=0.1",
+            "aws",
+            {"service": "events", "action": "Deliver", "drop": True, "rate": 0.1},
+        ),
+    ],
+)
+def test_a_fault_is_what_its_part_of_the_sandbox_takes(
+    word: str, part: str, fault: dict[str, Any]
+) -> None:
+    wanted = read_faults([word])
+    assert wanted.parts == {"kubernetes": [], "aws": [], "lambda": []} | {part: [fault]}
+    match part:
+        case "aws":
+            AwsFault.model_validate(fault)
+        case "lambda":
+            LambdaFault.model_validate(fault)
+        case _:
+            KubernetesFaults(0).replace([fault])
+
+
+def test_what_befalls_deliveries_befalls_each_of_them_together() -> None:
+    words = ["events:copies=2", "events:late=5", "events:lost=0.1", "events:shuffled=3"]
+    delivery = {"service": "events", "action": "Deliver"}
+    assert read_faults(words).parts["aws"] == [
+        {**delivery, "drop": True, "rate": 0.1},
+        {**delivery, "copies": 2, "latency": 5, "jitter": 3},
+    ]
+
+
+def test_throttling_is_a_switch_and_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "faults.json"
+    path.write_text(json.dumps([{"verb": "get", "status": 429}]))
+    wanted = read_faults(["throttle", f"kubernetes={path}"])
+    assert wanted.throttle
+    assert wanted.parts["kubernetes"] == [{"verb": "get", "status": 429}]
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("azure", "expected a form that"),
+        ("aws:ec2:error=0.3", "expected a form that"),
+        ("aws:ec2:Describe*:error=2", "expected a number, 0 to 1, got '2'"),
+        ("events:late=soon", "expected a number, 0 or more, got 'soon'"),
+        ("aws=nowhere.json", "nowhere.json: No such file or directory"),
+    ],
+)
+def test_what_is_no_fault_is_refused_in_one_line(word: str, said: str) -> None:
+    with pytest.raises(BadInputError, match=said) as refused:
+        read_faults([word])
+    assert "\n" not in str(refused.value)
