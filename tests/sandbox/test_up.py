@@ -109,7 +109,7 @@ def test_what_the_sandbox_refuses_is_bad_input(
     folder, faults = ["--state-dir", str(sandbox.state_dir)], tmp_path / "faults.json"
     faults.write_text('[{"no-such-field": 1}]')
 
-    assert main.run(["sandbox", "faults", "kubernetes", str(faults), *folder]) == 2
+    assert main.run(["sandbox", "faults", f"kubernetes={faults}", *folder]) == 2
     assert "no-such-field" in capsys.readouterr().err
     assert main.run(["sandbox", "interrupt", "i-0123456789abcdef0", *folder]) == 2
     assert "i-0123456789abcdef0" in capsys.readouterr().err
@@ -128,18 +128,33 @@ def test_sam_gets_every_functions_environment_with_the_sandboxs_endpoints(
 ) -> None:
     by_function = sandbox.sam_environment()
 
-    assert set(by_function) == {"ReceiveNoticeFunction", "RetireNodeFunction"}
+    assert set(by_function) >= {"ReceiveNoticeFunction", "RetireNodeFunction"}
     assert by_function["ReceiveNoticeFunction"]["AWS_ENDPOINT_URL"] == sandbox.aws_url
     assert by_function["ReceiveNoticeFunction"]["LEEWAY_CLUSTERS"] == "smoke"
 
 
-def test_up_says_where_it_is_and_down_ends_it(tmp_path: Path) -> None:
+def test_up_says_where_it_is_and_down_ends_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = ["--state-dir", str(tmp_path)]
     command = [sys.executable, "-m", "cli", "sandbox", "up", "--nodes", "3", "-o", "json"]
+    command += [
+        "--grow",
+        "--schedule-speed",
+        "0",
+        "--fault",
+        "throttle",
+        "--fault",
+        "events:copies=2",
+    ]
     with subprocess.Popen([*command, *folder], stdout=subprocess.PIPE) as up:
         assert up.stdout is not None
         told = json.loads(b"".join(document(up.stdout)))
         assert told["environment"]["AWS_ENDPOINT_URL"] == told["aws"]
+        capsys.readouterr()
+        assert main.run(["sandbox", "status", "-o", "json", *folder]) == 0
+        parts = json.loads(capsys.readouterr().out)["parts"]
+        assert parts["aws"]["throttle"]
         assert main.run(["sandbox", "down", *folder]) == 0
         assert up.wait(5) == 0
     assert not is_running(tmp_path)
