@@ -6,16 +6,22 @@ to write it as JSON, which it is already.
 
 import base64
 import json
+import time
+from collections.abc import Iterable
 from typing import Any
 
 from moto.core.common_types import TYPE_RESPONSE
 from moto.core.responses import ActionResult
 from moto.dynamodb import models as moto_dynamodb
+from moto.dynamodb.models import dynamodb_backends
 from moto.dynamodb.models.dynamo_type import DynamoType, Item
 from moto.dynamodb.models.table import Table
 from moto.dynamodb.responses import DynamoHandler
 
+from sandbox.aws.cloud import ACCOUNT, Cloud
+
 INDEX = 6  # place of the index's name in what follows the hash key of moto's query
+LATE, SWEPT_EVERY = 3600, 60  # seconds
 EVERYDAY = {"GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query"}
 
 
@@ -61,6 +67,28 @@ def _plain(value: DynamoType | bytes) -> Any:
     return {value.type: value.value}
 
 
-def install() -> None:
-    """Put these tables in moto's place."""
+def expire(tables: Iterable[Table], before: float) -> None:
+    """Delete the items whose time to live ended before this moment (epoch seconds)."""
+    for table in tables:
+        attribute = table.ttl.get("AttributeName")
+        if table.ttl.get("TimeToLiveStatus") != "ENABLED" or not table.range_key_attr:
+            continue
+        for partition in list(table.items.values()):
+            for key, item in list(partition.items()):
+                end = item.attrs.get(attribute)
+                if end is not None and end.type == "N" and float(end.value) < before:
+                    del partition[key]
+
+
+def install(cloud: Cloud) -> None:
+    """Put these tables in moto's place, and let what is past its time go, an hour late.
+
+    DynamoDB may take days for that: nobody can rely on it.
+    """
     moto_dynamodb.Table = PartitionedTable  # type: ignore[attr-defined]
+
+    def sweep() -> None:
+        expire(dynamodb_backends[ACCOUNT][cloud.region].tables.values(), time.time() - LATE)
+        cloud.timers.after(SWEPT_EVERY, sweep)
+
+    cloud.timers.after(SWEPT_EVERY, sweep)

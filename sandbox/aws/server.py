@@ -41,7 +41,7 @@ class Front:
         nodes = NodeLink(cloud)
         autoscaling.install(cloud, bus)
         prices.install()
-        dynamodb.install()
+        dynamodb.install(cloud)
         self._throttle = Throttle(enabled=throttle)
         self.control = Control(cloud, bus, nodes, self._throttle)
         self._moto = Moto()

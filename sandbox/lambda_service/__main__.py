@@ -39,6 +39,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--retry-delay", type=float, default=1.0, help="seconds before the first retry"
     )
+    parser.add_argument(
+        "--keep", type=int, default=2000, help="executions that are remembered once they have ended"
+    )
     parser.add_argument("--exit-with-parent", action="store_true", help="end at EOF of stdin")
     return parser.parse_args()
 
@@ -59,6 +62,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
         region=arguments.region,
         retry_delay=arguments.retry_delay,
         concurrency=arguments.concurrency,
+        kept=arguments.keep,
     )
     events = Events(pools, journal, aws_endpoint=arguments.aws, retry_delay=arguments.retry_delay)
     application = web.Application(middlewares=[answer_errors], client_max_size=_MAX_BODY_BYTES)

@@ -7,6 +7,7 @@ import logging
 import re
 import threading
 import uuid
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -32,6 +33,15 @@ _log = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 # A worker's own timeout ends an invocation: the library's must never come first.
 _NEVER_SECONDS = 10**6
+
+
+class Store(InMemoryExecutionStore):
+    """The library's store, which can also forget."""
+
+    def forget(self, arn: str) -> None:
+        """Drop an execution."""
+        with self._lock:
+            self._store.pop(arn, None)
 
 
 class InvocationFailedError(Exception):
@@ -100,8 +110,9 @@ class Executions(Executor):
         region: str,
         retry_delay: float,
         concurrency: int,
+        kept: int,
     ) -> None:
-        store = InMemoryExecutionStore()
+        store = Store()
         scheduler = Scheduler()
         scheduler.start()  # type: ignore[no-untyped-call]
         super().__init__(
@@ -117,6 +128,10 @@ class Executions(Executor):
         self._invocation_pool = DaemonThreadPool(concurrency, "durable-invocation")
         self._names = invoker.names
         self._journal = journal
+        self._executions = store
+        self._kept = kept
+        self._past: deque[str] = deque()
+        self._checkpoints: Counter[str] = Counter()
         self._started: dict[tuple[str, str], Started] = {}
         self._ended: dict[str, Future[ExecutionStatus]] = {}
         self._starting = threading.Lock()
@@ -153,6 +168,11 @@ class Executions(Executor):
     def name_of(self, arn: str) -> str | None:
         """The name of the execution with this ARN."""
         return self._names.get(arn)
+
+    def number_checkpoint(self, arn: str) -> int:
+        """Number a checkpoint request within its execution, from 1 on."""
+        self._checkpoints[arn] += 1
+        return self._checkpoints[arn]
 
     def counts(self) -> dict[str, int]:
         """How many executions there are of each status."""
@@ -248,6 +268,21 @@ class Executions(Executor):
             status=status.value,
         )
         ended.set_result(status)
+        self._retire(execution_arn)
+
+    def _retire(self, arn: str) -> None:
+        """Of the executions that have ended only so many are remembered."""
+        with self._starting:
+            self._past.append(arn)
+            while len(self._past) > self._kept:
+                self._forget(self._past.popleft())
+
+    def _forget(self, arn: str) -> None:
+        started = self._store.load(arn).start_input
+        self._started.pop((started.function_name, started.execution_name or ""), None)
+        self._executions.forget(arn)
+        for known in (self._ended, self._names, self._checkpoints, self._completion_events):
+            known.pop(arn, None)
 
 
 def _digest(payload: str) -> str:

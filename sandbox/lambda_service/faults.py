@@ -1,6 +1,5 @@
 """Faults on command: a worker is killed at a chosen point of its work."""
 
-from collections import Counter
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -31,7 +30,6 @@ class Faults:
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
-        self._checkpoints: Counter[str] = Counter()
 
     def replace(self, faults: list[Fault]) -> None:
         """Make these the faults to come."""
@@ -40,11 +38,6 @@ class Faults:
     def pending(self) -> list[Fault]:
         """The faults that have not fired."""
         return list(self._faults)
-
-    def count_checkpoint(self, execution_arn: str) -> int:
-        """Number this checkpoint request within its execution, from 1 on."""
-        self._checkpoints[execution_arn] += 1
-        return self._checkpoints[execution_arn]
 
     def take(self, when: When, function: str, execution: str | None, step: int | None) -> bool:
         """Whether a fault fires here. One that does is used up."""

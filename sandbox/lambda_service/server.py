@@ -209,7 +209,7 @@ class LambdaApi:
         worker = self._pools.find_execution(arn)
         function = arn.split(":")[6] if arn.count(":") > 6 else ""
         name = self._executions.name_of(arn)
-        step = self._faults.count_checkpoint(arn)
+        step = self._executions.number_checkpoint(arn)
         if worker and self._faults.take("before", function, name, step):
             worker.kill("killed")
             raise web.HTTPServiceUnavailable

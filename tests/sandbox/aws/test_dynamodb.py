@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from sandbox.aws.dynamodb import PartitionedTable, expire
 from tests.sandbox.aws.started import Sandbox
 
 TABLE = "records"
@@ -120,3 +121,18 @@ def test_an_index_sees_every_partition(dynamodb: Any) -> None:
         ExpressionAttributeValues={":c": {"S": "demo"}, ":s": {"S": "retirement"}},
     )
     assert {item["pk"]["S"] for item in by_cluster["Items"]} == {"i-1", "i-2"}
+
+
+def test_items_go_an_hour_after_their_time_to_live_ended() -> None:
+    attributes = [{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")]
+    schema = [
+        {"AttributeName": "pk", "KeyType": "HASH"},
+        {"AttributeName": "sk", "KeyType": "RANGE"},
+    ]
+    table: Any = PartitionedTable("t", "123456789012", "us-east-1", schema, attributes)  # type: ignore[abstract]
+    table.ttl = {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires"}
+    for number, end in enumerate(("100", "300", None)):
+        item = {"pk": {"S": "a"}, "sk": {"S": str(number)}}
+        table.put_item(item if end is None else item | {"expires": {"N": end}})
+    expire([table], before=200)
+    assert [item.attrs["sk"].value for item in table.all_items()] == ["1", "2"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from .conftest import ARN, eventually
+from .conftest import ARN, durable, eventually, running_service
 
 
 def _name() -> str:
@@ -179,3 +179,17 @@ def test_forty_executions_at_once_all_succeed(service: Any) -> None:
         arns = [start["DurableExecutionArn"] for start in starts]
 
     assert {service.ended(arn) for arn in arns} == {"SUCCEEDED"}
+
+
+def test_executions_that_ended_long_ago_are_forgotten_and_their_names_are_free(aws: str) -> None:
+    with running_service("--aws", aws, "--keep", "3") as service:
+        service.control("PUT", "functions", {"functions": [durable("failing", "durable.failing")]})
+        started = [
+            service.send("failing:live", {"n": number}, DurableExecutionName=f"n-{number}")
+            for number in range(12)
+        ]
+        eventually(lambda: len(service.journal("execution-ended")) == 12)
+        assert sum(service.control("GET", "status")["executions"].values()) == 3
+        again = service.send("failing:live", {"other": "payload"}, DurableExecutionName="n-0")
+        assert again["DurableExecutionArn"] != started[0]["DurableExecutionArn"]
+        assert service.ended(again["DurableExecutionArn"]) == "FAILED"
