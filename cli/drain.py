@@ -102,8 +102,12 @@ def _decide(pods: "list[Pod]", now: datetime, allowed: dict[str, bool]) -> "list
     }
     refused = []
     for refusal, what in words.items():
-        named = [d.pod.key for d in decisions if d.refusal is refusal]
-        if named and not allowed[refusal.value]:
+        named = [
+            d.pod.key
+            for d in decisions
+            if next((r for r in d.refusals if not allowed[r.value]), None) is refusal
+        ]
+        if named:
             refused.append(f"cannot delete {what} (use {refusal.value}): {', '.join(named)}")
     if refused:
         raise CannotBeDoneError("; ".join(refused))

@@ -71,7 +71,7 @@ def test_a_node_is_cordoned_and_its_pods_are_evicted(
     ("spec", "flag"),
     [
         ({}, "--force"),
-        ({"volumes": [{"name": "tmp", "emptyDir": {}}]}, "--force"),
+        ({"volumes": [{"name": "tmp", "emptyDir": {}}]}, "--delete-emptydir-data"),
     ],
 )
 def test_what_kubectl_refuses_is_refused_before_anything_is_touched(

@@ -111,7 +111,7 @@ def test_a_pod_is_read_with_all_that_a_drain_needs(live: Live, cluster: Lightkub
     assert (pod.namespace, pod.grace, pod.phase) == ("default", 7, "Running")
     assert pod.controller is None
     assert pod.empty_dir
-    assert not pod.volumes
+    assert pod.claims == ()
     assert pod.cordon_toleration == "(operator Exists for every key)"
 
 

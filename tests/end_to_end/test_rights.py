@@ -5,10 +5,17 @@ from typing import Any
 
 import yaml
 from lightkube import Client, KubeConfig
-from lightkube.models.core_v1 import Container, PodSpec
+from lightkube.models.core_v1 import (
+    Container,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeClaimVolumeSource,
+    PodSpec,
+    Volume,
+    VolumeResourceRequirements,
+)
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.models.policy_v1 import PodDisruptionBudgetSpec
-from lightkube.resources.core_v1 import Node, Pod
+from lightkube.resources.core_v1 import Node, PersistentVolumeClaim, Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 
 from sandbox.up import Sandbox
@@ -36,28 +43,55 @@ def used(sandbox: Sandbox, role: str) -> set[str]:
     return {right for user, counts in calls.items() if f"/{role}/" in user for right in counts}
 
 
-def block(kube: Client, node: str) -> None:
-    """Put a pod on the node whose budget never lets it go."""
-    labels = {"app": "blocked"}
-    metadata = ObjectMeta(name="blocked", namespace="default", labels=labels)
-    containers = [Container(name="c", image="pause")]
-    spec = PodSpec(containers=containers, nodeName=node, terminationGracePeriodSeconds=5)
+def run(kube: Client, node: str, name: str, budgets: int, *claims: str) -> None:
+    """Put a pod on the node, guarded by so many budgets that never let it go."""
+    labels = {"app": name}
+    for number in range(budgets):
+        rule = PodDisruptionBudgetSpec(selector=LabelSelector(matchLabels=labels), maxUnavailable=0)
+        budget = ObjectMeta(name=f"{name}-{number}", namespace="default")
+        kube.create(PodDisruptionBudget(metadata=budget, spec=rule))
+    for claim in claims:
+        kube.create(
+            PersistentVolumeClaim(
+                metadata=ObjectMeta(name=claim, namespace="default"),
+                spec=PersistentVolumeClaimSpec(
+                    accessModes=["ReadWriteOnce"],
+                    resources=VolumeResourceRequirements(requests={"storage": "1Gi"}),
+                ),
+            )
+        )
+    spec = PodSpec(
+        containers=[Container(name="c", image="pause")],
+        nodeName=node,
+        terminationGracePeriodSeconds=5,
+        volumes=[
+            Volume(c, persistentVolumeClaim=PersistentVolumeClaimVolumeSource(c)) for c in claims
+        ],
+    )
+    metadata = ObjectMeta(name=name, namespace="default", labels=labels)
     kube.create(Pod(metadata=metadata, spec=spec))
-    rule = PodDisruptionBudgetSpec(selector=LabelSelector(matchLabels=labels), maxUnavailable=0)
-    budget = ObjectMeta(name="blocked", namespace="default")
-    kube.create(PodDisruptionBudget(metadata=budget, spec=rule))
     # A budget does not keep a pod that is not ready yet.
-    kube.wait(Pod, "blocked", namespace="default", for_conditions=["Ready"])
+    kube.wait(Pod, name, namespace="default", for_conditions=["Ready"])
 
 
 def test_the_role_grants_what_retirements_use_and_no_more(rehearsal: Rehearsal) -> None:
     (blocked, busy), (bare, unregistered) = rehearsal.take(2, "hooked").items()
     with Client(KubeConfig.from_file(rehearsal.sandbox.kubeconfig), trust_env=False) as kube:
-        block(kube, busy)
+        run(kube, busy, "blocked", 1)
+        run(kube, busy, "guarded-twice", 2)
+        run(kube, busy, "stateful", 0, "data")
         # Looked for by its name in vain, and then among all nodes.
         kube.delete(Node, unregistered)
     seen = rehearsal.interrupt([blocked, bare], late=90)
-    assert [e["via"] for e in seen.of("pod-deletion", pod="default/blocked")] == ["delete"]
+    for name in ("blocked", "guarded-twice"):
+        assert [e["via"] for e in seen.of("pod-deletion", pod=f"default/{name}")] == ["delete"]
+    (outcome,) = seen.outcomes(blocked)
+    pods = {pod["pod"]: pod for pod in outcome["pods"]}
+    assert sorted(pods["default/guarded-twice"]["budgets"]) == [
+        "guarded-twice-0",
+        "guarded-twice-1",
+    ]
+    assert pods["default/stateful"]["detached_at"]
     # Its end may be noticed as well, and then it has no node either.
     assert {o["result"] for o in seen.outcomes(bare)} == {"no-node"}
     assert used(rehearsal.sandbox, "RetireNodeRole") == granted("leeway-drain")

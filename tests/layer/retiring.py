@@ -28,6 +28,7 @@ from leeway.retirement import RetireNode, Surroundings
 from leeway.surges import SurgeLedger
 from leeway.turns import ChurnLedger
 
+from tests.layer.feeds import ListedPods
 from tests.layer.test_records import FACTS, HOOK, NOTICED, take
 
 ORDER = Order(FACTS.instance, FACTS.cluster, 1)
@@ -266,7 +267,13 @@ class Surrounding:
     def attachments_on(self, node: str) -> list[Attachment]:
         return []
 
-    def pods_on(self, node: str) -> list[Pod]:
+    def follow(self, node: str, selector: str = "") -> ListedPods:
+        return ListedPods(lambda name: self.pods_on(name), node, self.sleep)
+
+    def budgets_of(self, pod: Pod) -> tuple[str, ...]:
+        return ()
+
+    def pods_on(self, node: str, selector: str = "") -> list[Pod]:
         if not self.lists:
             raise ClusterRefused(
                 '403: pods is forbidden: User "leeway" cannot list resource "pods"'
@@ -281,7 +288,7 @@ class Surrounding:
         causes = (("DisruptionBudget", "budget web allows none"),)
         return Response(429, reason="TooManyRequests", causes=causes)
 
-    def delete(self, pod: Pod, grace: int | None) -> Response:
+    def delete(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         self.did("delete")
         self.pods = []
         return Response(200)

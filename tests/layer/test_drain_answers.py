@@ -13,7 +13,8 @@ LEAVING = (("NamespaceTerminating", "namespace leaving is being terminated"),)
         (Response(201), Meaning.ACCEPTED),
         (Response(200), Meaning.ACCEPTED),
         (Response(404, 'pods "web-1" not found'), Meaning.GONE),
-        (Response(409, "the UID in the precondition does not match"), Meaning.GONE),
+        (Response(409, "the UID in the precondition (a) does not match"), Meaning.GONE),
+        (Response(409, "the object has been modified"), Meaning.TRANSIENT),
         (Response(429, "Cannot evict pod", causes=BUDGET), Meaning.BLOCKED),
         (Response(429, "too many requests", retry_after=7), Meaning.THROTTLED),
         (Response(403, "forbidden", causes=LEAVING), Meaning.TERMINATING),
@@ -38,7 +39,9 @@ def test_each_answer_has_its_meaning(response: Response, meaning: Meaning) -> No
 
 
 def test_a_budget_is_named_in_the_servers_own_words() -> None:
-    assert "budget web needs 3" in read_answer(Response(429, causes=BUDGET)).detail
+    answer = read_answer(Response(429, causes=BUDGET))
+    assert "budget web needs 3" in answer.detail
+    assert answer.budgets == ("web",)
 
 
 def test_retry_after_is_kept() -> None:

@@ -11,12 +11,21 @@ IN_100_S = Terms(NOW + timedelta(seconds=100))
 
 
 def pod(grace: int, volumes: bool = False) -> Pod:
-    return Pod("shop", "web-1", "u-1", "Running", grace, None, volumes=volumes)
+    return Pod(
+        "shop", "web-1", "u-1", "Running", grace, None, claims=("shop/data",) if volumes else ()
+    )
 
 
 @pytest.mark.parametrize(
     ("grace", "volumes", "seconds_before"),
-    [(30, False, 30), (0, False, 2), (45, False, 45), (600, False, 45), (600, True, 65)],
+    [
+        (30, False, 30),
+        (0, False, 2),
+        (45, False, 45),
+        (600, False, 45),
+        (30, True, 50),
+        (600, True, 65),
+    ],
 )
 def test_the_latest_moment_leaves_room_for_the_grace_up_to_the_cap_and_for_the_request(
     grace: int, volumes: bool, seconds_before: int
@@ -54,3 +63,8 @@ def test_a_grace_for_all_pods_replaces_their_own_and_is_cut_all_the_same() -> No
     terms = Terms(IN_100_S.deadline, grace=200)
     assert grace_that_fits(pod(30), terms, NOW) == 100
     assert grace_that_fits(pod(30), Terms(grace=5), NOW) == 5
+
+
+def test_the_grace_of_a_pod_with_volumes_leaves_time_to_detach_them() -> None:
+    assert grace_that_fits(pod(300, volumes=True), IN_100_S, NOW) == 80
+    assert grace_that_fits(pod(80, volumes=True), IN_100_S, NOW) is None

@@ -63,16 +63,32 @@ def test_a_pod_without_that_toleration_can_not_have_come_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "refusal"),
+    ("changes", "refusals"),
     [
-        ({"controller": None}, Refusal.UNMANAGED),
-        ({"empty_dir": True}, Refusal.EMPTY_DIR),
-        ({"controller": Controller("DaemonSet", "cni", True)}, Refusal.DAEMONSET),
-        ({}, None),
-        ({"controller": None, "phase": "Succeeded"}, None),
+        ({"controller": None}, (Refusal.UNMANAGED,)),
+        ({"empty_dir": True}, (Refusal.EMPTY_DIR,)),
+        ({"controller": None, "empty_dir": True}, (Refusal.EMPTY_DIR, Refusal.UNMANAGED)),
+        ({"controller": Controller("DaemonSet", "cni", True)}, (Refusal.DAEMONSET,)),
+        ({"controller": Controller("DaemonSet", "cni", False)}, (Refusal.UNMANAGED,)),
+        ({}, ()),
+        ({"controller": None, "phase": "Succeeded"}, ()),
+        ({"controller": None, "deletion": NOW}, (Refusal.UNMANAGED,)),
     ],
 )
-def test_what_kubectl_would_refuse_is_marked_with_the_flag_that_allows_it(
-    changes: dict[str, Any], refusal: Refusal | None
+def test_what_kubectl_would_refuse_is_marked_with_the_flags_that_allow_it(
+    changes: dict[str, Any], refusals: tuple[Refusal, ...]
 ) -> None:
-    assert decide(**changes).refusal is refusal
+    assert decide(**changes).refusals == refusals
+
+
+def test_how_long_an_overdue_deletion_is_waited_for_is_a_choice() -> None:
+    overdue = pod(deletion=NOW - timedelta(seconds=40))
+    assert decide_pod(overdue, NOW).verdict is Verdict.AWAIT
+    assert decide_pod(overdue, NOW, False, timedelta(seconds=30)).verdict is Verdict.LEAVE
+    ages_ago = pod(deletion=NOW - timedelta(days=9))
+    assert decide_pod(ages_ago, NOW, False, None).verdict is Verdict.AWAIT
+
+
+def test_a_critical_pod_is_told_to_go_last() -> None:
+    decision = decide(priority_class="system-cluster-critical")
+    assert "after the ordinary pods" in decision.reason

@@ -7,19 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.drain.answers import Answer, Meaning
 from leeway.drain.deadline import Terms, latest_moment
+from leeway.drain.observing import observe, observe_volumes
+from leeway.drain.planning import Ask, give_up, plan
 from leeway.drain.pods import Controller, Pod
-from leeway.drain.progress import (
-    Ask,
-    Drain,
-    Stage,
-    Way,
-    expire,
-    give_up,
-    is_expired,
-    observe,
-    plan,
-    record,
-)
+from leeway.drain.progress import Drain, Stage, Way, expire, is_expired
+from leeway.drain.recording import record
 from leeway.policies import OnBlocked
 from pydantic import TypeAdapter
 
@@ -45,6 +37,7 @@ class Node:
     pods: dict[str, Pod]
     blocked: frozenset[str] = frozenset()
     at: datetime = NOW
+    stuck: set[str] = field(default_factory=set)
     asked: list[tuple[datetime, Ask]] = field(default_factory=list)
 
     def answer(self, ask: Ask) -> Answer:
@@ -57,6 +50,9 @@ class Node:
         )
         return Answer(Meaning.ACCEPTED)
 
+    def attached(self) -> set[str]:
+        return {claim for pod in self.pods.values() for claim in pod.claims} | self.stuck
+
     def pass_time(self, seconds: float = 1) -> None:
         self.at += timedelta(seconds=seconds)
         self.pods = {
@@ -67,7 +63,8 @@ class Node:
         drain = start or Drain()
         for _ in range(seconds):
             listed = list(self.pods.values())
-            drain = observe(drain, listed, self.at)
+            drain = observe(drain, listed, terms, self.at)
+            drain = observe_volumes(drain, listed, self.attached(), self.at)
             for _ in range(2):
                 drain = give_up(drain, listed, terms, self.at)
                 for ask in plan(drain, listed, terms, self.at):
@@ -197,7 +194,7 @@ pods = st.lists(
         grace=st.integers(0, 400),
         workload=st.sampled_from(["web", "db", "job"]),
         mirror=st.booleans(),
-        volumes=st.booleans(),
+        claims=st.sampled_from([(), ("shop/data",)]),
         priority_class=st.sampled_from(["", "system-node-critical"]),
     ),
     max_size=12,

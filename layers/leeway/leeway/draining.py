@@ -1,43 +1,57 @@
 """Use case: work on a node's drain, as far as it goes in a given time."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from leeway.asking import Requests
 from leeway.clock import Clock
-from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable
-from leeway.drain.answers import Response, read_answer
+from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable, PodFeed
+from leeway.drain.answers import Answer, Meaning, Response, read_answer
 from leeway.drain.deadline import Terms
+from leeway.drain.observing import observe, observe_volumes, without_volumes
+from leeway.drain.planning import POLL, Ask, give_up, next_moment, plan
 from leeway.drain.pods import Pod
-from leeway.drain.progress import (
-    POLL,
-    Ask,
-    Drain,
-    Way,
-    expire,
-    give_up,
-    is_expired,
-    next_moment,
-    observe,
-    plan,
-    record,
-)
+from leeway.drain.progress import Drain, Stage, Way, expire, is_expired
+from leeway.drain.recording import name_budgets, record
 
-EVICTIONS_AT_ONCE = 16
-"""Requests under way at the same time for one node: enough for 110 pods in a second or two,
-and few enough that a hundred nodes at once do not fill the API server's priority level."""
+TOGETHER = 0.02
+"""Seconds that answers are waited for before they are taken in, so as to take in several."""
+
+LAST_ANSWERS = 2.0
+"""Seconds that the last answers are waited for when a drain's time is up."""
+
+VOLUMES_EVERY = timedelta(seconds=2)
+"""Between two lists of the cluster's volume attachments, which can't be had for one node."""
+
+BALANCERS_EVERY = timedelta(seconds=2)
+"""Between two tries of having load balancers leave the node out."""
 
 type Watcher = Callable[[Drain], None]
 
 
-class Draining:
-    """Drains nodes of one cluster."""
+def _always() -> bool:
+    return True
 
-    def __init__(self, cluster: Cluster, clock: Clock, watcher: Watcher | None = None) -> None:
+
+class Draining:
+    """Drains nodes of one cluster.
+
+    `watcher` sees every state of a drain. With `for_good`, the node will not come back, so that
+    load balancers are told to leave it out.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        watcher: Watcher | None = None,
+        for_good: bool = True,
+    ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._watcher = watcher
+        self._for_good = for_good
 
     def work(
         self,
@@ -45,57 +59,156 @@ class Draining:
         drain: Drain,
         terms: Terms,
         until: datetime,
-        wanted: Callable[[], bool] = lambda: True,
+        wanted: Callable[[], bool] = _always,
+        selector: str = "",
     ) -> Drain:
         """Work on a drain until it is over, or `until` has come, or its deadline, or it is no
-        longer `wanted`, which is asked before every round of requests.
+        longer `wanted`, which is asked before requests are made.
 
         An API server that fails is asked again; what it did not list is not taken for gone. One
         that refuses is too, if there is a deadline to which somebody may mend the rights.
+        With a label selector, only pods that it selects are drained.
         """
-        while wanted():
-            pods, drain = self._step(node, drain, terms)
-            now = self._clock.now()
-            if is_expired(terms, now):
+        with (
+            self._cluster.follow(node, selector) as feed,
+            Requests(self._ask, feed.wake) as requests,
+        ):
+            turn = _Turn(self._cluster, self._clock, node, terms, feed, requests)
+            return self._turn_by_turn(turn, drain, until, wanted)
+
+    def _turn_by_turn(
+        self, turn: "_Turn", drain: Drain, until: datetime, wanted: Callable[[], bool]
+    ) -> Drain:
+        while True:
+            drain = turn.look(drain)
+            expired = is_expired(turn.terms, self._clock.now())
+            # Twice at the end: who is found blocked when its moment has come meets its lot still.
+            for _ in range(2 if expired else 1):
+                drain, asks = turn.decide(drain)
+                if asks and not wanted():
+                    return drain
+                drain = turn.act(drain, asks, LAST_ANSWERS if expired else TOGETHER)
+            if self._for_good:
+                drain = turn.leave_load_balancers(drain)
+            if expired:
                 drain = expire(drain)
+            elif drain.over:
+                drain = turn.look(drain, afresh=True)
             if self._watcher:
                 self._watcher(drain)
-            if drain.over or now >= until or is_expired(terms, now):
+            if drain.over or expired:
                 return drain
-            wake_at = min(next_moment(drain, pods, terms, now), until)
-            self._clock.sleep((wake_at - now).total_seconds())
-        return drain
-
-    def _step(self, node: str, drain: Drain, terms: Terms) -> tuple[Sequence[Pod], Drain]:
-        try:
-            pods = self._cluster.pods_on(node)
-        except ClusterUnavailable as error:
-            return (), replace(drain, problem=str(error))
-        except ClusterRefused as error:
-            if terms.deadline is None:
-                raise
-            return (), replace(drain, problem=str(error))
-        drain = observe(drain, pods, self._clock.now())
-        # Twice: a pod that is found blocked when its moment has come already is not kept waiting.
-        for _ in range(2):
-            now = self._clock.now()
-            drain = give_up(drain, pods, terms, now)
-            asks = plan(drain, pods, terms, now)
-            for ask, response in zip(asks, self._make(asks), strict=True):
-                answer = read_answer(response)
-                drain = record(drain, ask, answer, terms, self._clock.now())
-        return pods, drain
-
-    def _make(self, asks: Sequence[Ask]) -> list[Response]:
-        if not asks:
-            return []
-        with ThreadPoolExecutor(min(EVICTIONS_AT_ONCE, len(asks))) as pool:
-            return list(pool.map(self._ask, asks))
+            if self._clock.now() >= until:
+                return turn.abandon(drain)
+            turn.rest(drain, until)
 
     def _ask(self, ask: Ask) -> Response:
-        if ask.way is Way.DELETE:
-            return self._cluster.delete(ask.pod, ask.grace)
-        return self._cluster.evict(ask.pod, ask.grace)
+        if ask.way is Way.EVICT:
+            return self._cluster.evict(ask.pod, ask.grace)
+        return self._cluster.delete(ask.pod, ask.grace)
+
+
+class _Turn:
+    """What a drain does over and over: look, decide, act, rest."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        node: str,
+        terms: Terms,
+        feed: PodFeed,
+        requests: Requests,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._node = node
+        self.terms = terms
+        self._feed = feed
+        self._requests = requests
+        self._volumes_at = self._balancers_at = clock.now()
+        self.pods: Sequence[Pod] = ()
+
+    def look(self, drain: Drain, afresh: bool = False) -> Drain:
+        """Take in the node's pods, and its volumes where one is waited for."""
+        try:
+            self.pods = self._feed.refresh() if afresh else self._feed.pods()
+        except ClusterUnavailable as error:
+            self.pods = ()
+            return replace(drain, problem=str(error))
+        except ClusterRefused as error:
+            if self.terms.deadline is None:
+                raise
+            self.pods = ()
+            return replace(drain, problem=str(error))
+        drain = observe(drain, self.pods, self.terms, self._clock.now())
+        return self._look_at_volumes(drain)
+
+    def _look_at_volumes(self, drain: Drain) -> Drain:
+        now = self._clock.now()
+        if not drain.at(Stage.DETACHING) or now < self._volumes_at:
+            return drain
+        self._volumes_at = now + VOLUMES_EVERY
+        try:
+            attached = {one.claim for one in self._cluster.attachments_on(self._node)}
+        except ClusterUnavailable as error:
+            return replace(drain, problem=str(error))
+        except ClusterRefused as error:
+            return without_volumes(drain, f"its volumes can't be seen: {error}")
+        return observe_volumes(drain, self.pods, attached, now)
+
+    def decide(self, drain: Drain) -> tuple[Drain, tuple[Ask, ...]]:
+        """Decide what is asked for now."""
+        now = self._clock.now()
+        drain = give_up(drain, self.pods, self.terms, now)
+        return drain, plan(drain, self.pods, self.terms, now)
+
+    def act(self, drain: Drain, asks: tuple[Ask, ...], within: float) -> Drain:
+        """Make requests and take in the answers that come within so many seconds."""
+        self._requests.begin(asks)
+        for ask, response in self._requests.answered(within):
+            answer = read_answer(response)
+            drain = record(drain, ask, answer, self.terms, self._clock.now())
+            if answer.meaning is Meaning.NOT_EVICTABLE:
+                drain = self._name_budgets(drain, ask.pod)
+        return drain
+
+    def _name_budgets(self, drain: Drain, pod: Pod) -> Drain:
+        if drain.pods[pod.uid].budgets:
+            return drain
+        try:
+            return name_budgets(drain, pod.uid, self._cluster.budgets_of(pod))
+        except (ClusterUnavailable, ClusterRefused):
+            return drain  # the server's own words have to do
+
+    def leave_load_balancers(self, drain: Drain) -> Drain:
+        """Have load balancers leave the node out, when its pods have been asked to go."""
+        now = self._clock.now()
+        if drain.load_balancers or not drain.listed or now < self._balancers_at:
+            return drain
+        self._balancers_at = now + BALANCERS_EVERY
+        try:
+            left_out = self._cluster.leave_load_balancers(self._node)
+        except ClusterUnavailable:
+            return drain
+        except ClusterRefused as error:
+            return replace(drain, load_balancers=f"not told: {error}")
+        kept = "keep it: without it more than half of the Ready nodes would be left out"
+        return replace(drain, load_balancers="leave it out" if left_out else kept)
+
+    def abandon(self, drain: Drain) -> Drain:
+        """Take in the answers of the last moment, and write down which did not come."""
+        drain = self.act(drain, (), TOGETHER)
+        silence = Answer(Meaning.TRANSIENT, "no answer yet")
+        for ask in self._requests.unanswered():
+            drain = record(drain, ask, silence, self.terms, self._clock.now())
+        return drain
+
+    def rest(self, drain: Drain, until: datetime) -> None:
+        """Wait until something changes, or a pod's moment comes."""
+        now = self._clock.now()
+        wake_at = min(next_moment(drain, self.pods, self.terms, now), until)
+        self._feed.wait((wake_at - now).total_seconds())
 
 
 def pause_before_next(

@@ -13,11 +13,12 @@ from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
 from lightkube.resources.apps_v1 import DaemonSet
 from lightkube.resources.core_v1 import Event, PersistentVolume, PodEviction
 from lightkube.resources.core_v1 import Node as NodeObject
-from lightkube.resources.core_v1 import Pod as PodObject
+from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.resources.storage_v1 import VolumeAttachment
 from lightkube.types import PatchType
 
 from leeway.cluster.connection import Connection, raise_for_status
+from leeway.cluster.label_selectors import selects
 from leeway.cluster.marks import (
     EXCLUDED_LABEL,
     RETIRING,
@@ -26,6 +27,7 @@ from leeway.cluster.marks import (
     out_of_service,
     released,
 )
+from leeway.cluster.pod_feed import WatchedPods
 from leeway.cluster.ports import (
     Attachment,
     ClusterRefused,
@@ -47,8 +49,9 @@ CONFLICTS = 5
 class LightkubeCluster:
     """One cluster's API server. Safe to use from several threads."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, page: int = PAGE) -> None:
         self._connection = connection
+        self._page = page
         self._living_daemonsets: set[tuple[str, str]] = set()
         self._claims: dict[str, str] = {}
 
@@ -97,6 +100,8 @@ class LightkubeCluster:
         was marked last sees all others here, so that together they never exceed the half.
         """
         fleet = self.fleet()
+        if node in fleet.excluded:
+            return True
         others = (fleet.excluded | fleet.retiring) & fleet.ready - {node}
         if 2 * (len(others) + 1) > len(fleet.ready):
             return False
@@ -210,16 +215,20 @@ class LightkubeCluster:
             self._claims[volume] = f"{claim.namespace}/{claim.name}" if claim else ""
         return self._claims[volume]
 
-    def pods_on(self, node: str) -> list[Pod]:
+    def pods_on(self, node: str, selector: str = "") -> list[Pod]:
         """List a node's pods page by page; look up whether their DaemonSets still exist."""
-        listed = self._connection.call(
-            lambda c: list(
-                c.typed.list(
-                    PodObject, namespace="*", fields={"spec.nodeName": node}, chunk_size=PAGE
-                )
-            )
+        with self.follow(node, selector) as feed:
+            return feed.refresh()
+
+    def follow(self, node: str, selector: str = "") -> WatchedPods:
+        """Follow a node's pods, and for each see whether its DaemonSet still exists."""
+        return WatchedPods(
+            self._connection,
+            node,
+            selector,
+            self._page,
+            lambda pod: self._with_daemonset(to_pod(pod)),
         )
-        return [self._with_daemonset(to_pod(pod)) for pod in listed]
 
     def _with_daemonset(self, pod: Pod) -> Pod:
         if pod.controller is None or pod.controller.kind != "DaemonSet" or pod.mirror:
@@ -254,10 +263,22 @@ class LightkubeCluster:
             lambda c: c.typed.create(eviction, pod.name, namespace=pod.namespace)
         )
 
-    def delete(self, pod: Pod, grace: int | None) -> Response:
+    def delete(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Delete this very pod, whatever its budgets say."""
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         return self._connection.answer(lambda c: raise_for_status(_delete(c, path, pod.uid, grace)))
+
+    def budgets_of(self, pod: Pod) -> tuple[str, ...]:
+        """Find the budgets whose selectors match the pod."""
+        listed = self._connection.call(
+            lambda c: list(c.typed.list(PodDisruptionBudget, namespace=pod.namespace))
+        )
+        return tuple(
+            one.metadata.name
+            for one in listed
+            if one.spec and one.metadata and one.metadata.name
+            if selects(one.spec.selector, pod.labels)
+        )
 
     def note(self, event: NodeEvent) -> None:
         """Write a core/v1 Event in `default`, where Events about nodes are kept."""
@@ -284,7 +305,7 @@ class LightkubeCluster:
 
 
 def _delete(
-    connection: Connection, path: str, uid: str, grace: int | None = None
+    connection: Connection, path: str, uid: str, grace: int | None = None, dry_run: bool = False
 ) -> httpx2.Response:
     """Delete the object of this very UID, which lightkube's own delete can't say."""
     options: dict[str, Any] = {
@@ -294,6 +315,8 @@ def _delete(
     }
     if grace is not None:
         options["gracePeriodSeconds"] = grace
+    if dry_run:
+        options["dryRun"] = ["All"]
     return connection.plain.request("DELETE", path, json=options)
 
 

@@ -1,6 +1,7 @@
 """What Leeway needs of a cluster's API server, as a Protocol."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
@@ -91,6 +92,31 @@ class NodeEvent:
     warning: bool = False
 
 
+class PodFeed(Protocol):
+    """The pods of one node, kept up to date for as long as it is open."""
+
+    def pods(self) -> list[Pod]:
+        """Return the node's pods as they are known now: all of them, and no others.
+
+        Raises:
+            ClusterUnavailable: what is known is not up to date; ask again.
+            ClusterRefused: somebody has to give a right first.
+        """
+        ...
+
+    def refresh(self) -> list[Pod]:
+        """Return the node's pods from a list that is made now."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long at most: until something has changed, or somebody has called `wake`."""
+        ...
+
+    def wake(self) -> None:
+        """End a wait, from any thread."""
+        ...
+
+
 class Cluster(Protocol):
     """One cluster. Every method may raise ClusterUnavailable or ClusterRefused."""
 
@@ -152,15 +178,23 @@ class Cluster(Protocol):
         """List the volumes that are attached to a node."""
         ...
 
-    def pods_on(self, node: str) -> list[Pod]:
-        """List a node's pods, completely and not from a cache."""
+    def pods_on(self, node: str, selector: str = "") -> list[Pod]:
+        """List a node's pods, completely and not from a cache; with a label selector, those."""
+        ...
+
+    def follow(self, node: str, selector: str = "") -> AbstractContextManager[PodFeed]:
+        """Keep up with a node's pods; with a label selector, with those."""
+        ...
+
+    def budgets_of(self, pod: Pod) -> tuple[str, ...]:
+        """Return the names of the PodDisruptionBudgets that guard a pod."""
         ...
 
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Ask for an eviction; an answer of any status is returned, not raised."""
         ...
 
-    def delete(self, pod: Pod, grace: int | None) -> Response:
+    def delete(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Delete a pod past its budgets; an answer of any status is returned, not raised."""
         ...
 

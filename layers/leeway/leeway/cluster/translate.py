@@ -1,8 +1,9 @@
 """From lightkube's objects to Leeway's own values."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from lightkube.models.core_v1 import PodSpec, Toleration
+from lightkube.models.core_v1 import PodSpec, Toleration, Volume
 from lightkube.models.meta_v1 import ObjectMeta, OwnerReference
 from lightkube.resources.core_v1 import Node as NodeObject
 from lightkube.resources.core_v1 import Pod as PodObject
@@ -68,9 +69,10 @@ def to_pod(pod: PodObject) -> Pod:
         priority_class=spec.priorityClassName or "",
         mirror=MIRROR_ANNOTATION in (meta.annotations or {}),
         empty_dir=any(v.emptyDir is not None for v in volumes),
-        volumes=any(v.persistentVolumeClaim is not None or v.ephemeral for v in volumes),
+        claims=tuple(_claims(meta, volumes)),
         deletion=_in_utc(meta.deletionTimestamp),
         cordon_toleration=_cordon_toleration(spec.tolerations or []),
+        labels=meta.labels or {},
         protected_until=_protected_until(pod),
     )
 
@@ -92,6 +94,15 @@ def _protected_until(pod: PodObject) -> datetime | None:
         return None
     started = _in_utc((status.startTime if status else None) or meta.creationTimestamp)
     return started + protected_for if started else None
+
+
+def _claims(meta: ObjectMeta, volumes: list[Volume]) -> Iterator[str]:
+    """Yield the claims behind a pod's volumes; an ephemeral volume's is named after both."""
+    for volume in volumes:
+        if volume.persistentVolumeClaim is not None:
+            yield f"{meta.namespace}/{volume.persistentVolumeClaim.claimName}"
+        elif volume.ephemeral is not None:
+            yield f"{meta.namespace}/{meta.name}-{volume.name}"
 
 
 def _controller(owner: OwnerReference | None) -> Controller | None:

@@ -1,5 +1,6 @@
 """What the API server's answer to an eviction means for the drain."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -33,12 +34,16 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a response means, in words for the report."""
+    """What a response means, in words for the report. `budgets` are those that stand in the way;
+    `retry_after` is in seconds."""
 
     meaning: Meaning
     detail: str = ""
     retry_after: int | None = None
+    budgets: tuple[str, ...] = ()
 
+
+_BUDGET = re.compile(r"disruption budget (\S+) ")
 
 SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
@@ -54,10 +59,12 @@ def read_answer(response: Response) -> Answer:
             return Answer(Meaning.ACCEPTED)
         case 404:
             return Answer(Meaning.GONE, "it is gone")
-        case 409:
+        case 409 if "precondition" in response.message:
             return Answer(Meaning.GONE, "another pod has its name now")
         case 429 if "DisruptionBudget" in causes:
-            return Answer(Meaning.BLOCKED, causes["DisruptionBudget"])
+            said = causes["DisruptionBudget"]
+            budgets = tuple(_BUDGET.findall(said))
+            return Answer(Meaning.BLOCKED, said, budgets=budgets)
         case 429:
             return Answer(
                 Meaning.THROTTLED, "the API server asks for patience", response.retry_after

@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from leeway.drain.pods import Pod
+from leeway.drain.pods import SKIP_DELETED_FOR, Pod
 from leeway.policies import OnBlocked
 
 GRACE_CAP = timedelta(seconds=45)
 """The most of a pod's grace that is kept free before the deadline while a budget blocks it."""
 
-VOLUME_CAP = timedelta(seconds=20)
-"""How much more of it for a pod with volumes, which are detached only after its end."""
+DETACHING = timedelta(seconds=20)
+"""What a pod with volumes leaves before the deadline besides: they are detached after its end, and
+what is not detached in time keeps the pod's successor waiting for minutes."""
 
 REQUEST_TIME = timedelta(seconds=2)
 """What even a pod without grace leaves before the deadline: the request itself takes time."""
@@ -24,35 +25,42 @@ class Terms:
     """What a drain is held to. Without a deadline, nothing is cut and no budget bypassed.
 
     `grace` is a grace period in seconds that replaces every pod's own, None for the pods' own.
+    `bypass_budgets` has pods deleted at once instead of evicted. A pod whose deletion was due
+    longer ago than `skip_deleted_for` is not waited for (None: every pod is).
     """
 
     deadline: datetime | None = None
     on_blocked: OnBlocked = OnBlocked.WAIT
     grace: int | None = None
+    bypass_budgets: bool = False
+    skip_deleted_for: timedelta | None = SKIP_DELETED_FOR
 
 
 def latest_moment(pod: Pod, terms: Terms) -> datetime | None:
     """Return when a blocked pod must go if it is to end in time; None without a deadline."""
     if terms.deadline is None:
         return None
-    cap = GRACE_CAP + VOLUME_CAP if pod.volumes else GRACE_CAP
-    kept_free = min(timedelta(seconds=_grace(pod, terms)), cap)
-    return terms.deadline - max(kept_free, REQUEST_TIME)
+    kept_free = min(timedelta(seconds=_grace(pod, terms)), GRACE_CAP)
+    return terms.deadline - max(kept_free, REQUEST_TIME) - _detaching(pod)
 
 
 def grace_that_fits(pod: Pod, terms: Terms, now: datetime) -> int | None:
     """Return the grace in seconds to ask for, None for the pod's own.
 
-    A grace that outlasts the deadline is cut to what is left, so that the kubelet ends the pod
-    before EC2 ends the instance.
+    A grace that outlasts the deadline is cut to what is left, so that the kubelet ends the pod, and
+    its volumes are detached, before EC2 ends the instance.
     """
     if terms.deadline is None:
         return terms.grace
     wanted = _grace(pod, terms)
-    left = int((terms.deadline - now).total_seconds())
+    left = int((terms.deadline - _detaching(pod) - now).total_seconds())
     if wanted <= left:
         return terms.grace
     return min(wanted, max(left, SHORTEST_GRACE))
+
+
+def _detaching(pod: Pod) -> timedelta:
+    return DETACHING if pod.claims else timedelta(0)
 
 
 def _grace(pod: Pod, terms: Terms) -> int:

@@ -1,6 +1,7 @@
 """A pod as a drain sees it, and the decision whether it goes."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -19,8 +20,12 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One pod on the node. `grace` is its terminationGracePeriodSeconds; until `protected_until`
-    it asks not to be disrupted by what could as well wait."""
+    """One pod on the node.
+
+    `grace` is its terminationGracePeriodSeconds, `claims` are the `namespace/name` of the volume
+    claims that it uses, `deletion` is its deletionTimestamp: when its grace ends. Until
+    `protected_until` it asks not to be disrupted by what could as well wait.
+    """
 
     namespace: str
     name: str
@@ -31,9 +36,10 @@ class Pod:
     priority_class: str = ""
     mirror: bool = False
     empty_dir: bool = False
-    volumes: bool = False
+    claims: tuple[str, ...] = ()
     deletion: datetime | None = None
     cordon_toleration: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
     protected_until: datetime | None = None
 
     @property
@@ -73,73 +79,93 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodDecision:
-    """A pod, what becomes of it, and why. `warning` is what its user loses by it."""
+    """A pod, what becomes of it, and why.
+
+    `warning` is what its user loses by it, `refusals` what `kubectl drain` would have against it,
+    in its order.
+    """
 
     pod: Pod
     verdict: Verdict
     reason: str
     warning: str = ""
-    refusal: Refusal | None = None
+    refusals: tuple[Refusal, ...] = ()
 
 
 SKIP_DELETED_FOR = timedelta(minutes=5)
 """A pod whose deletion time is this long past hangs on something a drain can't speed up."""
 
 
-def decide_pod(pod: Pod, now: datetime, returned: bool = False) -> PodDecision:
+def decide_pod(
+    pod: Pod,
+    now: datetime,
+    returned: bool = False,
+    skip_deleted_for: timedelta | None = SKIP_DELETED_FOR,
+) -> PodDecision:
     """Decide what becomes of one pod of a node that is drained.
 
     `returned` says that it came after the cordon, and that the drain has evicted a pod of its
-    workload before. Source: `kubectl drain`'s filters, in its order.
+    workload before. Source: `kubectl drain`'s filters.
     """
     if pod.mirror:
         return PodDecision(pod, Verdict.LEAVE, "a static pod: it lives and dies with the kubelet")
-    if left := _daemon(pod):
-        return left
+    if pod.controller is not None and pod.controller.kind == "DaemonSet":
+        return _decide_daemon(pod, pod.controller, now, skip_deleted_for)
+    warning, refusals = _loss(pod)
     if pod.deletion is not None:
-        return _deleting(pod, pod.deletion, now)
+        decision = _decide_terminating(pod, pod.deletion, now, skip_deleted_for)
+        return replace(decision, refusals=refusals)
     if pod.phase in FINISHED_PHASES:
         return PodDecision(pod, Verdict.EVICT, f"finished ({pod.phase}): no budget holds it")
     if returned and pod.cordon_toleration is not None:
-        return PodDecision(
-            pod,
-            Verdict.RETURNED,
-            f"it came back after the cordon, which its toleration {pod.cordon_toleration} ignores",
-        )
-    warning, refusal = _loss(pod)
-    return PodDecision(pod, Verdict.EVICT, "it is to run elsewhere", warning, refusal)
+        reason = f"it came back after the cordon, which its toleration {pod.cordon_toleration}"
+        return PodDecision(pod, Verdict.RETURNED, f"{reason} ignores")
+    reason = "it is to run elsewhere"
+    if pod.critical:
+        reason += f", but as {pod.priority_class} after the ordinary pods"
+    return PodDecision(pod, Verdict.EVICT, reason, warning, refusals)
 
 
-def _daemon(pod: Pod) -> PodDecision | None:
-    if pod.controller is None or pod.controller.kind != "DaemonSet":
-        return None
-    daemon = f"DaemonSet {pod.namespace}/{pod.controller.name}"
-    if pod.controller.exists is False and pod.deletion is None:
-        return PodDecision(
-            pod, Verdict.EVICT, f"{daemon} exists no more: nothing brings it back", "", None
-        )
-    return PodDecision(
-        pod,
-        Verdict.LEAVE,
-        f"{daemon} would put it back at once",
-        refusal=None if pod.phase in FINISHED_PHASES else Refusal.DAEMONSET,
-    )
+def outlived(pod: Pod, now: datetime, skip_deleted_for: timedelta | None) -> str:
+    """Return why a pod that should have ended is not waited for any longer; empty if it is."""
+    if pod.deletion is None or skip_deleted_for is None or now - pod.deletion <= skip_deleted_for:
+        return ""
+    minutes = int((now - pod.deletion).total_seconds() // 60)
+    return f"its deletion was due {minutes} minutes ago: not waited for"
 
 
-def _deleting(pod: Pod, deletion: datetime, now: datetime) -> PodDecision:
-    if now - deletion > SKIP_DELETED_FOR:
-        minutes = int((now - deletion).total_seconds() // 60)
-        return PodDecision(
-            pod, Verdict.LEAVE, f"its deletion was due {minutes} minutes ago: not waited for"
-        )
-    return PodDecision(pod, Verdict.AWAIT, "already terminating")
+def _decide_daemon(
+    pod: Pod, controller: Controller, now: datetime, skip_deleted_for: timedelta | None
+) -> PodDecision:
+    name = f"DaemonSet {pod.namespace}/{controller.name}"
+    finished = pod.phase in FINISHED_PHASES
+    if controller.exists is not False:
+        refusals = () if finished else (Refusal.DAEMONSET,)
+        reason = f"{name} would put it back at once"
+        return PodDecision(pod, Verdict.LEAVE, reason, refusals=refusals)
+    refusals = () if finished else (Refusal.UNMANAGED,)
+    if pod.deletion is not None:
+        decision = _decide_terminating(pod, pod.deletion, now, skip_deleted_for)
+        return replace(decision, refusals=refusals)
+    reason = f"{name} exists no more: nothing brings it back"
+    return PodDecision(pod, Verdict.EVICT, reason, refusals=refusals)
 
 
-def _loss(pod: Pod) -> tuple[str, Refusal | None]:
-    if pod.controller is None:
-        return "no controller brings it back", Refusal.UNMANAGED
-    if pod.controller.exists is False:
-        return f"its {pod.controller.kind} {pod.controller.name} is gone", Refusal.UNMANAGED
+def _decide_terminating(
+    pod: Pod, deletion: datetime, now: datetime, skip_deleted_for: timedelta | None
+) -> PodDecision:
+    if hopeless := outlived(pod, now, skip_deleted_for):
+        return PodDecision(pod, Verdict.LEAVE, hopeless)
+    return PodDecision(pod, Verdict.AWAIT, f"terminating already, until {deletion:%H:%M:%S}")
+
+
+def _loss(pod: Pod) -> tuple[str, tuple[Refusal, ...]]:
+    """Return what is lost with a pod, in words, and what kubectl has against that."""
+    if pod.phase in FINISHED_PHASES:
+        return "", ()
+    losses: dict[Refusal, str] = {}
     if pod.empty_dir:
-        return "its emptyDir data is lost", Refusal.EMPTY_DIR
-    return "", None
+        losses[Refusal.EMPTY_DIR] = "its emptyDir data is lost"
+    if pod.controller is None:
+        losses[Refusal.UNMANAGED] = "no controller brings it back"
+    return "; ".join(losses.values()), tuple(losses)

@@ -3,7 +3,9 @@
 from functools import partial
 
 from leeway.cloud.ports import CloudRefused, CloudUnavailable
-from leeway.drain.progress import Drain, observe
+from leeway.drain.deadline import Terms
+from leeway.drain.observing import observe
+from leeway.drain.progress import Drain
 from leeway.holding import Answered, Holding
 from leeway.hooks import HookResult
 from leeway.orders import Order
@@ -99,7 +101,7 @@ class Ending:
             pods = self._world.cluster_named(record.facts.cluster).pods_on(node)
         except TROUBLE as error:
             return Drain(problem=str(error))
-        return observe(Drain(), pods, self._world.clock.now())
+        return observe(Drain(), pods, Terms(record.deadline), self._world.clock.now())
 
     def _outcome(
         self,

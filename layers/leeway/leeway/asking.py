@@ -1,0 +1,97 @@
+"""Requests under way: many at once, and none that waits for one that hangs."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from leeway.drain.answers import Response
+from leeway.drain.planning import Ask
+
+AT_ONCE = 16
+"""Requests that are answered at the same time for one node: enough for 110 pods in a second or two,
+and few enough that a hundred nodes at once do not fill the API server's priority level."""
+
+HANGS_AFTER = 1.0
+"""Seconds. A request that is not answered after them no longer counts against AT_ONCE."""
+
+MOST_THREADS = 128
+
+
+@dataclass(eq=False, slots=True)
+class _Request:
+    ask: Ask
+    began: float = 0.0
+    future: Future[Response] = field(default_factory=Future)
+
+
+class Requests:
+    """Makes requests in threads; tells, by calling `wake`, when one is answered."""
+
+    def __init__(self, make: Callable[[Ask], Response], wake: Callable[[], None]) -> None:
+        self._make = make
+        self._wake = wake
+        self._pool = ThreadPoolExecutor(MOST_THREADS, "ask")
+        self._lock = threading.Lock()
+        self._queued: deque[_Request] = deque()
+        self._running: set[_Request] = set()
+        self._known: list[_Request] = []
+
+    def __enter__(self) -> "Requests":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._queued.clear()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def begin(self, asks: tuple[Ask, ...]) -> None:
+        """Make these requests, but for those that are under way already."""
+        under_way = {(one.ask.pod.uid, one.ask.way) for one in self._known}
+        for ask in asks:
+            if (ask.pod.uid, ask.way) not in under_way:
+                request = _Request(ask)
+                self._known.append(request)
+                with self._lock:
+                    self._queued.append(request)
+        self._start_more()
+
+    def answered(self, within: float) -> list[tuple[Ask, Response]]:
+        """Return the answers that have come, waiting so many seconds for the rest of them."""
+        self._start_more()
+        wait([one.future for one in self._known], timeout=within)
+        done = [one for one in self._known if one.future.done()]
+        self._known = [one for one in self._known if one not in done]
+        return [(one.ask, one.future.result()) for one in done]
+
+    def unanswered(self) -> list[Ask]:
+        """Return the requests whose answers have not come."""
+        return [one.ask for one in self._known]
+
+    def _start_more(self) -> None:
+        with self._lock:
+            young = time.monotonic() - HANGS_AFTER
+            busy = sum(one.began > young for one in self._running)
+            while self._queued and busy < AT_ONCE and len(self._running) < MOST_THREADS:
+                request = self._queued.popleft()
+                request.began = time.monotonic()
+                self._running.add(request)
+                busy += 1
+                self._pool.submit(self._run, request)
+
+    def _run(self, request: _Request) -> None:
+        try:
+            response = self._make(request.ask)
+        except BaseException as error:  # noqa: BLE001 (told to whoever waits, whatever it is)
+            request.future.set_exception(error)
+        else:
+            request.future.set_result(response)
+        with self._lock:
+            self._running.discard(request)
+        try:
+            self._start_more()
+        except RuntimeError:
+            return  # the pool was shut down meanwhile: nobody waits for the rest
+        self._wake()

@@ -1,0 +1,105 @@
+"""What is seen on the node, taken into a drain: its pods, and the volumes still attached to it."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from leeway.drain.deadline import Terms
+from leeway.drain.pods import Pod, Verdict, decide_pod, outlived
+from leeway.drain.progress import AWAY, ENDS, Drain, PodProgress, Stage, Way, ended
+
+_STAGES = {
+    Verdict.LEAVE: Stage.LEFT,
+    Verdict.EVICT: Stage.PENDING,
+    Verdict.AWAIT: Stage.TERMINATING,
+    Verdict.RETURNED: Stage.RETURNED,
+}
+
+
+def observe(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> Drain:
+    """Take in a complete list of the node's pods as they are now."""
+    listed = {pod.uid for pod in pods}
+    seen = dict(drain.pods)
+    for uid, known in drain.pods.items():
+        if uid not in listed and known.stage not in ENDS and known.stage is not Stage.DETACHING:
+            seen[uid] = ended(known, terms, now)
+    sent_away = {known.workload for known in drain.pods.values() if known.asked_at is not None}
+    for pod in pods:
+        known_pod = seen.get(pod.uid)
+        if known_pod is None:
+            returned = drain.listed and pod.workload in sent_away
+            seen[pod.uid] = _first_sight(pod, drain, terms, now, returned)
+        else:
+            seen[pod.uid] = _seen_again(known_pod, pod, terms, now)
+    return replace(drain, listed=True, problem="", pods=seen)
+
+
+def observe_volumes(
+    drain: Drain, pods: Sequence[Pod], attached: Collection[str], now: datetime
+) -> Drain:
+    """Take in the claims whose volumes are attached to the node now.
+
+    A volume that a pod uses which stays is not waited for: nothing will detach it.
+    """
+    staying = {
+        claim for pod in pods if drain.pods[pod.uid].stage is Stage.LEFT for claim in pod.claims
+    }
+    seen = dict(drain.pods)
+    for uid, progress in drain.pods.items():
+        if progress.stage is not Stage.DETACHING:
+            continue
+        left = tuple(c for c in progress.claims if c in attached and c not in staying)
+        if left:
+            seen[uid] = replace(progress, attached=left)
+        else:
+            seen[uid] = replace(progress, stage=Stage.GONE, attached=(), detached_at=now)
+    return replace(drain, pods=seen)
+
+
+def without_volumes(drain: Drain, why: str) -> Drain:
+    """Wait for no volume, since nobody may see which are attached."""
+    seen = {
+        uid: replace(pod, stage=Stage.GONE, reason=f"{pod.reason}; {why}")
+        if pod.stage is Stage.DETACHING
+        else pod
+        for uid, pod in drain.pods.items()
+    }
+    return replace(drain, pods=seen)
+
+
+def _first_sight(
+    pod: Pod, drain: Drain, terms: Terms, now: datetime, returned: bool
+) -> PodProgress:
+    decision = decide_pod(pod, now, returned, terms.skip_deleted_for)
+    stage = _STAGES[decision.verdict]
+    if stage is Stage.RETURNED and _returned_before(pod, drain):
+        stage = Stage.LEFT
+    return PodProgress(
+        pod.key,
+        pod.uid,
+        pod.workload,
+        stage,
+        decision.reason,
+        warning=decision.warning,
+        claims=pod.claims,
+        seen_at=now,
+    )
+
+
+def _seen_again(known: PodProgress, pod: Pod, terms: Terms, now: datetime) -> PodProgress:
+    if known.stage in AWAY:
+        # An answer was misread: what is listed is not gone.
+        return replace(known, stage=Stage.PENDING, attached=(), gone_at=None)
+    if pod.deletion is not None and known.stage in {Stage.PENDING, Stage.BLOCKED}:
+        known = replace(known, stage=Stage.TERMINATING, reason="somebody else had it go")
+    if known.stage is Stage.TERMINATING and (why := outlived(pod, now, terms.skip_deleted_for)):
+        return replace(known, stage=Stage.LEFT, reason=why)
+    return known
+
+
+def _returned_before(pod: Pod, drain: Drain) -> bool:
+    """Whether this workload was sent away a second time already; a third would not help."""
+    return any(
+        known.workload == pod.workload and known.way is Way.DELETE and known.asked_at is not None
+        for known in drain.pods.values()
+    )

@@ -1,0 +1,40 @@
+"""A node's pods for stand-ins of a cluster: listed each time, in time that a test lets pass."""
+
+from collections.abc import Callable
+from types import TracebackType
+
+from leeway.drain.pods import Pod
+
+
+class ListedPods:
+    """A feed without a watch; waiting is the test's own sleep."""
+
+    def __init__(
+        self, pods_on: Callable[[str], list[Pod]], node: str, sleep: Callable[[float], None]
+    ) -> None:
+        self._pods_on = pods_on
+        self._node = node
+        self._sleep = sleep
+
+    def __enter__(self) -> "ListedPods":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing to close."""
+
+    def pods(self) -> list[Pod]:
+        return self._pods_on(self._node)
+
+    def refresh(self) -> list[Pod]:
+        return self._pods_on(self._node)
+
+    def wait(self, seconds: float) -> None:
+        self._sleep(seconds)
+
+    def wake(self) -> None:
+        """Nobody waits for real."""
