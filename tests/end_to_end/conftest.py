@@ -7,6 +7,7 @@ import pytest
 from sandbox.up import Sandbox
 from sandbox.world import Group, Manifest, World
 from tests.end_to_end.rehearsal import Rehearsal
+from tests.end_to_end.rights import hold_to_what_is_granted
 
 HOOKED, PLAIN = 36, 36
 
@@ -61,11 +62,12 @@ WORLD = World(
 
 @pytest.fixture(scope="session")
 def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
-    """The sandbox, without faults."""
+    """The sandbox, without faults. What functions did in all of it, their roles must grant."""
     state = tmp_path_factory.mktemp("sandbox")
     options = {"lambda": ["--retry-delay", "1"]}
     with Sandbox.start(WORLD, state_dir=state, options=options) as sandbox:
         yield Rehearsal(sandbox)
+        hold_to_what_is_granted(sandbox)
 
 
 @pytest.fixture(autouse=True)

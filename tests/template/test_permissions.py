@@ -1,85 +1,58 @@
 """The roles grant what the code calls, and no more."""
 
-import ast
-import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
-from tests.template.translation import translate
+from tests.template.granted import actions_of, granted_to, resources, role_of, statements
+from tests.template.reached import ROOT, actions_reached_by
 
-LAYER = Path(__file__).parents[2] / "layers" / "leeway" / "leeway"
-WIRED = re.compile(r'(\w+)\(\s*partial\(client, "(\w+)"')
+FUNCTIONS = sorted(path.parent.name for path in (ROOT / "functions").glob("*/handler.py"))
 
+DURABLE = {"lambda:CheckpointDurableExecution", "lambda:GetDurableExecutionState"}
 BY_THE_SERVICE = {
     "iam:PassRole",
-    "lambda:CheckpointDurableExecution",
-    "lambda:GetDurableExecutionState",
+    *DURABLE,
     "logs:CreateLogStream",
     "logs:PutLogEvents",
     "sqs:SendMessage",
 }
-"""What Lambda and the durable SDK call in a function's name, and what Scheduler checks, which
-stands in no adapter."""
-
-IAM_NAMES = {"lambda:Invoke": "lambda:InvokeFunction"}
-"""Operations whose permission has another name."""
+"""What Lambda and the durable SDK call in a function's name, and what services check when they are
+handed a role, which stands in no adapter."""
 
 
-def services() -> dict[str, str]:
-    """Adapter class → the service whose client `wiring` hands it."""
-    modules = (LAYER / "wiring").glob("*.py")
-    return dict(found for path in modules for found in WIRED.findall(path.read_text()))
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_role_grants_what_its_functions_code_comes_to_and_no_more(function: str) -> None:
+    granted = granted_to(role_of(function))
+    assert granted - BY_THE_SERVICE == actions_reached_by(function) - BY_THE_SERVICE
 
 
-def calls_of(adapter: str) -> Iterator[str]:
-    """The boto3 methods and paginators that an adapter's class calls on its client."""
-    for path in (LAYER / "cloud").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef) and node.name == adapter:
-                yield from _client_calls(node)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_what_lambda_does_in_a_functions_name_is_granted_as_far_as_it_does_it(
+    function: str,
+) -> None:
+    (properties,) = [
+        r["Properties"]
+        for r in resources().values()
+        if r["Type"] == "AWS::Lambda::Function"
+        and role_of(function) in str(r["Properties"]["Role"])
+    ]
+    granted = granted_to(role_of(function))
+    assert granted >= {"logs:CreateLogStream", "logs:PutLogEvents"}
+    assert granted & DURABLE == (DURABLE if "DurableConfig" in properties else set())
+    passes_failures_on = "DeadLetterConfig" in properties or any(
+        "OnFailure" in r["Properties"].get("DestinationConfig", {})
+        for r in resources().values()
+        if r["Type"] == "AWS::Lambda::EventInvokeConfig"
+        and r["Properties"]["FunctionName"] == {"Ref": function_id(properties)}
+    )
+    assert ("sqs:SendMessage" in granted) == passes_failures_on
 
 
-def _client_calls(node: ast.ClassDef) -> Iterator[str]:
-    for call in ast.walk(node):
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
-            continue
-        if ast.unparse(call.func.value) != "self._client()":
-            continue
-        if call.func.attr == "get_paginator":
-            yield str(ast.literal_eval(call.args[0]))
-        else:
-            yield call.func.attr
-
-
-def called() -> set[str]:
-    """Every call of every adapter as an IAM action."""
-    actions = set()
-    for adapter, service in services().items():
-        operations = boto3.client(service, region_name="us-east-1").meta.method_to_api_mapping
-        for method in calls_of(adapter):
-            action = f"{service}:{operations[method]}"
-            actions.add(IAM_NAMES.get(action, action))
-    return actions
-
-
-def statements() -> list[dict[str, Any]]:
-    roles = [r for r in translate({}, {})["Resources"].values() if r["Type"] == "AWS::IAM::Role"]
-    policies = [policy for role in roles for policy in role["Properties"]["Policies"]]
-    return [s for policy in policies for s in policy["PolicyDocument"]["Statement"]]
-
-
-def actions_of(statement: dict[str, Any]) -> set[str]:
-    action = statement["Action"]
-    return {action} if isinstance(action, str) else set(action)
-
-
-def test_the_roles_grant_what_the_adapters_call_and_no_more() -> None:
-    granted = {action for statement in statements() for action in actions_of(statement)}
-    assert granted == called() | BY_THE_SERVICE
+def function_id(properties: dict[str, Any]) -> str:
+    """The logical id of the function that has these properties."""
+    (found,) = [name for name, r in resources().items() if r.get("Properties") == properties]
+    return found
 
 
 def test_no_action_is_granted_by_wildcard() -> None:
@@ -111,8 +84,7 @@ def test_a_change_to_instances_or_groups_takes_the_tag_of_a_cluster_under_care(a
 
 
 def test_every_function_has_a_role_of_its_own() -> None:
-    resources = translate({}, {})["Resources"].values()
-    functions = [r for r in resources if r["Type"] == "AWS::Lambda::Function"]
+    functions = [r for r in resources().values() if r["Type"] == "AWS::Lambda::Function"]
     roles = {str(function["Properties"]["Role"]) for function in functions}
     assert len(roles) == len(functions)
 
@@ -125,7 +97,7 @@ def test_schedules_may_be_made_in_leeways_own_group_and_only_send_notices_again(
     assert passing["Condition"] == {
         "StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}
     }
-    role = translate({}, {})["Resources"]["NoticesToComeRole"]["Properties"]
+    role = resources()["NoticesToComeRole"]["Properties"]
     granted = {
         a for p in role["Policies"] for s in p["PolicyDocument"]["Statement"] for a in actions_of(s)
     }

@@ -1,0 +1,40 @@
+"""What the template's roles may do."""
+
+from functools import cache
+from typing import Any
+
+from tests.template.translation import translate
+
+
+@cache
+def resources() -> dict[str, Any]:
+    """The template's resources as CloudFormation gets them."""
+    found: dict[str, Any] = translate({}, {})["Resources"]
+    return found
+
+
+def role_of(function: str) -> str:
+    """The logical id of a function's role."""
+    return "".join(word.title() for word in function.split("_")) + "Role"
+
+
+def granted_to(role: str) -> set[str]:
+    """The actions that a role may do."""
+    return {action for statement in statements(role) for action in actions_of(statement)}
+
+
+def statements(*roles: str) -> list[dict[str, Any]]:
+    """The statements of these roles' policies, or of all."""
+    found = {name: r for name, r in resources().items() if r["Type"] == "AWS::IAM::Role"}
+    policies = [
+        policy
+        for name, role in found.items()
+        if not roles or name in roles
+        for policy in role["Properties"]["Policies"]
+    ]
+    return [s for policy in policies for s in policy["PolicyDocument"]["Statement"]]
+
+
+def actions_of(statement: dict[str, Any]) -> set[str]:
+    action = statement["Action"]
+    return {action} if isinstance(action, str) else set(action)

@@ -1,0 +1,174 @@
+"""Which AWS actions a function's code can come to, read from the code: its handler, what wiring
+puts together for it, and of each adapter only the methods that some module of the function names.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import boto3
+
+ROOT = Path(__file__).parents[2]
+LAYER = ROOT / "layers" / "leeway"
+
+IAM_NAMES = {"lambda:Invoke": "lambda:InvokeFunction"}
+"""Operations whose permission has another name."""
+
+
+def actions_reached_by(function: str) -> set[str]:
+    """The AWS actions that a function (a folder of functions/) can come to, as IAM names them."""
+    reach = _Reach()
+    reach.module(_parsed(ROOT / "functions" / function / "handler.py"))
+    return {action for adapter in reach.adapters for action in reach.actions_of(adapter)}
+
+
+class _Reach:
+    """What can be come to from where: modules, functions of wiring, and adapters."""
+
+    def __init__(self) -> None:
+        self.adapters: dict[str, str] = {}
+        self._named: set[str] = set()
+        self._seen: set[str] = set()
+
+    def module(self, tree: ast.Module) -> None:
+        """Take in all that a module names, and every module of Leeway that it imports."""
+        self._named |= _methods_named(tree, on_names=False)
+        for origin, name in _imports(tree).values():
+            self._follow(origin, name)
+
+    def _follow(self, origin: str, name: str) -> None:
+        if f"{origin}:{name}" in self._seen:
+            return
+        self._seen.add(f"{origin}:{name}")
+        if origin.startswith("leeway.wiring"):
+            self._wiring(origin, name)
+        elif not origin.startswith("leeway.cloud") and origin not in self._seen:
+            self._seen.add(origin)
+            self.module(_parsed(_file(origin)))
+
+    def _wiring(self, origin: str, name: str) -> None:
+        """Take in one function of wiring, or one of its settings, and what that builds."""
+        tree = _parsed(_file(origin))
+        imports = _imports(tree)
+        for node in tree.body:
+            if not isinstance(node, ast.FunctionDef) or node.name != name:
+                continue
+            self._named |= _methods_named(node, on_names=True)
+            for call in ast.walk(node):
+                if isinstance(call, ast.Call) and (service := _service_of(call)):
+                    adapter = ast.unparse(call.func)
+                    self.adapters[f"{imports[adapter][0]}:{adapter}"] = service
+            for used in {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - {name}:
+                self._follow(*imports.get(used, (origin, used)))
+
+    def actions_of(self, adapter: str) -> Iterator[str]:
+        """The actions of an adapter's methods that are named somewhere."""
+        origin, _, name = adapter.partition(":")
+        service = self.adapters[adapter]
+        operations = boto3.client(service, region_name="us-east-1").meta.method_to_api_mapping
+        for method in _client_calls(origin, name, self._everything_named()):
+            action = f"{service}:{operations[method]}"
+            yield IAM_NAMES.get(action, action)
+
+    def _everything_named(self) -> set[str]:
+        """With what adapters name of each other."""
+        classes = [_class(*adapter.split(":")) for adapter in self.adapters]
+        return self._named.union(*(_methods_named(found, on_names=False) for found in classes))
+
+
+def _client_calls(origin: str, name: str, named: set[str]) -> Iterator[str]:
+    """The boto3 methods and paginators that those methods of a class call on its client."""
+    methods = {m.name: m for m in _class(origin, name).body if isinstance(m, ast.FunctionDef)}
+    reached = {m for m in methods if m in named and not m.startswith("_")}
+    todo = list(reached)
+    while todo:
+        attributes = {n.attr for n in ast.walk(methods[todo.pop()]) if isinstance(n, ast.Attribute)}
+        more = (attributes & methods.keys()) - reached
+        reached |= more
+        todo += more
+    for method in reached:
+        for call in ast.walk(methods[method]):
+            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+                continue
+            if ast.unparse(call.func.value) != "self._client()":
+                continue
+            paginated = call.func.attr == "get_paginator"
+            yield str(ast.literal_eval(call.args[0])) if paginated else call.func.attr
+
+
+def _methods_named(tree: ast.AST, *, on_names: bool) -> set[str]:
+    """The methods that are called, or put off by `partial`. Use cases call those of ports on what
+    they hold (`self._records.write`), or on a name for that; wiring calls them on any name."""
+    held = {name for name, value in _assigned(tree) if isinstance(value, ast.Attribute)}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    put_off = [call.args[0] for call in calls if ast.unparse(call.func) == "partial" and call.args]
+    functions = [call.func for call in calls] + put_off
+    return {
+        function.attr
+        for function in functions
+        if isinstance(function, ast.Attribute)
+        and (on_names or not isinstance(function.value, ast.Name) or function.value.id in held)
+        and ast.unparse(function.value) != "self._client()"
+    }
+
+
+def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Every name that is assigned to, with what."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                yield from zip(map(ast.unparse, target.elts), node.value.elts, strict=False)
+            else:
+                yield ast.unparse(target), node.value
+
+
+def _service_of(call: ast.Call) -> str:
+    """The service whose client an adapter is built with: `Adapter(partial(client, "ec2"), …)`."""
+    for argument in call.args[:1]:
+        if isinstance(argument, ast.Call) and ast.unparse(argument).startswith("partial(client, "):
+            return str(ast.literal_eval(argument.args[1]))
+    return ""
+
+
+@cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def _file(module: str) -> Path:
+    path = LAYER.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _class(origin: str, name: str) -> ast.ClassDef:
+    (found,) = [
+        node
+        for node in _parsed(_file(origin)).body
+        if isinstance(node, ast.ClassDef) and node.name == name
+    ]
+    return found
+
+
+def _imports(tree: ast.Module) -> dict[str, tuple[str, str]]:
+    """What a module imports of Leeway: name → module and name there."""
+    found: dict[str, tuple[str, str]] = {}
+    shapes = {node for test in ast.walk(tree) if _is_for_types(test) for node in ast.walk(test)}
+    for node in ast.walk(tree):
+        if node in shapes:
+            continue
+        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("leeway"):
+            continue
+        for alias in node.names:
+            assert node.module
+            below = f"{node.module}.{alias.name}"
+            is_module = _file(below).exists()
+            origin = below if is_module else node.module
+            found[alias.asname or alias.name] = (origin, "" if is_module else alias.name)
+    return found
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
