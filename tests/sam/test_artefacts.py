@@ -9,7 +9,7 @@ import pytest
 from sandbox.template import read_template
 
 ROOT = Path(__file__).parents[2]
-FUNCTIONS = ("ReceiveNoticeFunction", "RetireNodeFunction")
+FUNCTIONS = [f.logical_id for f in read_template(ROOT / "template.yaml", {}).functions]
 IMPORT = """
 import sys
 sys.path[:0] = sys.argv[1:]

@@ -13,6 +13,9 @@ import pytest
 from leeway.clock import SystemClock
 from leeway.cloud.dynamodb import DynamoRecords
 from leeway.cloud.ec2 import Ec2Instances
+from leeway.cloud.manifests import DynamoManifestWriting
+from leeway.cloud.ports import StoredManifest
+from leeway.manifests.reading import read_manifests
 from leeway.reception import Reception, Surroundings
 
 from sandbox.up import Sandbox
@@ -143,3 +146,23 @@ def test_retire_node_drains_a_node_and_tells_each_pods_way(
 def test_retire_node_ends_where_nothing_is_written_down_of_the_instance(invoke: Invoke) -> None:
     answer = invoke("RetireNodeFunction", event_of("retire-node")).answer
     assert answer["result"] == "superseded"
+
+
+def test_keep_headroom_gives_a_cluster_what_is_written_about_it(
+    invoke: Invoke, sandbox: Sandbox
+) -> None:
+    spec = {"buffers": [{"name": "warm", "pod": {"requests": {"cpu": "10m"}}, "replicas": 1}]}
+    about = {"apiVersion": "leeway.sh/v1", "kind": "Headroom", "metadata": {"name": "sam"}}
+    (written,) = read_manifests(json.dumps({**about, "spec": spec}), "sam").written
+    stored = StoredManifest(
+        written.kind.resource, "", written.name, written.body, 1, "test", datetime.now(UTC)
+    )
+    table = sandbox.sam_environment()["KeepHeadroomFunction"]["LEEWAY_TABLE"]
+    writing = DynamoManifestWriting(partial(client_of, sandbox, "dynamodb"), table)
+    writing.write(sandbox.endpoints.cluster, stored, replaces=0)
+    (tended,) = invoke("KeepHeadroomFunction", event_of("keep-headroom")).answer["clusters"]
+    assert tended["problem"] == ""
+    subjects = [changed["subject"] for changed in tended["changed"]]
+    # The sandbox's own minute may have come first.
+    assert subjects in ([], ["buffer leeway-headroom/sam-warm"])
+    assert tended["pauseReplicas"] == 1
