@@ -2,13 +2,14 @@
 
 import sys
 
-from bench import functions, headroom, kubernetes, storms
+from bench import functions, headroom, kubernetes, storms, warmth
 
 BENCHES = {
     "functions": functions.main,
     "headroom": headroom.main,
     "kubernetes": kubernetes.main,
     "storms": storms.main,
+    "warmth": warmth.main,
 }
 
 

@@ -1,0 +1,177 @@
+"""What headroom is worth: a pod's wait with it and without it, on a sandbox whose group grows.
+
+From an empty window to its start, to a real pod that takes the room, to the room filled again.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import boto3
+import yaml
+from leeway.cloud.manifests import DynamoManifestWriting
+from leeway.cloud.ports import StoredManifest
+from leeway.manifests.reading import read_manifests
+from lightkube import Client, KubeConfig
+from lightkube.codecs import from_dict
+from lightkube.resources.core_v1 import Pod
+from rich.console import Console
+from rich.table import Table
+
+from sandbox.up import Sandbox
+from sandbox.world import Group, World, deployment, pod_spec
+
+NODES = 3
+JOIN = 6
+"""Seconds that a node takes to join here, ± a fifth; on EC2 it is a minute or two."""
+
+PATIENCE = 60.0
+TICK = 5.0
+"""Seconds between ticks of keep_headroom: life is quicker here."""
+
+WORLD = World(
+    "warm",
+    (Group("spot", NODES),),
+    # One to a node, so that there is no room for another.
+    (deployment("default", "web", NODES, pod_spec(cpu="1500m", grace=1)),),
+)
+PAUSE = {"leeway.sh/headroom": "office-room"}
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Seconds: of a pod without headroom; by how much the room was ready before its window began
+    (`early`); of a pod with headroom; and until the room that it took was filled again."""
+
+    without: float
+    early: float
+    with_headroom: float
+    refill: float
+
+
+@contextmanager
+def growing_sandbox(folder: Path) -> Iterator[Sandbox]:
+    """Run a sandbox whose group grows for pending pods, and whose schedules fire on command."""
+    options = {"kubernetes": ["--node-join", str(JOIN)], "aws": ["--schedule-speed", "0"]}
+    with Sandbox.start(WORLD, state_dir=folder, grow=True, options=options) as sandbox:
+        yield sandbox
+
+
+def rehearse(sandbox: Sandbox) -> Waits:
+    """Measure, from a full cluster on."""
+    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
+        stage = _Stage(sandbox, kube)
+        without = stage.run("cold")
+        start = _next_minute(datetime.now(UTC) + timedelta(seconds=25))
+        stage.write(start)
+        stage.tick_until(lambda: bool(_running(kube, PAUSE)))
+        early = (start - datetime.now(UTC)).total_seconds()
+        stage.tick_until(lambda: datetime.now(UTC) >= start)
+        held = _running(kube, PAUSE)
+        with_headroom = stage.run("warm")
+        began = time.monotonic()
+        stage.tick_until(lambda: bool(_running(kube, PAUSE) - held))
+        return Waits(without, early, with_headroom, time.monotonic() - began)
+
+
+class _Stage:
+    """The sandbox as the rehearsal uses it."""
+
+    def __init__(self, sandbox: Sandbox, kube: Client) -> None:
+        self._sandbox = sandbox
+        self._kube = kube
+        (self._schedule,) = [
+            one["name"] for one in sandbox.schedules() if "KeepHeadroom" in one["name"]
+        ]
+
+    def run(self, name: str) -> float:
+        """Run one more pod as large as a node; the seconds until it runs."""
+        pod = pod_spec(cpu="1500m", grace=1)
+        self._kube.create(from_dict(dict(deployment("default", name, 1, pod))))
+        began = time.monotonic()
+        _until(lambda: bool(_running(self._kube, {"app": name})))
+        return time.monotonic() - began
+
+    def write(self, start: datetime) -> None:
+        """Have a Headroom with a window from this minute on, for half an hour."""
+        end = start + timedelta(minutes=30)
+        window = {
+            "timezone": "UTC",
+            "start": f"{start.minute} {start.hour} * * *",
+            "end": f"{end.minute} {end.hour} * * *",
+            "replicas": 1,
+        }
+        pod = {"requests": {"cpu": "1500m"}}
+        buffer = {"name": "room", "pod": pod, "windows": [window], "leadTime": "30s"}
+        document = {
+            "apiVersion": "leeway.sh/v1",
+            "kind": "Headroom",
+            "metadata": {"name": "office"},
+            "spec": {"buffers": [buffer]},
+        }
+        (written,) = read_manifests(yaml.safe_dump(document), "bench").written
+        said = self._sandbox.environment()
+        client = boto3.client(
+            "dynamodb",
+            endpoint_url=said["AWS_ENDPOINT_URL"],
+            region_name=said["AWS_REGION"],
+            aws_access_key_id=said["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=said["AWS_SECRET_ACCESS_KEY"],
+        )
+        stored = StoredManifest(
+            written.kind.resource, "", written.name, written.body, 1, "bench", datetime.now(UTC)
+        )
+        writing = DynamoManifestWriting(lambda: client, said["LEEWAY_TABLE"])
+        writing.write(WORLD.cluster, stored, replaces=0)
+
+    def tick_until(self, condition: Callable[[], bool]) -> None:
+        """Let keep_headroom look after the cluster until something holds."""
+        until = time.monotonic() + 3 * PATIENCE
+        due = 0.0
+        while not condition():
+            if time.monotonic() > until:
+                raise TimeoutError("headroom was not kept")
+            if time.monotonic() >= due:
+                self._sandbox.fire(self._schedule)
+                due = time.monotonic() + TICK
+            time.sleep(0.05)
+
+
+def _running(kube: Client, labels: dict[str, str]) -> frozenset[str]:
+    """The names of the pods with these labels that run and are not about to go."""
+    return frozenset(
+        pod.metadata.name
+        for pod in kube.list(Pod, namespace="*", labels=dict(labels))
+        if pod.metadata and pod.metadata.name and not pod.metadata.deletionTimestamp
+        if pod.status and pod.status.phase == "Running"
+    )
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > until:
+            raise TimeoutError("a pod does not run")
+        time.sleep(0.02)
+
+
+def _next_minute(at: datetime) -> datetime:
+    return at.replace(second=0, microsecond=0) + timedelta(minutes=1)
+
+
+def main() -> None:
+    """Rehearse on a sandbox of its own, and print the table."""
+    with TemporaryDirectory() as folder, growing_sandbox(Path(folder)) as sandbox:
+        waits = rehearse(sandbox)
+    table = Table(title=f"A pod's wait; a node takes {JOIN} s to join here")
+    table.add_column("what")
+    table.add_column("seconds", justify="right")
+    table.add_row("a pod without headroom", f"{waits.without:.1f}")
+    table.add_row("the room is there before its window's start", f"{waits.early:.1f}")
+    table.add_row("a pod with headroom", f"{waits.with_headroom:.1f}")
+    table.add_row("until the room that it took is filled again", f"{waits.refill:.1f}")
+    Console().print(table)
