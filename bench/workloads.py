@@ -1,0 +1,97 @@
+"""The pods and the instance types that packing is measured with.
+
+The workload is that of Karpenter's own benchmark: a fifth each of pods without constraints, spread
+over zones, spread over nodes, near each other by zone, and apart from each other by node.
+"""
+
+import random
+from collections.abc import Iterator
+
+from leeway.selection.catalog import Catalog, InstanceType, Offering
+from leeway.selection.labels import ARCH, HOSTNAME, ZONE
+from leeway.selection.pods import LabelSelector, Pod, PodSpec, PodTerm, Spread
+from leeway.selection.requirements import Requirements
+from leeway.selection.resources import Resources
+
+MIB, GIB = 1024**2, 1024**3
+CPU = (100, 250, 500, 1000, 1500)  # millicores
+MEMORY = (100, 256, 512, 1024, 2048, 4096)  # MiB
+VALUES = "abcdefg"
+NAMESPACE = frozenset({"default"})
+KINDS = ("generic", "zone-spread", "host-spread", "zone-affinity", "host-anti-affinity")
+
+
+def generic_pods(count: int, seed: int = 42) -> list[Pod]:
+    """Pods without constraints."""
+    dice = random.Random(seed)
+    return [Pod(f"default/generic-{i}", _generic(dice)) for i in range(count)]
+
+
+def diverse_pods(count: int, seed: int = 42) -> list[Pod]:
+    """A fifth of each kind; what does not divide is generic."""
+    dice = random.Random(seed)
+    pods = []
+    for kind in KINDS:
+        each = range(count // len(KINDS))
+        pods += [Pod(f"default/{kind}-{i}", _of_kind(kind, dice)) for i in each]
+    while len(pods) < count:
+        pods.append(Pod(f"default/generic-{len(pods)}", _generic(dice)))
+    return pods
+
+
+def synthetic_catalog(types: int = 400, zones: tuple[str, ...] = ("a", "b", "c")) -> Catalog:
+    """Types of i cores, 2i GiB and 10i pods, at prices in proportion, on demand in every zone.
+
+    Of each a node keeps 100m and 10 MiB, as in Karpenter's benchmark.
+    """
+    return Catalog.of("synthetic", _synthetic(types, zones))
+
+
+def _synthetic(types: int, zones: tuple[str, ...]) -> Iterator[InstanceType]:
+    for i in range(1, types + 1):
+        capacity = Resources({"cpu": 1000 * i, "memory": 2 * i * GIB, "pods": 10 * i})
+        price = 0.1 * i + 0.1 * 2 * i * GIB / 10**9
+        yield InstanceType(
+            f"fake-it-{i}",
+            {ARCH: "amd64"},
+            capacity,
+            capacity - Resources({"cpu": 100, "memory": 10 * MIB}),
+            tuple(Offering(f"zone-{zone}", "on-demand", price) for zone in zones),
+        )
+
+
+def _of_kind(kind: str, dice: random.Random) -> PodSpec:
+    match kind:
+        case "zone-spread":
+            return _spread(dice, ZONE)
+        case "host-spread":
+            return _spread(dice, HOSTNAME)
+        case "zone-affinity":
+            near = (_term(ZONE, {"my-affinity": dice.choice(VALUES)}),)
+            labels = {"my-affinity": dice.choice(VALUES)}
+            return PodSpec(labels=labels, requests=_requests(dice), near=near)
+        case "host-anti-affinity":
+            labels = {"app": "nginx"}
+            apart = (_term(HOSTNAME, labels),)
+            return PodSpec(labels=labels, requests=_requests(dice), apart=apart)
+        case _:
+            return _generic(dice)
+
+
+def _generic(dice: random.Random) -> PodSpec:
+    return PodSpec(labels={"my-label": dice.choice(VALUES)}, requests=_requests(dice))
+
+
+def _spread(dice: random.Random, topology: str) -> PodSpec:
+    spread = Spread(_term(topology, {"my-label": dice.choice(VALUES)}), max_skew=1)
+    labels = {"my-label": dice.choice(VALUES)}
+    return PodSpec(labels=labels, requests=_requests(dice), spreads=(spread,))
+
+
+def _term(topology: str, labels: dict[str, str]) -> PodTerm:
+    return PodTerm(topology, LabelSelector(Requirements.from_labels(labels)), NAMESPACE)
+
+
+def _requests(dice: random.Random) -> Resources:
+    memory = dice.choice(MEMORY) * MIB
+    return Resources({"cpu": dice.choice(CPU), "memory": memory, "pods": 1})

@@ -1,0 +1,66 @@
+"""The array types of packing, and packing's problem as arrays.
+
+Shapes are written with these letters: G groups of pods, O offerings, R resources, K counters.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Groups of pods, and the offerings they may go to.
+
+    Amounts are whole numbers held as floats (exact below 2**53: more bytes than any node has).
+    A counter counts pods on one node: `matches` says how many one pod of the group adds to it,
+    `caps` what it may have come to on a node that has a pod of the group (inf: anything). `alone`
+    is the most pods of the group that one node may have. `allowed` says where a group's
+    requirements let it go, whatever its size.
+    """
+
+    sizes: Floats  # G x R
+    counts: Floats  # G
+    matches: Floats  # G x K
+    caps: Floats  # G x K
+    alone: Floats  # G
+    capacity: Floats  # O x R
+    prices: Floats  # O, USD per hour
+    allowed: Bools  # G x O
+
+    @cached_property
+    def fits(self) -> Bools:
+        """G x O: where one pod of the group may go."""
+        return self.allowed & (self.sizes[:, None, :] <= self.capacity[None]).all(axis=2)
+
+    def of_offerings(self, index: Ints) -> "Problem":
+        """The same with some of the offerings."""
+        return Problem(
+            self.sizes,
+            self.counts,
+            self.matches,
+            self.caps,
+            self.alone,
+            self.capacity[index],
+            self.prices[index],
+            self.allowed[:, index],
+        )
+
+    def of_groups(self, index: Ints, counts: Floats) -> "Problem":
+        """The same with some of the groups, and other counts of them."""
+        return Problem(
+            self.sizes[index],
+            counts,
+            self.matches[index],
+            self.caps[index],
+            self.alone[index],
+            self.capacity,
+            self.prices,
+            self.allowed[index],
+        )

@@ -1,0 +1,174 @@
+"""Chooses how often to launch which nodes, by a linear program over patterns of pods on a node.
+
+The method of cutting stock (Gilmore and Gomory, 1961): the program says what a pod of each group is
+worth at the moment, nodes are filled with what is worth most, and those that are worth more than
+they cost become columns, until there are none.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from leeway.selection.arrays import Floats, Ints, Problem
+from leeway.selection.covering import solver
+from leeway.selection.filling import by_density, by_value, fill
+
+ROUNDS = 30
+GAIN = 1e-4
+"""Of a node's price, what a new pattern has to be worth beyond it."""
+
+SWEEP, HOPEFUL = 4, 0.8
+"""Of so many rounds one looks at all offerings, the others at those whose nodes came this near to
+the best."""
+
+MOST_COLUMNS = 4000
+
+DIVES = 40
+WHOLE = 0.7
+"""The fraction of a node from which on it is taken for a whole one."""
+
+FILLED = 0.85
+"""The part of a pattern's value that has to be left for it to be taken."""
+
+POWERS = (np.inf, 2.0, 0.5)
+"""The ways in which nodes are filled by value: each finds patterns that the others miss."""
+
+STEADINESS = 0.5
+"""How much of the values asked for is the best known so far: a program's own values swing widely
+while it has few patterns (Wentges' smoothing)."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Nodes of one offering that hold the same numbers of pods of each group (G), so many times."""
+
+    offering: int
+    pods: Floats
+    times: int
+
+
+class Master:
+    """The program over patterns: the cheapest mix of them that holds all pods, in fractions."""
+
+    def __init__(self, counts: Floats) -> None:
+        self.patterns: list[tuple[int, Floats]] = []
+        self._known: set[tuple[int, bytes]] = set()
+        self._solver = solver()
+        none = np.empty(0)
+        rows, starts = len(counts), np.zeros(len(counts), np.int32)
+        infinite = np.full(rows, np.inf)
+        self._solver.addRows(rows, counts, infinite, 0, starts, none.astype(np.int32), none)
+
+    def add(self, problem: Problem, offerings: Ints, pods: Floats) -> bool:
+        """Add patterns (one for each of the offerings); False if all are known already."""
+        fresh = []
+        for row, offering in enumerate(offerings.tolist()):
+            key = (offering, pods[row].tobytes())
+            if key not in self._known and pods[row].any():
+                self._known.add(key)
+                self.patterns.append((offering, pods[row]))
+                fresh.append(row)
+        columns = pods[fresh]
+        which, groups = np.nonzero(columns)
+        starts = np.searchsorted(which, np.arange(len(fresh))).astype(np.int32)
+        prices = problem.prices[offerings[fresh]]
+        zeros, infinite = np.zeros(len(fresh)), np.full(len(fresh), np.inf)
+        values = columns[which, groups]
+        self._solver.addCols(
+            len(fresh), prices, zeros, infinite, len(which), starts, groups.astype(np.int32), values
+        )
+        return bool(fresh)
+
+    def ask(self, counts: Floats) -> None:
+        """Ask for other numbers of pods."""
+        rows = np.arange(len(counts), dtype=np.int32)
+        self._solver.changeRowsBounds(  # type: ignore[attr-defined]
+            len(counts), rows, counts, np.full(len(counts), np.inf)
+        )
+
+    def solve(self) -> tuple[Floats, Floats]:
+        """Return how often each pattern is launched, in fractions, and each group's value."""
+        self._solver.run()
+        solution = self._solver.getSolution()
+        return np.asarray(solution.col_value), np.maximum(np.asarray(solution.row_dual), 0)
+
+
+def improve(
+    problem: Problem, offerings: Ints, known: Iterable[Pattern], values: Floats
+) -> tuple[list[Pattern], Floats]:
+    """Return whole nodes of the best mix of patterns, and each group's value in it.
+
+    The nodes hold most of the pods and never more than there are; the rest is for the caller.
+    `known` are patterns that hold all pods: a plan that is there already; `values` what pods are
+    worth by the covering bound.
+    """
+    master = Master(problem.counts)
+    for pattern in known:
+        master.add(problem, np.array([pattern.offering]), pattern.pods[None])
+    steady, weight, best = values, STEADINESS, 0.0
+    _, current = master.solve()
+    hopeful = offerings
+    for turn in range(ROUNDS):
+        asked = weight * steady + (1 - weight) * current
+        whole = turn % SWEEP == 0
+        gains, grown = _generate(problem, offerings if whole else hopeful, master, asked, current)
+        gain = max(float(gains.max()), 1.0)
+        if whole:
+            hopeful = offerings[gains >= HOPEFUL * gains.max()]
+            if (bound := float(problem.counts @ asked) / gain) > best:
+                best, steady = bound, asked / gain
+        if grown:
+            _, current = master.solve()
+        elif weight == 0:
+            break
+        else:
+            weight = weight / 2 if weight > 0.2 else 0.0
+        if len(master.patterns) > MOST_COLUMNS:
+            break
+    return list(_dive(problem, offerings, master)), current
+
+
+def _dive(problem: Problem, offerings: Ints, master: Master) -> Iterator[Pattern]:
+    """Round the program's fractions: fix what is nearly whole, solve it again for the rest."""
+    left = problem.counts.copy()
+    for _ in range(DIVES):
+        times, values = master.solve()
+        fixed = 0
+        for at in np.argsort(-(times % 1 + (times >= 1)), kind="stable").tolist():
+            share = times[at]
+            if share < (WHOLE if fixed else 1e-6):
+                continue
+            offering, pods = master.patterns[at]
+            taken = np.minimum(pods, left)
+            if taken @ values < FILLED * (pods @ values):
+                continue
+            full = np.floor(left[pods > 0] / pods[pods > 0]).min()
+            whole = max(1, int(min(full, share + 1 - WHOLE)))
+            taken = pods if full >= 1 else taken
+            left -= whole * taken
+            fixed += whole
+            yield Pattern(offering, taken, whole)
+        if not fixed or not left.any():
+            return
+        master.ask(left)
+        part = replace(problem, counts=left)
+        _generate(part, offerings, master, values, values)
+
+
+def _generate(
+    problem: Problem, offerings: Ints, master: Master, asked: Floats, current: Floats
+) -> tuple[Floats, bool]:
+    """Fill nodes with what is worth most by the values asked, and keep those that are worth more
+    than they cost by the current ones. Returns the most that each offering's nodes are worth of
+    their price, and whether there was one to keep."""
+    gains, grown = np.zeros(len(offerings)), False
+    wanted = np.where(asked > 1e-12, problem.counts, 0)
+    prices = np.maximum(problem.prices[offerings], 1e-12)
+    for score in (*(by_value(asked, power) for power in POWERS), by_density(problem, asked)):
+        pods = fill(problem, wanted, offerings, score)
+        gains = np.maximum(gains, pods @ asked / prices)
+        worth = pods @ current > prices * (1 + GAIN)
+        if worth.any():
+            grown |= master.add(problem, offerings[worth], pods[worth])
+    return gains, grown

@@ -1,0 +1,150 @@
+"""The least that pods could cost if nodes were divisible, and what each pod is worth by that.
+
+A linear program (solved by HiGHS): shares y[g,o] >= 0 of each group on the offerings that fit it,
+nodes x[o] >= 0, for every resource sum_g y[g,o] * size[g] <= x[o] * capacity[o]; minimise
+sum_o price[o] * x[o]. Where pods keep apart, sum_o x[o] is at least the number of nodes that they
+need. No plan of whole nodes costs less.
+"""
+
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+
+from leeway.selection.arrays import Bools, Floats, Ints, Problem
+
+JOINING = 16
+"""Offerings that join the program at a time."""
+
+
+@dataclass(frozen=True)
+class Covering:
+    """`bound` is in USD per hour, `values` (G) what one more pod of each group would add to it.
+
+    `nodes` is how many there have to be for pods that keep apart.
+    """
+
+    bound: float
+    values: Floats
+    nodes: float
+
+
+def cover(problem: Problem) -> Covering:
+    """Solve the covering program of groups that all fit somewhere.
+
+    It is solved with few offerings first; those that could lower its price join, until none can.
+    """
+    apart = _apart(problem)
+    floor = float(np.ceil(apart.sum() - 1e-9))
+    taken = _efficient(problem)
+    if floor:
+        cheapest = problem.prices[None] * np.where(problem.fits, 1, np.inf)
+        taken = np.union1d(taken, cheapest.argmin(axis=1))
+    while True:
+        bound, values, worth, node = _solve(problem.of_offerings(taken), floor)
+        joining = _cheaper(problem, taken, values, worth, node) if floor else taken[:0]
+        if not len(joining):
+            break
+        taken = np.union1d(taken, joining)
+    # Nodes that are forced are worth something to those who force them.
+    return Covering(bound, values + node * apart / np.maximum(problem.counts, 1), floor)
+
+
+def solver() -> highspy.Highs:
+    """Make a linear program's solver: silent, and on one processor."""
+    made = highspy.Highs()  # type: ignore[no-untyped-call]
+    made.setOptionValue("output_flag", False)
+    made.setOptionValue("threads", 1)
+    return made
+
+
+def _apart(problem: Problem) -> Floats:
+    """The nodes that each group needs because its pods keep apart: G. Only those that one counter
+    keeps apart add up, so it is those of the counter, or the one group, that needs most."""
+    alone = problem.counts / problem.alone
+    alone = np.where(np.arange(len(alone)) == alone.argmax(), alone, 0)
+    counted = problem.counts[:, None] * problem.matches / np.maximum(problem.caps, 1e-12)
+    each = np.concatenate([counted, alone[:, None]], axis=1)
+    needed: Floats = each[:, each.sum(axis=0).argmax()]
+    return needed
+
+
+def _solve(problem: Problem, floor: float) -> tuple[float, Floats, Floats, float]:
+    """Return the bound, each group's value (G), each resource's in each offering (O x R), and what
+    one node more or less is worth."""
+    groups, offerings = np.nonzero(problem.fits)
+    solving = solver()
+    solving.passModel(_program(problem, floor, groups, offerings))
+    solving.run()
+    duals = np.asarray(solving.getSolution().row_dual)
+    g = len(problem.counts)
+    worth = -duals[g:-1].reshape(problem.capacity.shape) / _scale(problem)
+    bound = float(solving.getInfo().objective_function_value)
+    return bound, np.maximum(duals[:g], 0), np.maximum(worth, 0), max(0.0, float(duals[-1]))
+
+
+def _cheaper(problem: Problem, taken: Ints, values: Floats, worth: Floats, node: float) -> Ints:
+    """The offerings that may hold pods for less than their values.
+
+    One can't if resources may be valued so that every pod on it pays for itself, and the whole
+    node is worth no more than its price; the valuations tried are those of the offerings taken.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unpaid = values / (worth @ problem.sizes.T)  # the part of its value that a pod would pay
+    unpaid = np.where(values > 0, np.nan_to_num(unpaid, nan=np.inf, posinf=np.inf), 0)
+    least = np.full(len(problem.prices), np.inf)
+    for valued, factors in zip(worth, unpaid, strict=True):
+        factor = np.where(problem.fits, factors[:, None], 0).max(axis=0)
+        with np.errstate(invalid="ignore"):
+            least = np.fmin(least, factor * (problem.capacity @ valued))
+    excess = (least + node) / np.maximum(problem.prices, 1e-12)
+    excess[taken] = 0
+    excess[~problem.fits.any(axis=0)] = 0
+    worst = np.argsort(-excess)[:JOINING]
+    return worst[excess[worst] > 1 + 1e-6]
+
+
+def _efficient(problem: Problem) -> Ints:
+    """The offerings that no other beats in every resource per dollar, for all groups at once."""
+    gain = problem.capacity / np.maximum(problem.prices, 1e-12)[:, None]
+    fits = np.packbits(problem.fits, axis=0)
+    kept: Bools = problem.fits.any(axis=0)
+    order = np.argsort(-(gain / np.maximum(gain.max(axis=0, initial=0), 1e-12)).sum(axis=1))
+    for best in order:
+        if kept[best]:
+            beaten = (gain[best] >= gain).all(axis=1)
+            beaten &= ((fits[:, best, None] & fits) == fits).all(axis=0)
+            beaten[best] = False
+            kept &= ~beaten
+    return np.flatnonzero(kept)
+
+
+def _program(problem: Problem, floor: float, groups: Ints, offerings: Ints) -> highspy.HighsLp:
+    """Columns: y of each (group, offering) that fits, then x. Rows: each group's count, then each
+    offering's resources, then the number of nodes."""
+    g, (o, r) = len(problem.counts), problem.capacity.shape
+    columns = len(groups) + o
+    resource_rows = np.arange(r)
+    index = np.empty((columns, r + 1), np.int32)
+    value = np.empty((columns, r + 1))
+    index[: len(groups), 0], value[: len(groups), 0] = groups, 1
+    index[: len(groups), 1:] = g + offerings[:, None] * r + resource_rows
+    value[: len(groups), 1:] = problem.sizes[groups] / _scale(problem)
+    index[len(groups) :, 0], value[len(groups) :, 0] = g + o * r, 1
+    index[len(groups) :, 1:] = g + np.arange(o)[:, None] * r + resource_rows
+    value[len(groups) :, 1:] = -problem.capacity / _scale(problem)
+    program = highspy.HighsLp()
+    program.num_col_, program.num_row_ = columns, g + o * r + 1
+    program.col_cost_ = np.concatenate([np.zeros(len(groups)), problem.prices])
+    program.col_lower_, program.col_upper_ = np.zeros(columns), np.full(columns, np.inf)
+    program.row_lower_ = np.concatenate([problem.counts, np.full(o * r, -np.inf), [floor]])
+    program.row_upper_ = np.concatenate([np.full(g, np.inf), np.zeros(o * r), [np.inf]])
+    program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    program.a_matrix_.start_ = np.arange(columns + 1, dtype=np.int32) * (r + 1)
+    program.a_matrix_.index_, program.a_matrix_.value_ = index.ravel(), value.ravel()
+    return program
+
+
+def _scale(problem: Problem) -> Floats:
+    """Units in which the largest request is 1: the solver's tolerances are absolute."""
+    return np.maximum(problem.sizes.max(axis=0, initial=0), 1)

@@ -1,0 +1,130 @@
+"""Fills one node of every offering at once, step by step: the inner loop of packing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from leeway.selection.arrays import Bools, Floats, Ints, Problem
+
+SHARE = 0.34
+"""How much of what fits of a group is put onto a node in one step. Less than all, so that groups
+alternate and the mix on the node follows what is left of its resources."""
+
+type Score = Callable[[Problem, Floats, Floats], Floats]
+"""Rates groups for nodes: (problem, free: O x R, capacity: O x R) -> O x G, larger is better."""
+
+
+def by_balance(problem: Problem, free: Floats, capacity: Floats) -> Floats:
+    """Prefer large pods that ask for what the node has most of left (the dot product of vector
+    bin packing; Panigrahy et al., "Heuristics for Vector Bin Packing")."""
+    scores: Floats = (free / np.square(np.maximum(capacity, 1))) @ problem.sizes.T
+    return scores
+
+
+def by_value(values: Floats, power: float) -> Score:
+    """Prefer what is worth most for the scarcest of what it takes (`power`: how much only the
+    scarcest counts)."""
+
+    def score(problem: Problem, free: Floats, capacity: Floats) -> Floats:
+        taken = problem.sizes[None] / np.maximum(free, 1e-9)[:, None, :]
+        if power == np.inf:
+            scarce = taken.max(axis=2)
+        else:
+            scarce = (taken**power).sum(axis=2) ** (1 / power)
+        rated: Floats = values[None] / scarce
+        return rated
+
+    return score
+
+
+def by_density(problem: Problem, values: Floats) -> Score:
+    """Prefer what is worth most for its size, whatever is left on the node."""
+    totals = problem.counts @ problem.sizes
+    dense = values / (problem.sizes / np.maximum(totals, 1)).sum(axis=1)
+
+    def score(problem: Problem, free: Floats, capacity: Floats) -> Floats:
+        return np.broadcast_to(dense, (len(free), len(dense)))
+
+    return score
+
+
+@dataclass
+class _Nodes:
+    """One node of each offering, while it is filled."""
+
+    free: Floats  # O x R
+    left: Floats  # O x G: what may still be put onto each
+    pods: Floats  # O x G
+    counted: Floats  # O x K
+    limits: Floats  # O x K
+
+    def of(self, index: Ints) -> "_Nodes":
+        return _Nodes(*(each[index] for each in vars(self).values()))
+
+
+def fill(problem: Problem, counts: Floats, offerings: Ints, score: Score) -> Floats:
+    """Return for each of these offerings how many pods of each group a node would take: O x G.
+
+    Every node is filled on its own, from `counts`.
+    """
+    capacity = problem.capacity[offerings]
+    nodes = _Nodes(
+        free=capacity.copy(),
+        left=np.minimum(counts, problem.alone)[None] * problem.fits[:, offerings].T,
+        pods=np.zeros((len(offerings), len(counts))),
+        counted=np.zeros((len(offerings), problem.matches.shape[1])),
+        limits=np.full((len(offerings), problem.matches.shape[1]), np.inf),
+    )
+    live = np.flatnonzero(nodes.left.any(axis=1))
+    while len(live):
+        room = _room(problem, nodes, live)
+        scores = np.where(room > 0, score(problem, nodes.free[live], capacity[live]), -1.0)
+        best = scores.argmax(axis=1)
+        found = room[np.arange(len(live)), best]
+        going = found > 0
+        live, best, found = live[going], best[going], found[going]
+        _put(problem, nodes, live, best, np.maximum(1, np.floor(found * SHARE)))
+    return nodes.pods
+
+
+def _room(problem: Problem, nodes: _Nodes, live: Ints) -> Floats:
+    """How many more pods of each group each node could take: O x G."""
+    # What is not asked for fits many times into nothing: the margin is below any whole amount.
+    rooms = (nodes.free[live] + 1e-6)[:, None, :] / np.maximum(problem.sizes, 1e-12)[None]
+    room: Floats = np.minimum(np.floor(rooms.min(axis=2)), nodes.left[live])
+    if problem.matches.shape[1]:
+        room = np.minimum(room, _countable(problem, nodes.counted[live], nodes.limits[live]))
+    return room
+
+
+def _countable(problem: Problem, counted: Floats, limits: Floats) -> Floats:
+    """How many pods of each group the counters still let onto each node: O x G."""
+    most = np.minimum(limits[:, None, :], problem.caps[None]) - counted[:, None, :]
+    adds = problem.matches > 0
+    rooms = np.floor(most / np.where(adds, problem.matches, 1)[None])
+    # Who is not counted does not add, and minds only its own caps.
+    own = problem.caps[None] - counted[:, None, :]
+    rooms = np.where(adds[None], rooms, np.where(own >= 0, np.inf, 0))
+    countable: Floats = rooms.min(axis=2)
+    return countable
+
+
+def _put(problem: Problem, nodes: _Nodes, live: Ints, groups: Ints, pods: Floats) -> None:
+    nodes.free[live] -= pods[:, None] * problem.sizes[groups]
+    nodes.left[live, groups] -= pods
+    nodes.pods[live, groups] += pods
+    if problem.matches.shape[1]:
+        nodes.counted[live] += pods[:, None] * problem.matches[groups]
+        nodes.limits[live] = np.minimum(nodes.limits[live], problem.caps[groups])
+
+
+def valid(problem: Problem, pods: Floats, offering: int) -> bool:
+    """Whether a node of the offering may hold these pods (G) together."""
+    present: Bools = pods > 0
+    if not problem.fits[present, offering].all() or (pods > problem.alone).any():
+        return False
+    if (pods @ problem.sizes > problem.capacity[offering]).any():
+        return False
+    limits = problem.caps[present].min(axis=0, initial=np.inf)
+    return bool((pods @ problem.matches <= limits).all())

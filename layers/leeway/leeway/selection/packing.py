@@ -1,0 +1,238 @@
+"""Packing: pods → nodes that are there, nodes to launch, and pods that fit nowhere with the reason.
+
+Pure: it knows neither AWS nor Kubernetes, and changes nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from leeway.selection.arrays import Bools
+from leeway.selection.bundles import bundled
+from leeway.selection.covering import cover
+from leeway.selection.groups import Group, Lot, Misplaced, grouped, regrouped
+from leeway.selection.kinds import Sorter
+from leeway.selection.launching import Limits, NewNode, launch
+from leeway.selection.misses import nearest_miss
+from leeway.selection.plan import Plan, PlannedNode, Unschedulable
+from leeway.selection.pods import ExistingNode, Pod
+from leeway.selection.preferences import relaxed
+from leeway.selection.requests import finish
+from leeway.selection.resources import Resources
+from leeway.selection.standing import Standing
+from leeway.selection.supply import UNKNOWN_PRICE, Supply
+from leeway.selection.topology import Counters, unknown_topology
+from leeway.selection.zones import Choice, ZoneCounts, assign
+
+LIMIT = "the limits of its pools leave no room for another node"
+LONELY = "the nodes of the pods that it has to share one with have no room for it"
+
+
+def pack(pods: Sequence[Pod], supply: Supply, nodes: Sequence[ExistingNode] = ()) -> Plan:
+    """Plan a place for every pod: on nodes that are there first, then on new ones.
+
+    Preferences are held as if they were required, and given up one after another where pods would
+    have no place otherwise (see `leeway.selection.preferences`).
+    """
+    return _Packing(pods, supply, nodes).plan()
+
+
+@dataclass
+class _Outcome:
+    launched: list[PlannedNode] = field(default_factory=list)
+    unschedulable: list[Unschedulable] = field(default_factory=list)
+    bounds: list[float | None] = field(default_factory=list)
+    nodes: list[NewNode] = field(default_factory=list)
+
+
+class _Packing:
+    """One run: what is known of the pods, and what has been decided so far."""
+
+    def __init__(self, pods: Sequence[Pod], supply: Supply, nodes: Sequence[ExistingNode]) -> None:
+        self.supply = supply
+        self.counters = Counters()
+        self.counters.learn(pod for node in nodes for pod in node.pods)
+        self.groups = grouped(pods, self.counters)
+        resources = sorted({name for g in self.groups for name in g.spec.requests} | {"pods"})
+        self.sorter = Sorter(supply, resources)
+        self.standing = Standing(nodes, resources, self.counters)
+        self.zones = self._count_zones(nodes)
+        self.limits = _limits(supply, nodes)
+        taints = [t for pool in supply.pools for t in pool.taints]
+        taints += [t for node in nodes for t in node.taints]
+        self.soft_taints = any(taint.effect == "PreferNoSchedule" for taint in taints)
+        self.outcome = _Outcome()
+        self._zones_of: dict[object, tuple[frozenset[int], frozenset[int]]] = {}
+
+    def plan(self) -> Plan:
+        waiting = self.groups
+        while waiting:
+            missed = list(self._place(waiting))
+            again = [(m, relaxed(m.group.asked, self.soft_taints)) for m in missed]
+            for miss, spec in again:
+                if spec is None:
+                    self.outcome.unschedulable += [
+                        Unschedulable(pod, miss.reason) for pod in miss.pods
+                    ]
+            waiting = regrouped(
+                [(spec, miss.pods) for miss, spec in again if spec is not None], self.counters
+            )
+        prices = [node.cheapest.price for node in self.outcome.launched]
+        return Plan(
+            tuple(self.outcome.launched),
+            self.standing.placements(),
+            tuple(self.outcome.unschedulable),
+            sum(price for price in prices if price < UNKNOWN_PRICE),
+            self._bound(),
+        )
+
+    def _place(self, groups: Sequence[Group]) -> Iterable[Misplaced]:
+        """Place what can be placed; returns the rest with reasons."""
+        able: list[tuple[Group, Choice]] = []
+        for group in groups:
+            topology = unknown_topology(group.spec)
+            if topology is not None:
+                reason = f"its topology {topology} is not known: zone and hostname are"
+                yield Misplaced(group, group.pods, reason)
+                continue
+            choice = self._choice(group)
+            if any(choice.able):
+                able.append((group, choice))
+            else:
+                yield Misplaced(group, group.pods, nearest_miss(group.spec, self.supply))
+        lots, misplaced = assign(able, self.zones, self.counters.by_zone)
+        yield from misplaced
+        lots, misplaced = bundled(lots, self.standing.running, self._launched(), self._fits)
+        yield from misplaced
+        lots = sorted(lots, key=lambda lot: (-lot.priority, -self.sorter.size(lot).sum()))
+        left = [self.standing.place(lot, self._zone(lot)) for lot in lots]
+        yield from self._launch([lot for lot in left if lot.units])
+
+    def _launch(self, lots: Sequence[Lot]) -> Iterable[Misplaced]:
+        """Pack lots onto new nodes: pools of the highest weight first."""
+        lonely = [lot for lot in lots if not lot.joined and _bound_to_nodes(lot)]
+        yield from self._misplaced(lonely, LONELY)
+        alone = {id(lot) for lot in lonely}
+        waiting = [lot for lot in lots if id(lot) not in alone]
+        limited = False
+        for weight in sorted({pool.weight for pool in self.supply.pools}, reverse=True):
+            if not waiting:
+                return
+            done = launch(waiting, self.sorter, self._of_weight(weight), self.limits)
+            self._keep(done.nodes)
+            self.outcome.bounds.append(None if done.left else done.bound)
+            limited |= done.limited
+            waiting = done.left
+        yield from self._misplaced(waiting, LIMIT if limited else None)
+
+    def _keep(self, nodes: Sequence[NewNode]) -> None:
+        self.outcome.nodes += nodes
+        launched, short = finish(nodes, self.sorter)
+        self.outcome.launched += launched
+        self.outcome.unschedulable += short
+
+    def _bound(self) -> float:
+        """The least that nodes for the pods on new nodes could cost, of any pool."""
+        match self.outcome.bounds:
+            case []:
+                return 0.0
+            case [float(known)]:
+                return known
+        placed = [lot.having(units) for node in self.outcome.nodes for lot, units in node.load]
+        kinds, _ = self.sorter.kinds(placed, np.ones(len(self.supply), dtype=bool))
+        return cover(kinds.problem).bound if kinds else 0.0
+
+    def _misplaced(self, lots: Iterable[Lot], reason: str | None) -> Iterable[Misplaced]:
+        for lot in lots:
+            zone = self._zone(lot)
+            start = 0
+            for group, pods in lot.parts:
+                names = tuple(n for unit in lot.units for n in unit[start : start + pods])
+                start += pods
+                if lot.zone is not None:
+                    self.zones.add(group.rules, lot.zone, -len(names))
+                why = reason or nearest_miss(group.spec, self.supply, zone)
+                yield Misplaced(group, names, why)
+
+    def _of_weight(self, weight: int) -> Bools:
+        chosen = np.array([pool.weight == weight for pool in self.supply.pools], dtype=bool)
+        found: Bools = chosen[self.supply.of_pool]
+        return found
+
+    def _zone(self, lot: Lot) -> str | None:
+        return None if lot.zone is None else self.zones.zones[lot.zone]
+
+    def _launched(self) -> frozenset[int]:
+        """The counters that have pods on new nodes."""
+        loads = [load for node in self.outcome.nodes for load in node.load]
+        return frozenset(counter for lot, _ in loads for counter in lot.counted)
+
+    def _fits(self, lot: Lot) -> bool:
+        if self.sorter.allowed(lot).any():
+            return True
+        return bool((self.standing.room(lot, self._zone(lot)) > 0).any())
+
+    def _choice(self, group: Group) -> Choice:
+        """Where there is a place for one pod of the group, and which zones its spreads count."""
+        lot = Lot.of(group, group.pods[:1])
+        names = self.zones.zones
+        able, domains = map(set, self._launchable(lot))
+        position = {name: i for i, name in enumerate(names)}
+        admitted = self.standing.admits(group.spec)
+        room = self.standing.room(lot, None) if admitted.any() else admitted
+        for row in np.flatnonzero(admitted):
+            zone = position[self.standing.zones[row]]
+            domains.add(zone)
+            if room[row] > 0:
+                able.add(zone)
+        return Choice(
+            tuple(i in able for i in range(len(names))),
+            tuple(i in domains for i in range(len(names))),
+        )
+
+    def _launchable(self, lot: Lot) -> tuple[frozenset[int], frozenset[int]]:
+        """The zones with an offering that has room for one pod, and with any that it may go to."""
+        if lot.shape not in self._zones_of:
+            zones = self.supply.zones
+            able = frozenset(zones[self.sorter.allowed(lot)].tolist())
+            domains = frozenset(zones[self.supply.allowed(lot.parts[0][0].spec)].tolist())
+            self._zones_of[lot.shape] = (able, domains)
+        return self._zones_of[lot.shape]
+
+    def _count_zones(self, nodes: Sequence[ExistingNode]) -> ZoneCounts:
+        known = self.supply.zone_names
+        others = tuple(sorted(set(self.standing.zones) - set(known)))
+        counts = ZoneCounts(
+            known + others, [*self._cheapest_first(), *range(len(known), len(known + others))]
+        )
+        position = {name: i for i, name in enumerate(counts.zones)}
+        for node, zone in zip(nodes, self.standing.zones, strict=True):
+            for pod in node.pods:
+                counts.add(self.counters.rules(pod), position[zone])
+        return counts
+
+    def _cheapest_first(self) -> list[int]:
+        """The zones by what a node's worth of resources costs there at least."""
+        capacity = self.sorter.capacity / np.maximum(self.sorter.capacity.max(axis=0, initial=1), 1)
+        costs = self.supply.prices / np.maximum(capacity.sum(axis=1), 1e-12)
+        zones = range(len(self.supply.zone_names))
+        return sorted(zones, key=lambda z: costs[self.supply.zones == z].min(initial=np.inf))
+
+
+def _bound_to_nodes(lot: Lot) -> bool:
+    return any(group.rules.with_node for group, _ in lot.parts)
+
+
+def _limits(supply: Supply, nodes: Sequence[ExistingNode]) -> Limits:
+    """What the pools may still have, besides the nodes that they have."""
+    left = {}
+    for pool in supply.pools:
+        own = [node for node in nodes if node.pool == pool.name]
+        used = Resources({"nodes": len(own)})
+        for node in own:
+            used = used + node.capacity
+        remaining = pool.left(used)
+        if remaining is not None:
+            left[pool.name] = dict(remaining)
+    return Limits(left)

@@ -1,0 +1,69 @@
+"""What pods would like, held as if it were required, and given up one after another.
+
+The order in which it is given up, each kind by weight, the lightest first: being near pods, being
+apart from pods, node affinity, spreads that may be violated (ScheduleAnyway), and keeping off nodes
+with a PreferNoSchedule taint.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+
+from leeway.selection.pods import PodSpec, Toleration, Weighted
+from leeway.selection.requirements import Requirements
+
+_BEARS_SOFT_TAINTS = Toleration(operator="Exists", effect="PreferNoSchedule")
+
+
+def strictly(spec: PodSpec) -> PodSpec:
+    """Return the same pod with all that it still prefers made required."""
+    if not has_preferences(spec):
+        return spec
+    wanted = Requirements(r for w in spec.preferred_terms for r in w.preference.values())
+    terms = spec.terms
+    if spec.preferred_terms:
+        terms = tuple(term.intersection(wanted) for term in spec.terms or (Requirements(),))
+    return replace(
+        spec,
+        terms=terms,
+        near=spec.near + tuple(w.preference for w in spec.preferred_near),
+        apart=spec.apart + tuple(w.preference for w in spec.preferred_apart),
+        spreads=tuple(replace(spread, required=True) for spread in spec.spreads),
+        preferred_terms=(),
+        preferred_near=(),
+        preferred_apart=(),
+    )
+
+
+def has_preferences(spec: PodSpec) -> bool:
+    """Whether anything but soft taints could be given up."""
+    return bool(
+        spec.preferred_terms
+        or spec.preferred_near
+        or spec.preferred_apart
+        or not all(spread.required for spread in spec.spreads)
+    )
+
+
+@lru_cache(maxsize=4096)
+def relaxed(spec: PodSpec, soft_taints: bool) -> PodSpec | None:
+    """Return the pod with its next preference given up; None where nothing is left to give up.
+
+    `soft_taints`: there are nodes with a PreferNoSchedule taint.
+    """
+    if spec.preferred_near:
+        return replace(spec, preferred_near=_without_lightest(spec.preferred_near))
+    if spec.preferred_apart:
+        return replace(spec, preferred_apart=_without_lightest(spec.preferred_apart))
+    if spec.preferred_terms:
+        return replace(spec, preferred_terms=_without_lightest(spec.preferred_terms))
+    if not all(spread.required for spread in spec.spreads):
+        kept = tuple(spread for spread in spec.spreads if spread.required)
+        return replace(spec, spreads=kept)
+    if soft_taints and _BEARS_SOFT_TAINTS not in spec.tolerations:
+        return replace(spec, tolerations=(*spec.tolerations, _BEARS_SOFT_TAINTS))
+    return None
+
+
+def _without_lightest[T](preferences: tuple[Weighted[T], ...]) -> tuple[Weighted[T], ...]:
+    lightest = min(range(len(preferences)), key=lambda i: preferences[i].weight)
+    return preferences[:lightest] + preferences[lightest + 1 :]

@@ -1,0 +1,94 @@
+"""Which types, zones and capacity types to ask for, for a node with these pods: many, ranked."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from leeway.selection.arrays import Ints
+from leeway.selection.labels import CAPACITY_TYPE, CAPACITY_TYPES, ON_DEMAND, SPOT, ZONE, short
+from leeway.selection.plan import Choice
+from leeway.selection.supply import UNKNOWN_PRICE, Candidate, Supply
+
+MOST_TYPES = 60
+"""Types in one request. EC2 Fleet takes 300 overrides (types times subnets), and more types than
+this would be dearer than waiting. Source: Karpenter's MaxInstanceTypes."""
+
+
+def rank(supply: Supply, able: Ints) -> tuple[Choice, ...]:
+    """Rank those offerings of one pool that can hold a node's pods.
+
+    Capacity types come in the order reserved, spot, on-demand; a Spot offering that is dearer than
+    the cheapest on demand is dropped; of each capacity type up to 60 types, the cheapest first,
+    and as many values of a label as the pool's minValues ask for.
+    """
+    able = able[np.argsort(supply.prices[able], kind="stable")]
+    capacity_types = supply.capacity_types[able]
+    on_demand = able[capacity_types == CAPACITY_TYPES.index(ON_DEMAND)]
+    choices = []
+    for number, capacity_type in enumerate(CAPACITY_TYPES):
+        found = able[capacity_types == number]
+        if capacity_type == SPOT and len(on_demand):
+            found = found[supply.prices[found] <= supply.prices[on_demand[0]]]
+        if len(found):
+            choices.append(_choice(supply, capacity_type, found))
+    return tuple(choices)
+
+
+def _choice(supply: Supply, capacity_type: str, found: Ints) -> Choice:
+    """Of offerings in the order of their prices."""
+    _, first = np.unique(supply.of_type[found], return_index=True)
+    cheapest = found[np.sort(first)]  # of each type
+    pool = supply.candidates[found[0]].pool
+    wanted = {k: r.min_values for k, r in pool.requirements.items() if r.min_values}
+    if len(cheapest) > MOST_TYPES:
+        cheapest = _diverse(supply, cheapest, wanted) if wanted else cheapest[:MOST_TYPES]
+    of_kept = found[np.isin(supply.of_type[found], supply.of_type[cheapest])]
+    _, first = np.unique(supply.zones[of_kept], return_index=True)
+    price = float(supply.prices[found[0]])
+    return Choice(
+        capacity_type,
+        tuple(supply.type_names[i] for i in supply.of_type[cheapest]),
+        tuple(supply.zone_names[i] for i in supply.zones[of_kept[np.sort(first)]]),
+        None if price >= UNKNOWN_PRICE else price,
+    )
+
+
+def _diverse(supply: Supply, cheapest: Ints, wanted: Mapping[str, int]) -> Ints:
+    """The cheapest types; places are kept for dearer ones that bring a value which is still
+    missing."""
+    missing = {key: n for key, n in wanted.items() if key not in {ZONE, CAPACITY_TYPE}}
+    had: dict[str, set[str]] = {key: set() for key in missing}
+    kept: list[int] = []
+    for at, index in enumerate(cheapest.tolist()):
+        values = {key: value(supply.candidates[index], key) for key in missing}
+        if any(len(had[k]) < missing[k] and v not in had[k] for k, v in values.items()):
+            kept.append(at)
+            for key, found in values.items():
+                had[key].add(found)
+    others = [at for at in range(len(cheapest)) if at not in set(kept)]
+    return cheapest[sorted([*kept, *others][:MOST_TYPES])]
+
+
+def value(candidate: Candidate, key: str) -> str:
+    """The value of a label on a candidate's nodes; empty where it has none."""
+    if key == ZONE:
+        return candidate.offering.zone
+    if key == CAPACITY_TYPE:
+        return candidate.offering.capacity_type
+    return candidate.type.labels.get(key, "")
+
+
+def too_few(supply: Supply, able: Ints) -> str | None:
+    """Say which minValues of the pool these offerings don't come to; None where they do."""
+    pool = supply.candidates[able[0]].pool
+    if not any(requirement.min_values for requirement in pool.requirements.values()):
+        return None
+    offered = [supply.candidates[i] for i in able]
+    for key, requirement in pool.requirements.items():
+        if requirement.min_values:
+            had = len({value(candidate, key) for candidate in offered} - {""})
+            if had < requirement.min_values:
+                return (
+                    f"minValues {requirement.min_values} of {short(key)}, of which {had} are left"
+                )
+    return None

@@ -1,0 +1,201 @@
+"""What may be launched for pods, as arrays: every pool's types in every zone and capacity type."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isnan
+
+import numpy as np
+
+from leeway.selection.arrays import Bools, Floats, Ints
+from leeway.selection.catalog import Catalog, InstanceType, Offering, TypeTable, Unavailable, bits
+from leeway.selection.labels import CAPACITY_TYPE, CAPACITY_TYPES, RESERVED, ZONE
+from leeway.selection.pods import PodSpec
+from leeway.selection.pools import NodePool
+from leeway.selection.requirements import Requirements
+
+UNKNOWN_PRICE = 1e5
+"""USD per hour that an offering without a price is taken for: the last choice."""
+
+_NOTHING = Requirements()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One offering of one type for one pool."""
+
+    pool: NodePool
+    type: InstanceType
+    offering: Offering
+
+    @property
+    def price(self) -> float:
+        """USD per hour; a reserved instance is paid for already."""
+        if self.offering.price is None:
+            return 0.0 if self.offering.capacity_type == RESERVED else UNKNOWN_PRICE
+        return self.offering.price
+
+
+class Supply:
+    """The offerings of some pools (O of them), in a fixed order. Build it once, pack many times."""
+
+    def __init__(
+        self,
+        pools: Iterable[NodePool],
+        catalog: Catalog,
+        unavailable: Iterable[Unavailable] = (),
+        daemons: Iterable[PodSpec] = (),
+    ) -> None:
+        self.pools = tuple(pools)
+        self.daemons = tuple(daemons)
+        gone = tuple(unavailable)
+        self.tables = [catalog.for_node_class(pool.node_class, gone) for pool in self.pools]
+        self.candidates: list[Candidate] = []
+        rows: list[tuple[int, int, int]] = []
+        for number, (pool, table) in enumerate(zip(self.pools, self.tables, strict=True)):
+            for index, market, candidate in _offered(pool, table):
+                rows.append((number, index, market))
+                self.candidates.append(candidate)
+        self._rows = np.array(rows, dtype=np.int64).reshape(-1, 3)
+        self._allowed: dict[object, Bools] = {}
+        self._capacity: dict[tuple[str, ...], Floats] = {}
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    @cached_property
+    def prices(self) -> Floats:
+        """USD per hour: O."""
+        return np.array([candidate.price for candidate in self.candidates], dtype=float)
+
+    @cached_property
+    def zone_names(self) -> tuple[str, ...]:
+        """The zones that anything is offered in."""
+        return tuple(sorted({c.offering.zone for c in self.candidates}))
+
+    @cached_property
+    def zones(self) -> Ints:
+        """Each offering's zone, as a position in `zone_names`: O."""
+        position = {zone: i for i, zone in enumerate(self.zone_names)}
+        return np.array([position[c.offering.zone] for c in self.candidates], dtype=np.int64)
+
+    @cached_property
+    def exotic(self) -> Bools:
+        """Whether each is only for those who ask for it: O."""
+        return np.array([c.type.exotic for c in self.candidates], dtype=bool)
+
+    @cached_property
+    def zones_alike(self) -> bool:
+        """Whether every zone offers the same, at the same prices."""
+        offers = [
+            (int(pool), int(type_), c.offering.capacity_type, c.price, int(zone))
+            for (pool, type_, _), c, zone in zip(
+                self._rows, self.candidates, self.zones, strict=True
+            )
+        ]
+        by_zone = [
+            {offer[:4] for offer in offers if offer[4] == zone}
+            for zone in range(len(self.zone_names))
+        ]
+        return all(offered == by_zone[0] for offered in by_zone)
+
+    @cached_property
+    def twins(self) -> dict[tuple[int, int], int]:
+        """The offering that is the same as another (a position) but in a zone (a position)."""
+        found: dict[tuple[int, int, str, int], int] = {}
+        keys = []
+        for i, ((pool, type_, _), c) in enumerate(zip(self._rows, self.candidates, strict=True)):
+            key = (int(pool), int(type_), c.offering.capacity_type)
+            keys.append(key)
+            found[(*key, int(self.zones[i]))] = i
+        return {
+            (i, zone): found[(*key, zone)]
+            for i, key in enumerate(keys)
+            for zone in range(len(self.zone_names))
+            if (*key, zone) in found
+        }
+
+    @cached_property
+    def type_names(self) -> list[str]:
+        """The names of the types, each once."""
+        return list(dict.fromkeys(c.type.name for c in self.candidates))
+
+    @cached_property
+    def of_type(self) -> Ints:
+        """Each offering's type, as a position in `type_names`: O."""
+        position = {name: i for i, name in enumerate(self.type_names)}
+        return np.array([position[c.type.name] for c in self.candidates], dtype=np.int64)
+
+    @cached_property
+    def capacity_types(self) -> Ints:
+        """Each offering's capacity type, as a position in `CAPACITY_TYPES`: O."""
+        position = {name: i for i, name in enumerate(CAPACITY_TYPES)}
+        return np.array(
+            [position[c.offering.capacity_type] for c in self.candidates], dtype=np.int64
+        )
+
+    @property
+    def of_pool(self) -> Ints:
+        """Each offering's pool, as a position in `pools`: O."""
+        return self._rows[:, 0]
+
+    def capacity(self, resources: Sequence[str]) -> Floats:
+        """Return what each offers to pods besides its daemons: O x R."""
+        key = tuple(resources)
+        if key not in self._capacity:
+            amounts = {
+                id(c.type): [c.type.allocatable.of(name) for name in key] for c in self.candidates
+            }
+            held = np.array([amounts[id(c.type)] for c in self.candidates], dtype=float)
+            held = held.reshape(len(self.candidates), len(key))
+            for daemon in self.daemons:
+                asked = np.array([daemon.requests.of(name) for name in key], dtype=float)
+                held -= self.allowed(daemon)[:, None] * asked
+            self._capacity[key] = np.maximum(held, 0)
+        return self._capacity[key]
+
+    def limited(self, resources: Sequence[str]) -> Floats:
+        """Return what each counts for against its pool's limits: O x R; "nodes" counts one."""
+        amounts = [
+            [1 if name == "nodes" else c.type.capacity.of(name) for name in resources]
+            for c in self.candidates
+        ]
+        return np.array(amounts, dtype=float).reshape(len(self.candidates), len(resources))
+
+    def allowed(self, spec: PodSpec) -> Bools:
+        """Return where a pod's node requirements and tolerations let it go: O."""
+        key = (spec.terms, spec.tolerations)
+        if key not in self._allowed:
+            found = np.zeros(len(self.candidates), dtype=bool)
+            for number, pool in enumerate(self.pools):
+                if spec.untolerated(pool.taints, soft=True) is None:
+                    for term in spec.terms or (_NOTHING,):
+                        found |= self._meeting(number, term)
+            found.setflags(write=False)
+            self._allowed[key] = found
+        return self._allowed[key]
+
+    def _meeting(self, number: int, term: Requirements) -> Bools:
+        pool, table = self.pools[number], self.tables[number]
+        if not pool.requirements.compatible(term):
+            return np.zeros(len(self.candidates), dtype=bool)
+        described = np.zeros(len(table), dtype=bool)
+        described[list(bits(table.described(term)))] = True
+        zone, capacity_type = term.of_key(ZONE), term.of_key(CAPACITY_TYPE)
+        meant = [zone.has(m.zone) and capacity_type.has(m.capacity_type) for m, _ in table.markets]
+        pools, types, markets = self._rows.T
+        found: Bools = described[types] & np.array(meant, dtype=bool)[markets] & (pools == number)
+        return found
+
+
+def _offered(pool: NodePool, table: TypeTable) -> Iterator[tuple[int, int, Candidate]]:
+    """Each offering of a pool, with the positions of its type and of its market."""
+    types = table.matching(pool.requirements)
+    wanted = {id(market) for market, _ in table.markets_of(pool.requirements)}
+    for position, (market, available) in enumerate(table.markets):
+        if id(market) not in wanted:
+            continue
+        for index in bits(types & available):
+            price = market.prices[index]
+            offering = Offering(market.zone, market.capacity_type, None if isnan(price) else price)
+            yield index, position, Candidate(pool, table.type(index), offering)

@@ -1,0 +1,215 @@
+"""Which zone pods go to, where spreads, affinities or anti-affinities by zone leave a choice.
+
+Pods that no such term speaks of, their own or another pod's, stay free.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from leeway.selection.groups import Group, Lot, Misplaced
+from leeway.selection.topology import Cap, Rules
+
+LONELY = "no zone has both a place for it and the pods that it has to be near"
+CROWDED = "the zone of the pods that it has to be near has pods that it keeps apart from"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Zones by position: `able` have a place for a pod of the group, `domains` are those that its
+    spreads count (its own node requirements admit them)."""
+
+    able: tuple[bool, ...]
+    domains: tuple[bool, ...]
+
+
+@dataclass
+class ZoneCounts:
+    """How many pods each counter has in each zone, and the most it may have where pods mind.
+
+    `preferred` are the zones in the order in which they are taken where all else is equal.
+    """
+
+    zones: tuple[str, ...]
+    preferred: Sequence[int]
+    _counts: dict[int, list[int]] = field(default_factory=dict)
+    _limits: dict[int, list[float]] = field(default_factory=dict)
+
+    def counts(self, counter: int) -> list[int]:
+        """The counter's pods by zone."""
+        return self._counts.setdefault(counter, [0] * len(self.zones))
+
+    def _limit(self, counter: int) -> list[float]:
+        return self._limits.setdefault(counter, [float("inf")] * len(self.zones))
+
+    def add(self, rules: Rules, zone: int, pods: int = 1) -> None:
+        """Count pods that are in a zone."""
+        for counter in rules.counted:
+            self.counts(counter)[zone] += pods
+        for cap in rules.in_zone:
+            if not cap.skew:
+                limits = self._limit(cap.counter)
+                limits[zone] = min(limits[zone], cap.most)
+
+    def admits(self, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
+        """Whether one more pod may come into a zone."""
+        for counter in rules.counted:
+            if self.counts(counter)[zone] + 1 > self._limit(counter)[zone]:
+                return False
+        return all(self._within(cap, rules, zone, domains) for cap in rules.in_zone)
+
+    def _within(self, cap: Cap, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
+        counts = self.counts(cap.counter)
+        coming = counts[zone] + (cap.counter in rules.counted)
+        if not cap.skew:
+            return coming <= cap.most
+        inside = [n for n, counted in zip(counts, domains, strict=True) if counted]
+        least = min(inside, default=0) if len(inside) >= cap.min_domains else 0
+        return coming - least <= cap.most
+
+    def level(self, rules: Rules, zone: int) -> int:
+        """How full a zone is of pods like these: the emptiest is taken."""
+        return sum(self.counts(counter)[zone] for counter in rules.counted)
+
+
+def assign(
+    groups: Sequence[tuple[Group, Choice]], counts: ZoneCounts, by_zone: frozenset[int]
+) -> tuple[list[Lot], list[Misplaced]]:
+    """Give pods their zones. `by_zone` are the counters of zones' terms."""
+    lots: list[Lot] = []
+    misplaced: list[Misplaced] = []
+    following: list[tuple[Group, Choice]] = []
+    needed = {counter for group, _ in groups for counter in group.rules.with_zone}
+    # Who has least choice goes first, and who is only counted before those who mind the counts.
+    for group, choice in sorted(groups, key=lambda g: (bool(g[0].rules.in_zone), sum(g[1].able))):
+        rules = group.rules
+        if rules.with_zone or (rules.counted & needed and not rules.in_zone):
+            following.append((group, choice))
+        elif not (rules.in_zone or rules.counted & by_zone):
+            lots.append(Lot.of(group, group.pods))
+        else:
+            _spread(group, choice, counts, lots, misplaced)
+    for together in _connected(following):
+        _gather(together, counts, lots, misplaced)
+    return lots, misplaced
+
+
+def _spread(
+    group: Group,
+    choice: Choice,
+    counts: ZoneCounts,
+    lots: list[Lot],
+    misplaced: list[Misplaced],
+) -> None:
+    """Put pods one by one where fewest like them are."""
+    rules, placed = group.rules, [0] * len(counts.zones)
+    zones = [zone for zone in counts.preferred if choice.able[zone]]
+    for _ in group.pods:
+        open_zones = [zone for zone in zones if counts.admits(rules, zone, choice.domains)]
+        if not open_zones:
+            break
+        zone = min(open_zones, key=lambda z: counts.level(rules, z))
+        counts.add(rules, zone)
+        placed[zone] += 1
+    start = 0
+    for zone, pods in enumerate(placed):
+        if pods:
+            lots.append(Lot.of(group, group.pods[start : start + pods], zone))
+            start += pods
+    if start < len(group.pods):
+        misplaced.append(Misplaced(group, group.pods[start:], _why_not(group, choice, counts)))
+
+
+def _why_not(group: Group, choice: Choice, counts: ZoneCounts) -> str:
+    unable = [
+        name
+        for name, able, domain in zip(counts.zones, choice.able, choice.domains, strict=True)
+        if domain and not able
+    ]
+    if not any(choice.able):
+        return "no zone has a place for it"
+    if any(cap.skew for cap in group.rules.in_zone):
+        short = f": nothing for it in {', '.join(unable)}" if unable else ""
+        return f"its spread by zone would be more uneven than its maxSkew allows{short}"
+    return "every zone it may go to has a pod that it keeps apart from, or that keeps apart from it"
+
+
+def _connected(
+    groups: Sequence[tuple[Group, Choice]],
+) -> Iterator[list[tuple[Group, Choice]]]:
+    """Sets of groups that one zone has to hold: each with those that its affinities select."""
+    rest = list(groups)
+    while rest:
+        together, grown = [rest.pop(0)], True
+        while grown:
+            wanted = {c for group, _ in together for c in group.rules.with_zone}
+            had = {c for group, _ in together for c in group.rules.counted}
+            joining = [
+                entry
+                for entry in rest
+                if entry[0].rules.counted & wanted or had & set(entry[0].rules.with_zone)
+            ]
+            grown = bool(joining)
+            together += joining
+            chosen = {id(entry[0]) for entry in joining}
+            rest = [entry for entry in rest if id(entry[0]) not in chosen]
+        yield together
+
+
+def _gather(
+    together: Sequence[tuple[Group, Choice]],
+    counts: ZoneCounts,
+    lots: list[Lot],
+    misplaced: list[Misplaced],
+) -> None:
+    """Put connected groups into the one zone that can take most of their pods."""
+    chosen, going = 0, list[Group]()
+    for zone in counts.preferred:
+        able = [group for group, choice in together if choice.able[zone]]
+        able = _satisfied(able, zone, counts)
+        if _size(able) > _size(going):
+            chosen, going = zone, able
+    staying = {id(group) for group in going}
+    for group, choice in together:
+        kept = 0
+        if id(group) not in staying and not group.rules.with_zone:
+            # Only others would have liked it there.
+            _spread(group, choice, counts, lots, misplaced)
+            continue
+        if id(group) in staying:
+            kept = _fill_zone(group, choice, chosen, counts)
+            lots += [Lot.of(group, group.pods[:kept], chosen)] if kept else []
+        if kept < len(group.pods):
+            reason = CROWDED if id(group) in staying else LONELY
+            misplaced.append(Misplaced(group, group.pods[kept:], reason))
+
+
+def _fill_zone(group: Group, choice: Choice, zone: int, counts: ZoneCounts) -> int:
+    kept = 0
+    while kept < len(group.pods) and counts.admits(group.rules, zone, choice.domains):
+        counts.add(group.rules, zone)
+        kept += 1
+    return kept
+
+
+def _satisfied(groups: Sequence[Group], zone: int, counts: ZoneCounts) -> list[Group]:
+    """Those that find every pod they have to be near in this zone, if these groups come to it."""
+    kept = list(groups)
+    while True:
+        coming = {counter for group in kept for counter in group.rules.counted}
+        found = [
+            group
+            for group in kept
+            if all(
+                counts.counts(counter)[zone] > 0
+                if any(counts.counts(counter))
+                else counter in coming
+                for counter in group.rules.with_zone
+            )
+        ]
+        if len(found) == len(kept):
+            return found
+        kept = found
+
+
+def _size(groups: Iterable[Group]) -> int:
+    return sum(len(group.pods) for group in groups)

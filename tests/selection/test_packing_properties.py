@@ -1,0 +1,23 @@
+"""Any plan keeps every constraint, by a checker that shares no code with packing."""
+
+from hypothesis import given, settings
+from leeway.selection.packing import pack
+from leeway.selection.pods import ExistingNode, Pod
+from leeway.selection.pools import NodePool
+from leeway.selection.supply import Supply
+
+from bench.plan_checker import violations
+from tests.selection.workloads import catalog, node_sets, pool_sets, workloads
+
+CATALOG = catalog()
+
+
+@settings(max_examples=150, deadline=None)
+@given(workloads(), pool_sets(), node_sets())
+def test_any_plan_keeps_every_constraint(
+    pods: list[Pod], pools: list[NodePool], nodes: list[ExistingNode]
+) -> None:
+    plan = pack(pods, Supply(pools, CATALOG), nodes)
+    assert violations(plan, pods, pools, nodes) == []
+    assert plan.price >= plan.bound - 1e-9 or plan.unschedulable
+    assert all(miss.reason for miss in plan.unschedulable)
