@@ -28,6 +28,7 @@ COMMANDS = {
     "drain": "cli.drain:drain",
     "explain": "cli.explain:explain",
     "types": "cli.types:types",
+    "select": "cli.select:select",
     "sandbox": "cli.sandbox:app",
 }
 

@@ -1,0 +1,200 @@
+"""`leeway select`: what would be launched for pods, and which of them fit nowhere, and why."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.errors import BadInputError
+from cli.manifest_files import FilesOption, read_files, read_texts
+from cli.output import Format, FormatOption, print_json, results
+
+if TYPE_CHECKING:
+    from leeway.selection.plan import Plan, PlannedNode
+    from leeway.selection.pod_objects import BadObject, Document
+
+
+def select(
+    files: FilesOption = None,
+    pods: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Pods, Lists, Deployments, StatefulSets, Jobs."),
+    ] = None,
+    nodes: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="What `kubectl get nodes,pods -A -o json` says."),
+    ] = None,
+    replicas: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=N", help="The replicas of a workload, whatever it says."),
+    ] = None,
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="The sandbox's catalog: no account is asked.")
+    ] = False,
+    region: Annotated[
+        str | None, typer.Option(metavar="REGION", help="The region (default: the account's).")
+    ] = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Select nodes for pods by the pools of manifests, launching nothing.
+
+    Pods go onto the nodes of --nodes first. Without --pods, the pods of --nodes that have no node
+    are selected for.
+    """
+    plan = _plan(files or (), pods or (), nodes or (), replicas or (), sandbox, region)
+    if output is Format.JSON:
+        print_json(as_data(plan))
+    else:
+        _show(plan)
+
+
+def _plan(
+    files: Iterable[Path],
+    pods: Sequence[Path],
+    nodes: Sequence[Path],
+    replicas: Sequence[str],
+    sandbox: bool,
+    region: str | None,
+) -> "Plan":
+    from leeway.manifests.pools import pools_of
+    from leeway.selection.cluster_objects import daemons_of, existing_nodes, waiting_pods
+    from leeway.selection.packing import pack
+    from leeway.selection.pod_objects import BadObject
+    from leeway.selection.supply import Supply
+
+    from cli.catalogs import account_catalog, sandbox_catalog
+
+    if not (pods or nodes):
+        raise BadInputError("--pods: expected a file of pods, or --nodes with pods that wait")
+    asked = Objects(pods)
+    there = Objects(nodes)
+    wanted = _replicas(replicas, asked if pods else there)
+    pools = pools_of(one.meant for one in read_files(files).written)
+    if not pools:
+        raise BadInputError("--filename: expected at least one NodePool or Provisioner")
+    try:
+        waiting = waiting_pods((asked if pods else there).documents, wanted)
+        existing = existing_nodes(there.documents)
+        daemons = daemons_of([*asked.documents, *there.documents])
+    except BadObject as error:
+        raise (asked if pods else there).bad(error) from error
+    catalog = sandbox_catalog(region) if sandbox else account_catalog(region)
+    return pack(waiting, Supply(pools, catalog, daemons=daemons), existing)
+
+
+class Objects:
+    """The Kubernetes objects of some files, and where each of them stands."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        from leeway.manifests.documents import read_documents
+        from leeway.selection.cluster_objects import listed, unknown_kind
+
+        self.documents: list[Document] = []
+        self._places: list[str] = []
+        for source, text in read_texts(paths):
+            read = read_documents(text, source)
+            for problem in read.problems:
+                raise BadInputError(str(problem))
+            for value in read.values:
+                plain = value.plain()
+                if not isinstance(plain, dict):
+                    raise BadInputError(f"{source}:{value.line}: expected a Kubernetes object")
+                found = list(listed([plain]))
+                if not all(isinstance(each, dict) for each in found):
+                    raise BadInputError(f"{source}:{value.line}: items: expected objects")
+                self.documents += found
+                self._places += [f"{source}:{value.line}"] * len(found)
+        if paths and (position := unknown_kind(self.documents)) is not None:
+            kind = self.documents[position].get("kind")
+            expected = "Pod, List, Deployment, StatefulSet, Job, DaemonSet or Node"
+            raise BadInputError(f"{self._places[position]}: kind: expected {expected}, got {kind}")
+
+    def bad(self, error: "BadObject") -> BadInputError:
+        """The line for an object that is not as it should be."""
+        position, *path = error.path
+        document = self.documents[position] if isinstance(position, int) else {}
+        name = (document.get("metadata") or {}).get("name") or "?"
+        field = ".".join(map(str, path))
+        place = self._places[position] if isinstance(position, int) else "?"
+        return BadInputError(f"{place}: {document.get('kind')} {name}: {field}: {error}")
+
+
+def _replicas(given: Sequence[str], objects: Objects) -> dict[str, int]:
+    names = {(d.get("metadata") or {}).get("name") for d in objects.documents}
+    found = {}
+    for each in given:
+        name, _, count = each.partition("=")
+        if not count.isdecimal() or not name:
+            raise BadInputError(f"--replicas: expected NAME=N, like web=3, got {each}")
+        if name not in names:
+            raise BadInputError(f"--replicas: there is no workload {name}")
+        found[name] = int(count)
+    return found
+
+
+def as_data(plan: "Plan") -> dict[str, Any]:
+    """Render a plan for JSON."""
+    return {
+        "launches": [_launch(node) for node in plan.launches],
+        "existing": [{"node": e.node, "pods": list(e.pods)} for e in plan.existing],
+        "unschedulable": [{"pod": u.pod, "reason": u.reason} for u in plan.unschedulable],
+        "pricePerHour": _usd(plan.price),
+        "lowerBoundPerHour": _usd(plan.bound),
+    }
+
+
+def _launch(node: "PlannedNode") -> dict[str, Any]:
+    first, *others = node.choices
+    return {
+        "nodePool": node.pool,
+        "instanceTypes": list(first.instance_types),
+        "zones": list(first.zones),
+        "capacityType": first.capacity_type,
+        "requests": node.requests.printed(),
+        "pods": list(node.pods),
+        "pricePerHour": None if first.price is None else _usd(first.price),
+        "alternatives": [
+            {
+                "instanceTypes": list(choice.instance_types),
+                "zones": list(choice.zones),
+                "capacityType": choice.capacity_type,
+                "pricePerHour": None if choice.price is None else _usd(choice.price),
+            }
+            for choice in others
+        ],
+    }
+
+
+def _usd(price: float) -> float:
+    return round(price, 6)
+
+
+def _show(plan: "Plan") -> None:
+    from rich.table import Table
+
+    console = results()
+    table = Table(box=None, pad_edge=False)
+    for title in ("POOL", "TYPES", "ZONES", "CAPACITY", "USD/H", "PODS"):
+        table.add_column(title, overflow="fold", justify="right" if title == "USD/H" else "left")
+    for node in plan.launches:
+        choice = node.choices[0]
+        price = "unknown" if choice.price is None else f"{choice.price:.4f}"
+        types, zones = _some(choice.instance_types, 3), _some(choice.zones, 3)
+        table.add_row(node.pool, types, zones, choice.capacity_type, price, _some(node.pods, 3))
+    if plan.launches:
+        console.print(table)
+    for placement in plan.existing:
+        console.print(f"on {placement.node}: {_some(placement.pods, 8)}", soft_wrap=True)
+    for miss in plan.unschedulable:
+        console.print(f"{miss.pod} fits nowhere: {miss.reason}", soft_wrap=True, markup=False)
+    console.print(
+        f"{len(plan.launches)} nodes to launch, {plan.price:.4f} USD per hour; "
+        f"no plan costs less than {plan.bound:.4f}",
+        soft_wrap=True,
+    )
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
