@@ -7,16 +7,17 @@ from leeway.selection.pools import NodePool
 from leeway.selection.supply import Supply
 
 from bench.plan_checker import violations
-from tests.selection.workloads import catalog, node_sets, pool_sets, workloads
+from tests.selection.workloads import catalog, surroundings, workloads
 
 CATALOG = catalog()
 
 
 @settings(max_examples=150, deadline=None)
-@given(workloads(), pool_sets(), node_sets())
+@given(workloads(), surroundings())
 def test_any_plan_keeps_every_constraint(
-    pods: list[Pod], pools: list[NodePool], nodes: list[ExistingNode]
+    pods: list[Pod], around: tuple[list[NodePool], list[ExistingNode]]
 ) -> None:
+    pools, nodes = around
     plan = pack(pods, Supply(pools, CATALOG), nodes)
     assert violations(plan, pods, pools, nodes) == []
     assert plan.price >= plan.bound - 1e-9 or plan.unschedulable

@@ -118,13 +118,22 @@ def workloads(draw: DrawFn) -> list[Pod]:
     return found
 
 
-def pool_sets() -> SearchStrategy[list[NodePool]]:
-    """One pool, or two of different weights of which one is limited or tainted."""
-    plain = NodePool("plain")
-    limited = NodePool("limited", weight=10, limits={"cpu": 6000})
-    few = NodePool("few", weight=10, limits={"nodes": 2})
-    tainted = NodePool("tainted", weight=10, taints=(Taint("dedicated", "x"),))
-    return st.sampled_from([[plain], [plain, limited], [few], [plain, tainted]])
+PLAIN = NodePool("plain")
+TAINTED = NodePool("tainted", weight=10, taints=(Taint("dedicated", "x"),))
+LIMITED = NodePool("limited", weight=10, limits={"cpu": 6000})
+FEW = NodePool("few", weight=10, limits={"nodes": 2})
+
+
+@st.composite
+def surroundings(draw: DrawFn) -> tuple[list[NodePool], list[ExistingNode]]:
+    """Pools, and nodes that run; no nodes beside pools with limits.
+
+    (A pod on a running node keeps its place where others that its spread by zone counts on find
+    none because of a limit.)
+    """
+    if draw(st.booleans()):
+        return draw(st.sampled_from([[PLAIN], [PLAIN, TAINTED]])), draw(node_sets())
+    return draw(st.sampled_from([[PLAIN, LIMITED], [FEW], [LIMITED, FEW]])), []
 
 
 @st.composite

@@ -109,8 +109,9 @@ def _unit(
             misplaced.append(_misplaced(lot, lot.units[taken:], TOO_LARGE))
         if not taken and any(lot is mate for mate in mates):
             return None, [_misplaced(each, each.units, TOO_LARGE) for each in together]
-    if len(names) == sum(len(mate.units) for mate in mates):
-        return None, misplaced
+    if len(names) == sum(len(mate.units) for mate in mates) or (misplaced and len(names) == 1):
+        # Nobody has come to the mates, or one pod would be alone although there are others.
+        return None, [_misplaced(each, each.units, TOO_LARGE) for each in together]
     return Lot(tuple(parts.values()), (tuple(names),), zone, joined=True), misplaced
 
 

@@ -15,7 +15,7 @@ from leeway.selection.groups import Group, Lot, Misplaced, grouped, regrouped
 from leeway.selection.kinds import Sorter
 from leeway.selection.launching import Limits, NewNode, launch
 from leeway.selection.misses import nearest_miss
-from leeway.selection.plan import Plan, PlannedNode, Unschedulable
+from leeway.selection.plan import Plan, Unschedulable
 from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.preferences import relaxed
 from leeway.selection.requests import finish
@@ -25,6 +25,7 @@ from leeway.selection.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.topology import Counters, unknown_topology
 from leeway.selection.zones import Choice, ZoneCounts, assign
 
+UNEVEN = "pods that its spread by zone counts on have no place themselves"
 LIMIT = "the limits of its pools leave no room for another node"
 LONELY = "the nodes of the pods that it has to share one with have no room for it"
 
@@ -40,7 +41,6 @@ def pack(pods: Sequence[Pod], supply: Supply, nodes: Sequence[ExistingNode] = ()
 
 @dataclass
 class _Outcome:
-    launched: list[PlannedNode] = field(default_factory=list)
     unschedulable: list[Unschedulable] = field(default_factory=list)
     bounds: list[float | None] = field(default_factory=list)
     nodes: list[NewNode] = field(default_factory=list)
@@ -78,11 +78,14 @@ class _Packing:
             waiting = regrouped(
                 [(spec, miss.pods) for miss, spec in again if spec is not None], self.counters
             )
-        prices = [node.cheapest.price for node in self.outcome.launched]
+        if self.outcome.unschedulable:
+            self._even_out()
+        launched, short = finish(self.outcome.nodes, self.sorter)
+        prices = [node.cheapest.price for node in launched]
         return Plan(
-            tuple(self.outcome.launched),
+            tuple(launched),
             self.standing.placements(),
-            tuple(self.outcome.unschedulable),
+            (*self.outcome.unschedulable, *short),
             sum(price for price in prices if price < UNKNOWN_PRICE),
             self._bound(),
         )
@@ -120,17 +123,29 @@ class _Packing:
             if not waiting:
                 return
             done = launch(waiting, self.sorter, self._of_weight(weight), self.limits)
-            self._keep(done.nodes)
+            self.outcome.nodes += done.nodes
             self.outcome.bounds.append(None if done.left else done.bound)
             limited |= done.limited
             waiting = done.left
         yield from self._misplaced(waiting, LIMIT if limited else None)
 
-    def _keep(self, nodes: Sequence[NewNode]) -> None:
-        self.outcome.nodes += nodes
-        launched, short = finish(nodes, self.sorter)
-        self.outcome.launched += launched
-        self.outcome.unschedulable += short
+    def _even_out(self) -> None:
+        """Take pods off new nodes whose spreads by zone count on pods that have found no place."""
+        for at, node in enumerate(self.outcome.nodes):
+            zone = int(self.supply.zones[node.offering])
+            load = []
+            for lot, units in node.load:
+                kept = list(units)
+                for group, pods in lot.parts:
+                    domains = self._choice(group).domains
+                    while kept and not self.zones.holds(group.rules, zone, domains):
+                        self.zones.add(group.rules, zone, -pods)
+                        self.outcome.unschedulable += [
+                            Unschedulable(name, UNEVEN) for name in kept.pop()
+                        ]
+                load.append((lot, tuple(kept)))
+            self.outcome.nodes[at] = NewNode(node.offering, tuple(e for e in load if e[1]))
+        self.outcome.nodes = [node for node in self.outcome.nodes if node.load]
 
     def _bound(self) -> float:
         """The least that nodes for the pods on new nodes could cost, of any pool."""
@@ -169,6 +184,9 @@ class _Packing:
         return frozenset(counter for lot, _ in loads for counter in lot.counted)
 
     def _fits(self, lot: Lot) -> bool:
+        counted = lot.counted
+        if any(counted.get(counter, 0) > most for counter, most in lot.caps.items()):
+            return False
         if self.sorter.allowed(lot).any():
             return True
         return bool((self.standing.room(lot, self._zone(lot)) > 0).any())

@@ -33,6 +33,7 @@ class ZoneCounts:
     preferred: Sequence[int]
     _counts: dict[int, list[int]] = field(default_factory=dict)
     _limits: dict[int, list[float]] = field(default_factory=dict)
+    _spreads: dict[tuple[int, int], dict[Cap, tuple[bool, ...]]] = field(default_factory=dict)
 
     def counts(self, counter: int) -> list[int]:
         """The counter's pods by zone."""
@@ -42,7 +43,7 @@ class ZoneCounts:
         return self._limits.setdefault(counter, [float("inf")] * len(self.zones))
 
     def add(self, rules: Rules, zone: int, pods: int = 1) -> None:
-        """Count pods that are in a zone."""
+        """Count pods that are in a zone, and keep out of it whom they keep apart from."""
         for counter in rules.counted:
             self.counts(counter)[zone] += pods
         for cap in rules.in_zone:
@@ -50,12 +51,28 @@ class ZoneCounts:
                 limits = self._limit(cap.counter)
                 limits[zone] = min(limits[zone], cap.most)
 
+    def settle(self, rules: Rules, zone: int, domains: Sequence[bool]) -> None:
+        """Add one pod whose spreads are to hold whoever comes after it."""
+        self.add(rules, zone)
+        for cap in rules.in_zone:
+            if cap.skew:
+                self._spreads.setdefault((cap.counter, zone), {})[cap] = tuple(domains)
+
     def admits(self, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
-        """Whether one more pod may come into a zone."""
+        """Whether one more pod may come into a zone, by its own rules and those who are there."""
         for counter in rules.counted:
             if self.counts(counter)[zone] + 1 > self._limit(counter)[zone]:
                 return False
+            for cap, counted in self._spreads.get((counter, zone), {}).items():
+                if not self._within(cap, rules, zone, counted):
+                    return False
         return all(self._within(cap, rules, zone, domains) for cap in rules.in_zone)
+
+    def holds(self, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
+        """Whether the spreads of a pod that is in a zone are even enough."""
+        there = Rules(frozenset(), (), rules.in_zone, (), ())
+        skews = [cap for cap in rules.in_zone if cap.skew]
+        return all(self._within(cap, there, zone, domains) for cap in skews)
 
     def _within(self, cap: Cap, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
         counts = self.counts(cap.counter)
@@ -78,6 +95,7 @@ def assign(
     lots: list[Lot] = []
     misplaced: list[Misplaced] = []
     following: list[tuple[Group, Choice]] = []
+    spreading: list[tuple[Group, Choice]] = []
     needed = {counter for group, _ in groups for counter in group.rules.with_zone}
     # Who has least choice goes first, and who is only counted before those who mind the counts.
     for group, choice in sorted(groups, key=lambda g: (bool(g[0].rules.in_zone), sum(g[1].able))):
@@ -87,10 +105,27 @@ def assign(
         elif not (rules.in_zone or rules.counted & by_zone):
             lots.append(Lot.of(group, group.pods))
         else:
-            _spread(group, choice, counts, lots, misplaced)
-    for together in _connected(following):
+            spreading.append((group, choice))
+    gatherings = list(_connected(following))
+    late = [together for together in gatherings if not _self_sufficient(together, counts)]
+    for together in gatherings:
+        if not any(together is each for each in late):
+            _gather(together, counts, lots, misplaced)
+    for group, choice in spreading:
+        _spread(group, choice, counts, lots, misplaced)
+    for together in late:
         _gather(together, counts, lots, misplaced)
     return lots, misplaced
+
+
+def _self_sufficient(together: Sequence[tuple[Group, Choice]], counts: ZoneCounts) -> bool:
+    """Whether connected groups find whom they have to be near among themselves, or running."""
+    had: dict[int, int] = {}
+    for group, _ in together:
+        for counter in group.rules.counted:
+            had[counter] = had.get(counter, 0) + len(group.pods)
+    wanted = {counter for group, _ in together for counter in group.rules.with_zone}
+    return all(had.get(c, 0) > 1 or any(counts.counts(c)) for c in wanted)
 
 
 def _spread(
@@ -108,7 +143,7 @@ def _spread(
         if not open_zones:
             break
         zone = min(open_zones, key=lambda z: counts.level(rules, z))
-        counts.add(rules, zone)
+        counts.settle(rules, zone, choice.domains)
         placed[zone] += 1
     start = 0
     for zone, pods in enumerate(placed):
@@ -186,7 +221,7 @@ def _gather(
 def _fill_zone(group: Group, choice: Choice, zone: int, counts: ZoneCounts) -> int:
     kept = 0
     while kept < len(group.pods) and counts.admits(group.rules, zone, choice.domains):
-        counts.add(group.rules, zone)
+        counts.settle(group.rules, zone, choice.domains)
         kept += 1
     return kept
 
