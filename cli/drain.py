@@ -1,30 +1,50 @@
-"""`leeway drain`: the drain engine from a terminal, with `kubectl drain`'s refusals."""
+"""`leeway drain`: the drain engine from a terminal, with all that `kubectl drain` offers."""
 
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+import typer.core
 from leeway.policies import OnBlocked
 
 from cli.durations import parse_duration
 from cli.errors import BadInputError, CannotBeDoneError
-from cli.output import Format, FormatOption, messages, print_json, results
+from cli.output import Format, FormatOption
 
-if TYPE_CHECKING:
-    from leeway.cluster.ports import Cluster
-    from leeway.drain.deadline import Terms
-    from leeway.drain.pods import Pod, PodDecision
-    from leeway.drain.progress import Drain
-
-FOREVER = timedelta(days=365)
+PAGE = 500
 
 
+class DryRun(StrEnum):
+    """How much is only said: all of it, all but that the API server checks the requests, none."""
+
+    NONE = "none"
+    CLIENT = "client"
+    SERVER = "server"
+
+
+class _BareDryRun(typer.core.TyperCommand):
+    """Takes `--dry-run` without a value for `--dry-run=client`, as kubectl does."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        bare, full = "--dry-run", f"--dry-run={DryRun.CLIENT}"
+        return super().parse_args(ctx, [full if one == bare else one for one in args])
+
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(cls=_BareDryRun)
 def drain(
-    node: Annotated[str, typer.Argument(help="The node's name.")],
+    nodes: Annotated[list[str] | None, typer.Argument(metavar="NODE…", help="Names.")] = None,
+    selector: Annotated[
+        str, typer.Option("--selector", "-l", help="Drain the nodes with these labels instead.")
+    ] = "",
+    pod_selector: Annotated[str, typer.Option(help="Drain only the pods with these labels.")] = "",
     deadline: Annotated[
-        str, typer.Option(metavar="DURATION", help="When the node goes, from now: 120s, 2m.")
+        str, typer.Option(metavar="DURATION", help="When the nodes go, from now: 120s, 2m.")
     ] = "",
     on_blocked: Annotated[
         OnBlocked,
@@ -40,136 +60,83 @@ def drain(
     delete_emptydir_data: Annotated[
         bool, typer.Option("--delete-emptydir-data", help="Evict pods whose emptyDir is lost.")
     ] = False,
+    disable_eviction: Annotated[
+        bool, typer.Option("--disable-eviction", help="Delete pods, past every budget.")
+    ] = False,
     grace_period: Annotated[
         int, typer.Option(help="Seconds for every pod instead of its own; negative: its own.")
     ] = -1,
+    skip_wait_for_delete_timeout: Annotated[
+        int,
+        typer.Option(min=0, help="Wait for no pod whose deletion is overdue by so many seconds."),
+    ] = 0,
+    timeout: Annotated[
+        str, typer.Option(metavar="DURATION", help="When to give up; 0: never.")
+    ] = "0s",
+    chunk_size: Annotated[
+        int, typer.Option(min=0, help="Objects in a page of a list; 0: all in one.")
+    ] = PAGE,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
-    ] = False,
+        DryRun,
+        typer.Option(help="Say what would be done and do nothing: client (if bare) or server."),
+    ] = DryRun.NONE,
     kubeconfig: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Default: $KUBECONFIG, ~/.kube/config.")
     ] = None,
     context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Cordon a node and evict its pods, each in time for a deadline.
+    """Cordon nodes and evict their pods, each in time for a deadline.
 
     Refuses what `kubectl drain` refuses; the flags that allow it are the same, and --force allows
-    all of it. Refusals come before the cordon.
+    all of it. What is refused is not even cordoned.
     """
     from leeway.clock import SystemClock
     from leeway.cluster.kubeconfig import BadKubeconfig, kubeconfig_cluster
     from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
     from leeway.drain.deadline import Terms
 
-    clock = SystemClock()
-    ends = clock.now() + parse_duration("--deadline", deadline) if deadline else None
-    terms = Terms(ends, on_blocked, grace_period if grace_period >= 0 else None)
-    allowed = {
-        "--ignore-daemonsets": force or ignore_daemonsets,
-        "--delete-emptydir-data": force or delete_emptydir_data,
+    from cli.drain_run import DrainRun
+
+    if bool(nodes) == bool(selector):
+        raise BadInputError("drain: expected either names of nodes or a --selector")
+    flags = {
+        "--ignore-daemonsets": ignore_daemonsets,
+        "--delete-emptydir-data": delete_emptydir_data,
         "--force": force,
     }
+    ends = parse_duration("--deadline", deadline) if deadline else None
+    gives_up = parse_duration("--timeout", timeout)
+    skips = timedelta(seconds=skip_wait_for_delete_timeout)
+    clock = SystemClock()
+    terms = Terms(
+        deadline=clock.now() + ends if ends is not None else None,
+        on_blocked=on_blocked,
+        grace=grace_period if grace_period >= 0 else None,
+        bypass_budgets=disable_eviction,
+        skip_deleted_for=skips or None,
+    )
     try:
-        with closing(kubeconfig_cluster(kubeconfig, context)) as cluster:
-            if cluster.node(node) is None:
-                raise CannotBeDoneError(f'nodes "{node}" not found')
-            pods = cluster.pods_on(node)
-            decisions = _decide(pods, clock.now(), allowed)
-            if dry_run:
-                _show_plan(node, pods, terms, clock.now(), output)
-                return
-            _warn(decisions)
-            cluster.cordon(node, None)
-            messages().print(f"node/{node} cordoned")
-            ended = _work(cluster, node, terms)
+        with closing(kubeconfig_cluster(kubeconfig, context, chunk_size)) as cluster:
+            run = DrainRun(
+                cluster=cluster,
+                clock=clock,
+                terms=terms,
+                timeout=gives_up or None,
+                pod_selector=pod_selector,
+                allowed=frozenset(flag for flag, given in flags.items() if given or force),
+                output=output,
+            )
+            named = nodes or cluster.select_nodes(selector)
+            if dry_run is DryRun.NONE:
+                run.drain(named, as_list=bool(selector))
+            else:
+                run.rehearse(named, ask_server=dry_run is DryRun.SERVER, as_list=bool(selector))
     except BadKubeconfig as error:
         raise BadInputError(str(error)) from error
-    except (ClusterRefused, ClusterUnavailable) as error:
+    except ClusterRefused as error:
+        if (selector or pod_selector) and str(error).startswith("400"):
+            raise BadInputError(f"--selector, --pod-selector: {error}") from error
         raise CannotBeDoneError(str(error)) from error
-    _report(node, ended, output)
-
-
-def _decide(pods: "list[Pod]", now: datetime, allowed: dict[str, bool]) -> "list[PodDecision]":
-    """Decide all pods, or refuse as kubectl does, naming every pod and the flag it needs."""
-    from leeway.drain.pods import Refusal, decide_pod
-
-    decisions = [decide_pod(pod, now) for pod in pods]
-    words = {
-        Refusal.DAEMONSET: "DaemonSet-managed Pods",
-        Refusal.EMPTY_DIR: "Pods with local storage",
-        Refusal.UNMANAGED: "Pods that declare no controller",
-    }
-    refused = []
-    for refusal, what in words.items():
-        named = [
-            d.pod.key
-            for d in decisions
-            if next((r for r in d.refusals if not allowed[r.value]), None) is refusal
-        ]
-        if named:
-            refused.append(f"cannot delete {what} (use {refusal.value}): {', '.join(named)}")
-    if refused:
-        raise CannotBeDoneError("; ".join(refused))
-    return decisions
-
-
-def _warn(decisions: "list[PodDecision]") -> None:
-    for decision in decisions:
-        if decision.warning:
-            messages().print(f"warning: {decision.pod.key}: {decision.warning}", style="yellow")
-
-
-def _work(cluster: "Cluster", node: str, terms: "Terms") -> "Drain":
-    """Drain to the end, saying on stderr what becomes of each pod as it does."""
-    from leeway.clock import SystemClock
-    from leeway.drain.progress import Drain
-    from leeway.draining import Draining
-
-    said: dict[str, str] = {}
-    console = messages()
-
-    def watch(drain: Drain) -> None:
-        for uid, pod in drain.pods.items():
-            line = f"pod/{pod.pod} {pod.stage}: {pod.reason}"
-            if said.get(uid) != line:
-                said[uid] = line
-                console.print(line)
-
-    clock = SystemClock()
-    until = terms.deadline or clock.now() + FOREVER
-    return Draining(cluster, clock, watch).work(node, Drain(), terms, until)
-
-
-def _report(node: str, drain: "Drain", output: Format) -> None:
-    if output is Format.JSON:
-        print_json({"node": node, "drained": drain.drained, "pods": _rows(drain)})
-    else:
-        results().print(f"node/{node} {'drained' if drain.drained else 'not drained'}")
-    if not drain.drained:
-        from leeway.drain.progress import Stage
-
-        failed = [f"{p.pod}: {p.reason}" for p in drain.at(Stage.FAILED)]
-        left = "; ".join(failed) or "its pods could not be listed"
-        raise CannotBeDoneError(f"node {node} is not drained: {left}")
-
-
-def _rows(drain: "Drain") -> list[dict[str, Any]]:
-    from leeway.drain.progress import PodProgress
-    from leeway.typed_json import adapter_of
-
-    writer = adapter_of(PodProgress)
-    return [writer.dump_python(pod, mode="json") for pod in drain.pods.values()]
-
-
-def _show_plan(node: str, pods: "list[Pod]", terms: "Terms", now: datetime, output: Format) -> None:
-    from leeway.explanation import plan_pod
-
-    from cli.explain import pods_as_data, pods_as_table
-
-    plans = [plan_pod(pod, terms, now) for pod in pods]
-    if output is Format.JSON:
-        print_json({"node": node, "dryRun": True, "pods": pods_as_data(plans)})
-    else:
-        results().print(f"node/{node} would be cordoned (dry run)")
-        results().print(pods_as_table(plans))
+    except ClusterUnavailable as error:
+        raise CannotBeDoneError(str(error)) from error

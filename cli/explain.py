@@ -1,7 +1,6 @@
 """`leeway explain`: what Leeway would do about a notice, and why, doing nothing."""
 
 import json
-from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,15 +9,15 @@ import typer
 
 from cli.errors import BadInputError, CannotBeDoneError, unreadable
 from cli.output import Format, FormatOption, print_json, results
+from cli.pod_plans import pods_as_data, pods_as_table
 
 if TYPE_CHECKING:
     from leeway.cluster.ports import Cluster
-    from leeway.explanation import Explanation, InstancePlan, PodPlan
+    from leeway.explanation import Explanation, InstancePlan
     from leeway.notices import Notice
     from leeway.policies import Ruling
     from leeway.records import InstanceFacts
     from leeway.replacement import GroupFacts
-    from rich.table import Table
 
 
 def explain(
@@ -110,36 +109,6 @@ def _ask_aws(instance: str) -> "tuple[InstanceFacts | None, GroupFacts | None]":
         return facts, groups().facts(instance) if facts else None
     except (CloudRefused, CloudUnavailable) as error:
         raise CannotBeDoneError(f"EC2: {error}") from error
-
-
-def pods_as_data(plans: "Sequence[PodPlan]") -> list[dict[str, Any]]:
-    """Render pods' plans for JSON."""
-    return [
-        {
-            "pod": plan.pod,
-            "decision": plan.verdict.value,
-            "reason": plan.reason,
-            "warning": plan.warning,
-            "critical": plan.critical,
-            "latestMoment": plan.latest.isoformat() if plan.latest else None,
-            "gracePeriodSeconds": plan.grace,
-        }
-        for plan in plans
-    ]
-
-
-def pods_as_table(plans: "Sequence[PodPlan]") -> "Table":
-    """Render pods' plans for a terminal."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for title in ("POD", "DECISION", "LATEST", "GRACE", "WHY"):
-        table.add_column(title, overflow="fold")
-    for plan in plans:
-        why = f"{plan.reason}; {plan.warning}" if plan.warning else plan.reason
-        latest = f"{plan.latest:%H:%M:%S}" if plan.latest else "-"
-        table.add_row(plan.pod, plan.verdict.value, latest, f"{plan.grace}s", why)
-    return table
 
 
 def _as_data(explanation: "Explanation") -> dict[str, Any]:

@@ -25,7 +25,7 @@ COMMANDS = {
     "pause": "cli.pause:pause",
     "resume": "cli.pause:resume",
     "schedule": "cli.schedule:schedule",
-    "drain": "cli.drain:drain",
+    "drain": "cli.drain:app",
     "explain": "cli.explain:explain",
     "types": "cli.types:types",
     "select": "cli.select:select",

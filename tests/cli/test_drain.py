@@ -63,7 +63,9 @@ def test_a_node_is_cordoned_and_its_pods_are_evicted(
     assert is_cordoned(live, node)
     said = capsys.readouterr()
     assert said.out == f"node/{node} drained\n"
-    assert "warning: default/alone: no controller brings it back" in said.err
+    assert "Warning: deleting Pods that declare no controller: default/alone" in said.err
+    assert "evicting pod default/alone\n" in said.err
+    assert "pod/default/alone evicted\n" in said.err
     assert live.api.get(f"{PODS}/alone").status_code == 404
 
 

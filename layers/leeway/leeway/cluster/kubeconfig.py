@@ -7,16 +7,21 @@ from lightkube.config.kubeconfig import KubeConfig
 from yaml import YAMLError
 
 from leeway.cluster.connection import Connection
-from leeway.cluster.lightkube_cluster import LightkubeCluster
+from leeway.cluster.lightkube_cluster import PAGE, LightkubeCluster
 
 
 class BadKubeconfig(ValueError):
     """There is no such kubeconfig or context, or it can't be read; the message names the file."""
 
 
-def kubeconfig_cluster(path: Path | None, context: str | None = None) -> LightkubeCluster:
-    """Open the cluster of a kubeconfig's context, as `kubeconfig_connection` does."""
-    return LightkubeCluster(kubeconfig_connection(path, context))
+def kubeconfig_cluster(
+    path: Path | None, context: str | None = None, page: int = PAGE
+) -> LightkubeCluster:
+    """Open the cluster of a kubeconfig's context, as `kubeconfig_connection` does.
+
+    `page` is how many objects one page of a list has, 0 for all in one.
+    """
+    return LightkubeCluster(kubeconfig_connection(path, context), page)
 
 
 def kubeconfig_connection(path: Path | None, context: str | None = None) -> Connection:

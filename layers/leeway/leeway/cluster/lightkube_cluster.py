@@ -84,9 +84,9 @@ class LightkubeCluster:
         listed = self._connection.call(lambda c: list(c.typed.list(NodeObject, chunk_size=PAGE)))
         return (to_node(node) for node in listed)
 
-    def cordon(self, node: str, marks: Marks | None) -> None:
+    def cordon(self, node: str, marks: Marks | None, dry_run: bool = False) -> None:
         """Cordon, taint, label and annotate in one patch that fails if the node changed."""
-        if not self._change_node(node, lambda found: cordoned(found, marks)):
+        if not self._change_node(node, lambda found: cordoned(found, marks), dry_run=dry_run):
             raise ClusterRefused(f"node {node} is gone")
 
     def release(self, node: str, generation: int | None = None) -> bool:
@@ -132,6 +132,7 @@ class LightkubeCluster:
         change: Callable[[NodeObject], dict[str, Any] | None],
         uid: str = "",
         if_any: bool = False,
+        dry_run: bool = False,
     ) -> bool:
         """Patch a node as it is now, again if somebody else wrote it meanwhile.
 
@@ -146,15 +147,17 @@ class LightkubeCluster:
                 return not if_any
             metadata = patch.setdefault("metadata", {})
             metadata["resourceVersion"] = current.metadata and current.metadata.resourceVersion
-            if self._patch_node(name, patch):
+            if self._patch_node(name, patch, dry_run):
                 return True
         raise ClusterUnavailable(f"node {name} was written by others {CONFLICTS} times in a row")
 
-    def _patch_node(self, name: str, patch: dict[str, Any]) -> bool:
+    def _patch_node(self, name: str, patch: dict[str, Any], dry_run: bool = False) -> bool:
         """Patch a node; False says that it changed, or went, since it was read."""
         try:
             self._connection.call(
-                lambda c: c.typed.patch(NodeObject, name, patch, patch_type=PatchType.MERGE)
+                lambda c: c.typed.patch(
+                    NodeObject, name, patch, patch_type=PatchType.MERGE, dry_run=dry_run
+                )
             )
         except ApiError:
             return False
@@ -173,6 +176,10 @@ class LightkubeCluster:
             excluded=frozenset(name for name, _ in self._rows(EXCLUDED_LABEL)),
             retiring=frozenset(name for name, _ in self._rows(RETIRING)),
         )
+
+    def select_nodes(self, selector: str) -> list[str]:
+        """List the names of the nodes that a label selector selects."""
+        return [name for name, _ in self._rows(selector)]
 
     def _rows(self, selector: str) -> Iterator[tuple[str, str]]:
         """List nodes as `kubectl get` does: each one's name and status."""

@@ -1,0 +1,228 @@
+"""One run of `leeway drain`: all nodes decided first, then drained side by side."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from threading import Thread
+from typing import Any
+
+from leeway.clock import Clock
+from leeway.cluster.lightkube_cluster import LightkubeCluster
+from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
+from leeway.drain.answers import Meaning, read_answer
+from leeway.drain.deadline import Terms, grace_that_fits
+from leeway.drain.pods import Pod, PodDecision, Verdict, decide_pod
+from leeway.drain.progress import Drain, PodProgress, Stage, Way
+from leeway.draining import Draining
+from leeway.explanation import plan_pod
+
+from cli.errors import CannotBeDoneError
+from cli.output import Format, messages, print_json, results
+from cli.pod_plans import pods_as_data, pods_as_table
+from cli.refusals import refusal, warnings
+
+FOREVER = timedelta(days=365)
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """What is to happen on a node; `refused` is why nothing may, empty if it may."""
+
+    node: str
+    cordoned: bool
+    decisions: tuple[PodDecision, ...]
+    refused: str
+
+    @property
+    def pods(self) -> list[Pod]:
+        """The node's pods."""
+        return [decision.pod for decision in self.decisions]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRun:
+    """Drains nodes of one cluster on the same terms.
+
+    `allowed` are kubectl's flags that allow what it refuses without them; `timeout` None waits
+    for ever.
+    """
+
+    cluster: LightkubeCluster
+    clock: Clock
+    terms: Terms
+    timeout: timedelta | None
+    pod_selector: str
+    allowed: frozenset[str]
+    output: Format
+
+    def drain(self, nodes: Sequence[str], as_list: bool) -> None:
+        """Cordon and drain these nodes, but for those that are refused.
+
+        Raises:
+            CannotBeDoneError: not all of them are drained.
+        """
+        plans = [self._decide(node) for node in nodes]
+        going = [plan for plan in plans if not plan.refused]
+        for plan in going:
+            if said := warnings(plan.decisions):
+                messages().print(f"Warning: {said}", style="yellow", soft_wrap=True)
+            if not plan.cordoned:
+                self.cluster.cordon(plan.node, None)
+            already = "already " if plan.cordoned else ""
+            messages().print(f"node/{plan.node} {already}cordoned")
+        drains, problems = self._work([plan.node for plan in going])
+        problems = {plan.node: plan.refused for plan in plans if plan.refused} | problems
+        if self.output is Format.JSON:
+            self._print([_as_data(node, drain) for node, drain in drains.items()], nodes, as_list)
+        else:
+            for node, drain in drains.items():
+                results().print(f"node/{node} {'drained' if drain.drained else 'not drained'}")
+        if problems:
+            said = "; ".join(f"node {node} is not drained: {why}" for node, why in problems.items())
+            raise CannotBeDoneError(said)
+
+    def rehearse(self, nodes: Sequence[str], ask_server: bool, as_list: bool) -> None:
+        """Say what would be done; with `ask_server` the API server checks every request.
+
+        Raises:
+            CannotBeDoneError: something of it is refused.
+        """
+        plans = [self._decide(node) for node in nodes]
+        answers: dict[str, str] = {}
+        for plan in plans:
+            if ask_server and not plan.refused:
+                self.cluster.cordon(plan.node, None, dry_run=True)
+                answers |= self._ask(plan)
+        mode = "server dry run" if ask_server else "dry run"
+        now = self.clock.now()
+        documents = []
+        for plan in plans:
+            pod_plans = [plan_pod(pod, self.terms, now) for pod in plan.pods]
+            rows = pods_as_data(pod_plans)
+            for row in rows:
+                if ask_server:
+                    row["answer"] = answers.get(row["pod"])
+            documents.append({"node": plan.node, "dryRun": True, "pods": rows})
+            if self.output is Format.TABLE and not plan.refused:
+                already = "already" if plan.cordoned else "would be"
+                results().print(f"node/{plan.node} {already} cordoned ({mode})")
+                results().print(pods_as_table(pod_plans, answers))
+        refused = "; ".join(f"node {p.node}: {p.refused}" for p in plans if p.refused)
+        if refused:
+            raise CannotBeDoneError(refused)
+        if self.output is Format.JSON:
+            self._print(documents, nodes, as_list)
+
+    def _decide(self, name: str) -> NodePlan:
+        node = self.cluster.node(name)
+        if node is None:
+            raise CannotBeDoneError(f'nodes "{name}" not found')
+        pods = self.cluster.pods_on(name, self.pod_selector)
+        now, skip = self.clock.now(), self.terms.skip_deleted_for
+        decisions = tuple(decide_pod(pod, now, skip_deleted_for=skip) for pod in pods)
+        return NodePlan(name, node.unschedulable, decisions, refusal(decisions, self.allowed))
+
+    def _work(self, nodes: Sequence[str]) -> tuple[dict[str, Drain], dict[str, str]]:
+        """Drain to the end; the drains, and why those are not complete that are not."""
+        drains: dict[str, Drain] = dict.fromkeys(nodes, Drain())
+        problems: dict[str, str] = {}
+
+        def work(node: str) -> None:
+            try:
+                drains[node] = self._drain(node)
+            except (ClusterRefused, ClusterUnavailable) as error:
+                problems[node] = str(error)
+            else:
+                if not drains[node].drained:
+                    problems[node] = self._why(drains[node])
+
+        # Daemons, so that an interrupt from the keyboard ends them all.
+        threads = [Thread(target=work, args=(node,), daemon=True) for node in nodes[1:]]
+        for thread in threads:
+            thread.start()
+        if nodes:
+            work(nodes[0])
+        for thread in threads:
+            thread.join()
+        return drains, problems
+
+    def _drain(self, node: str) -> Drain:
+        now = self.clock.now()
+        until = min(
+            self.terms.deadline or now + FOREVER,
+            now + self.timeout if self.timeout else now + FOREVER,
+        )
+        draining = Draining(self.cluster, self.clock, _watcher(), for_good=False)
+        return draining.work(node, Drain(), self.terms, until, selector=self.pod_selector)
+
+    def _why(self, drain: Drain) -> str:
+        failed = [f"{pod.pod}: {pod.reason}" for pod in drain.at(Stage.FAILED)]
+        if drain.over or failed:
+            return "; ".join(failed)
+        waited_for = ", ".join(
+            pod.pod for pod in drain.pods.values() if pod.stage not in {Stage.LEFT, Stage.GONE}
+        )
+        return drain.problem or f"global timeout reached: {self.timeout}, waiting for {waited_for}"
+
+    def _ask(self, plan: NodePlan) -> dict[str, str]:
+        """Make every request of a plan as a dry run; what the server said to each pod's."""
+        now = self.clock.now()
+        make = self.cluster.delete if self.terms.bypass_budgets else self.cluster.evict
+        answers = {}
+        for decision in plan.decisions:
+            if decision.verdict is Verdict.EVICT:
+                grace = grace_that_fits(decision.pod, self.terms, now)
+                answer = read_answer(make(decision.pod, grace, dry_run=True))
+                granted = answer.meaning is Meaning.ACCEPTED
+                answers[decision.pod.key] = "granted" if granted else answer.detail
+        return answers
+
+    def _print(self, documents: list[dict[str, Any]], nodes: Sequence[str], as_list: bool) -> None:
+        """Print one document for one node that was named, a list of them for several."""
+        if len(nodes) == 1 and not as_list:
+            print_json(documents[0] if documents else {"node": nodes[0], "drained": False})
+        else:
+            print_json({"nodes": documents})
+
+
+def _watcher() -> Callable[[Drain], None]:
+    """Return what says on stderr what becomes of each pod as it does."""
+    said: dict[str, str] = {}
+    staying: set[str] | None = None
+    console = messages()
+
+    def watch(drain: Drain) -> None:
+        nonlocal staying
+        if staying is None and drain.listed:
+            # Those that stay were warned of before; what comes back to stay is news.
+            staying = {pod.uid for pod in drain.at(Stage.LEFT)}
+        for uid, pod in drain.pods.items():
+            line = _line(pod)
+            if line and uid not in (staying or ()) and said.get(uid) != line:
+                said[uid] = line
+                console.print(line, soft_wrap=True)
+
+    return watch
+
+
+def _line(pod: PodProgress) -> str:
+    """Say where a pod stands, in kubectl's words where it has some."""
+    match pod.stage:
+        case Stage.PENDING if not pod.attempts:
+            return ""
+        case Stage.TERMINATING if pod.way is Way.EVICT and pod.reason == "evicted":
+            return f"evicting pod {pod.pod}"
+        case Stage.GONE if pod.way is Way.EVICT and pod.reason == "evicted":
+            return f"pod/{pod.pod} evicted"
+        case Stage.DETACHING:
+            return f"pod/{pod.pod} is gone, waiting for its volumes: {', '.join(pod.attached)}"
+        case _:
+            return f"pod/{pod.pod} {pod.stage}: {pod.reason}"
+
+
+def _as_data(node: str, drain: Drain) -> dict[str, Any]:
+    from leeway.typed_json import adapter_of
+
+    writer = adapter_of(PodProgress)
+    pods = [writer.dump_python(pod, mode="json") for pod in drain.pods.values()]
+    return {"node": node, "drained": drain.drained, "pods": pods}

@@ -1,0 +1,255 @@
+"""`leeway drain` offers what `kubectl drain` offers: held against kubectl where there is one."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import main
+from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, running_cluster
+
+NUMBERS = count(1)
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+ORPHAN = {
+    "apiVersion": "apps/v1",
+    "kind": "DaemonSet",
+    "name": "gone",
+    "controller": True,
+    "uid": "00000000-0000-0000-0000-000000000000",
+}
+LOCAL = [{"name": "tmp", "emptyDir": {}}]
+
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here")
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """One cluster for all of these tests; each has a node of its own in it."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.kubeconfig()
+        yield cluster
+
+
+@pytest.fixture
+def node(live: Live) -> str:
+    (name,) = live.add_nodes(next(NUMBERS))
+    return name
+
+
+def kubeconfig(live: Live) -> Path:
+    return live.folder / "kubeconfig"
+
+
+def drain(live: Live, *arguments: str) -> int:
+    return main.run(["drain", *arguments, "--kubeconfig", str(kubeconfig(live))])
+
+
+def kubectl(live: Live, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["kubectl", "--kubeconfig", str(kubeconfig(live)), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def run(
+    live: Live,
+    node: str,
+    name: str,
+    labels: dict[str, str] | None = None,
+    owner: dict[str, Any] | None = None,
+    finalizers: list[str] | None = None,
+    **spec: Any,
+) -> None:
+    """Put a pod of no controller, or of this one, on the node."""
+    body = bare_pod(name, nodeName=node, terminationGracePeriodSeconds=1, **spec)
+    body["metadata"] |= {
+        "labels": labels or {},
+        "ownerReferences": [owner] if owner else [],
+        "finalizers": finalizers or [],
+    }
+    live.create(PODS, body)
+    live.until(lambda: live.api.get(f"{PODS}/{name}").json()["status"].get("phase") == "Running")
+
+
+def is_cordoned(live: Live, node: str) -> bool:
+    return bool(live.api.get(f"/api/v1/nodes/{node}").json()["spec"].get("unschedulable"))
+
+
+def exists(live: Live, pod: str) -> bool:
+    return live.api.get(f"{PODS}/{pod}").status_code == 200
+
+
+def named(text: str) -> dict[str, set[str]]:
+    """The pods that a refusal names, by the flag that would allow them."""
+    found = re.findall(r"\(use (--[a-z-]+) to (?:override|ignore)\): ((?:[\w./-]+(?:, )?)+)", text)
+    return {flag: set(pods.rstrip(", ").split(", ")) for flag, pods in found}
+
+
+@needs_kubectl
+def test_every_option_of_kubectl_drain_is_an_option_here(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = subprocess.run(
+        ["kubectl", "drain", "--help"], capture_output=True, text=True, check=True
+    )
+    options = set(re.findall(r"--[a-z-]+(?==)", theirs.stdout.partition("Options:")[2]))
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main.run(["drain", "--help"]) == 0
+    ours = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    assert len(options) > 10
+    assert options <= ours
+
+
+@needs_kubectl
+@pytest.mark.parametrize("flags", [(), ("--delete-emptydir-data",), ("--ignore-daemonsets",)])
+def test_the_same_pods_are_refused_for_the_want_of_the_same_flags(
+    live: Live, node: str, flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    suffix = node.partition(".")[0]
+    run(live, node, f"alone-{suffix}")
+    run(live, node, f"local-{suffix}", volumes=LOCAL)
+    run(live, node, f"owned-{suffix}", owner=ORPHAN | {"kind": "ReplicaSet"}, volumes=LOCAL)
+    assert drain(live, node, *flags) == 1
+    ours = capsys.readouterr().err
+    assert not is_cordoned(live, node), "kubectl cordons what it then refuses"
+    theirs = kubectl(live, "drain", node, *flags)
+    assert theirs.returncode == 1
+    last = theirs.stderr.partition("pending nodes")[2]
+    assert named(ours) == named(last.replace("\n", "; "))
+    assert named(ours)
+
+
+@needs_kubectl
+def test_the_same_pods_are_warned_of_and_evicted(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suffix = node.partition(".")[0]
+    for name in ("one", "two"):
+        run(live, node, f"{name}-{suffix}", volumes=LOCAL if name == "two" else [])
+    flags = ("--force", "--delete-emptydir-data")
+    theirs = kubectl(live, "drain", node, *flags, "--dry-run=client")
+    assert drain(live, node, *flags) == 0
+    ours = capsys.readouterr().err
+    warned = re.compile(r"deleting Pods that declare no controller: ([^;\n]*)")
+    assert warned.findall(ours) == warned.findall(theirs.stderr)
+    evicted = re.compile(r"evicting pod (\S+)")
+    assert set(evicted.findall(ours)) == set(evicted.findall(theirs.stdout))
+
+
+def test_a_node_that_is_refused_does_not_keep_the_others(
+    live: Live, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused, first, second = live.add_nodes(*(next(NUMBERS) for _ in range(3)))
+    run(live, refused, "keeper")
+    assert drain(live, first, refused, second) == 1
+    said = capsys.readouterr()
+    assert said.out == f"node/{first} drained\nnode/{second} drained\n"
+    assert (
+        f"node {refused} is not drained: cannot delete Pods that declare no controller"
+        in (said.err.splitlines()[-1])
+    )
+    assert [is_cordoned(live, name) for name in (first, refused, second)] == [True, False, True]
+
+
+def test_nodes_can_be_selected_by_their_labels(
+    live: Live, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = live.add_nodes(next(NUMBERS), next(NUMBERS), pool="old")
+    (other,) = live.add_nodes(next(NUMBERS), pool="new")
+    assert drain(live, "-l", "pool=old", "-o", "json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert {(n["node"], n["drained"]) for n in report["nodes"]} == {(n, True) for n in names}
+    assert [is_cordoned(live, n) for n in (*names, other)] == [True, True, False]
+    assert drain(live, "-l", "pool=none") == 0
+
+
+def test_pods_can_be_selected_by_their_labels(live: Live, node: str) -> None:
+    run(live, node, "chosen", labels={"app": "chosen"})
+    run(live, node, "not-chosen")
+    assert drain(live, node, "--force", "--pod-selector", "app=chosen") == 0
+    assert not exists(live, "chosen")
+    assert exists(live, "not-chosen")
+
+
+def test_deletion_instead_of_eviction_heeds_no_budget(live: Live, node: str) -> None:
+    run(live, node, "guarded", labels={"app": "guarded"})
+    live.create(BUDGETS, budget("guarded", "guarded", maxUnavailable=0))
+    assert drain(live, node, "--force", "--timeout", "2s") == 1
+    assert exists(live, "guarded")
+    assert drain(live, node, "--force", "--disable-eviction") == 0
+    assert not exists(live, "guarded")
+    deletions = [e["via"] for e in live.journal("pod-deletion") if e["pod"] == "default/guarded"]
+    assert deletions == ["delete"]
+
+
+def test_a_drain_gives_up_after_its_timeout_and_says_what_it_waited_for(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(live, node, "stuck", finalizers=["example.com/never"])
+    assert drain(live, node, "--force", "--timeout", "2s") == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "global timeout reached" in last
+    assert "default/stuck" in last
+
+
+def test_a_pod_whose_deletion_is_overdue_is_not_waited_for_if_told_so(
+    live: Live, node: str
+) -> None:
+    run(live, node, "overdue", finalizers=["example.com/never"])
+    assert live.api.delete(f"{PODS}/overdue").status_code == 200
+    assert drain(live, node, "--force", "--timeout", "3s") == 1
+    assert drain(live, node, "--force", "--skip-wait-for-delete-timeout", "1") == 0
+
+
+def test_lists_come_in_pages_of_any_size(live: Live, node: str) -> None:
+    names = [f"paged-{number}" for number in range(5)]
+    for name in names:
+        run(live, node, name)
+    assert drain(live, node, "--force", "--chunk-size", "2") == 0
+    assert not any(exists(live, name) for name in names)
+
+
+def test_a_grace_period_for_all_pods_replaces_their_own(live: Live, node: str) -> None:
+    run(live, node, "graceful")
+    assert drain(live, node, "--force", "--grace-period", "2") == 0
+    (deletion,) = [e for e in live.journal("pod-deletion") if e["pod"] == "default/graceful"]
+    assert deletion["grace"] == 2
+
+
+@pytest.mark.parametrize("how", [("--dry-run",), ("--dry-run=client",), ("--dry-run=server",)])
+def test_a_dry_run_of_any_kind_changes_nothing(
+    live: Live, node: str, how: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"dry-{node.partition('.')[0]}"
+    run(live, node, name, labels={"app": name})
+    live.create(BUDGETS, budget(name, name, maxUnavailable=0))
+    assert drain(live, node, "--force", "-o", "json", *how) == 0
+    (pod,) = json.loads(capsys.readouterr().out)["pods"]
+    assert (pod["pod"], pod["decision"]) == (f"default/{name}", "evict")
+    if how == ("--dry-run=server",):
+        assert f"disruption budget {name} " in pod["answer"]
+    assert not is_cordoned(live, node)
+    assert live.api.get(f"{PODS}/{name}").json()["metadata"].get("deletionTimestamp") is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "expected either names of nodes or a --selector"),
+        (("some-node", "-l", "pool=old"), "expected either names of nodes or a --selector"),
+        (("-l", "!!"), "--selector"),
+        (("some-node", "--dry-run=perhaps"), "--dry-run"),
+        (("some-node", "--timeout", "soon"), "--timeout"),
+    ],
+)
+def test_what_can_not_be_meant_is_bad_input(
+    live: Live, arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert drain(live, *arguments) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
