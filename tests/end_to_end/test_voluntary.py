@@ -1,0 +1,256 @@
+"""Notices that leave time: the successor first, schedules, pauses, and who takes over."""
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from leeway import __version__
+from leeway.cloud.manifests import DynamoManifestWriting
+from leeway.cloud.ports import StoredManifest
+from lightkube import Client, KubeConfig
+from lightkube.resources.core_v1 import Node
+
+from sandbox.up import Sandbox
+from sandbox.world import Group, World
+from tests.end_to_end.conftest import deployment
+from tests.end_to_end.rehearsal import Entry, Rehearsal
+
+EVENTS = Path(__file__).parents[2] / "events"
+LEAD = timedelta(hours=4)
+
+
+def client(sandbox: Sandbox, service: str) -> Any:
+    """A boto3 client of the sandbox."""
+    said = sandbox.environment()
+    return boto3.client(
+        service,
+        endpoint_url=said["AWS_ENDPOINT_URL"],
+        region_name=said["AWS_REGION"],
+        aws_access_key_id=said["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=said["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
+def say(sandbox: Sandbox, **spec: Any) -> None:
+    """Write a Cluster manifest, before any function has read one."""
+    cluster = sandbox.endpoints.cluster
+    kind = {"apiVersion": "leeway.sh/v1", "kind": "Cluster"}
+    body = json.dumps({**kind, "metadata": {"name": cluster}, "spec": spec})
+    manifest = StoredManifest(
+        "cluster.leeway.sh", "", cluster, body, 1, __version__, datetime.now(UTC)
+    )
+    table = sandbox.environment()["LEEWAY_TABLE"]
+    DynamoManifestWriting(lambda: client(sandbox, "dynamodb"), table).write(cluster, manifest, 0)
+
+
+def lines_about(seen: Any, instance: str) -> list[dict[str, Any]]:
+    lines = [entry["line"] for entry in seen.of("logs")]
+    return [x for x in lines if isinstance(x, dict) and x.get("instance") == instance]
+
+
+def until(rehearsal: Rehearsal, since: float, found: Any, patience: float = 60) -> Any:
+    """The first truthy finding in what has happened since."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        if value := found(rehearsal.since(since)):
+            return value
+        time.sleep(0.3)
+    raise AssertionError(rehearsal.since(since).of("logs")[-8:])
+
+
+def first(entries: list[Entry]) -> float:
+    return min(float(entry["at"]) for entry in entries)
+
+
+@pytest.mark.parametrize("group", ["hooked", "plain"])
+def test_a_rebalance_evicts_nothing_before_the_successors_node_is_ready(
+    rehearsal: Rehearsal, group: str
+) -> None:
+    (instance, node) = rehearsal.take(1, group).popitem()
+    since = time.time()
+    rehearsal.sandbox.recommend_rebalance([instance], copies=2)
+    seen = rehearsal.wait([instance], since)
+    (outcome,) = seen.outcomes(instance)
+    expected = {"hooked": "raise-desired", "plain": "detach"}[group]
+    assert (outcome["result"], outcome["replacement"]) == ("drained", expected)
+    (launched,) = seen.of("instance-state", state="pending", group=group)
+    (joined,) = seen.of("node-joined", instance=launched["instance"])
+    ready = first(seen.of("node-ready", node=joined["node"]))
+    assert first(seen.of("node-cordoned", node=node)) < ready
+    assert ready <= first(seen.of("eviction", node=node))
+    assert f"successor {launched['instance']} is Ready" in outcome["replacement_reason"]
+    assert not seen.died([node])
+
+
+def test_an_interruption_during_a_rebalance_takes_over_at_once_with_one_successor_in_all(
+    rehearsal: Rehearsal,
+) -> None:
+    (instance, node) = rehearsal.take(1, "hooked").popitem()
+    since = time.time()
+    rehearsal.sandbox.recommend_rebalance([instance])
+    until(rehearsal, since, lambda seen: seen.of("instance-state", state="pending"))
+    interrupted = time.time()
+    rehearsal.sandbox.interrupt([instance], late=60)
+    seen = rehearsal.wait([instance], since)
+    (outcome,) = seen.outcomes(instance)
+    assert (outcome["kind"], outcome["generation"]) == ("spot-interruption", 2)
+    assert outcome["result"] == "drained"
+    assert first(seen.of("eviction", node=node)) - interrupted < 8, "it waited for nobody"
+    assert len(seen.of("instance-state", state="pending", group="hooked")) == 1
+    assert not seen.died([node])
+    answers = [e["outcome"] for e in seen.of("lifecycle-action", instance=instance)]
+    assert answers == ["begun", "CONTINUE"]
+
+
+def scheduled(instances: list[str], at: datetime, status: str = "upcoming") -> dict[str, Any]:
+    event: dict[str, Any] = json.loads((EVENTS / "scheduled-change.json").read_text())
+    now = datetime.now(UTC)
+    event |= {
+        "id": f"00000000-0000-4000-8000-{now:%H%M%S%f}",
+        "time": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        "resources": instances,
+    }
+    event["detail"] |= {
+        "eventArn": f"{event['detail']['eventArn']}-{instances[0]}",
+        "startTime": format_datetime(at, usegmt=True),
+        "statusCode": status,
+        "affectedEntities": [{"entityValue": i, "status": "PENDING"} for i in instances],
+    }
+    return event
+
+
+def names(sandbox: Sandbox, instance: str) -> list[str]:
+    return [s["name"] for s in sandbox.schedules() if s["name"].startswith(instance)]
+
+
+def test_a_scheduled_change_begins_by_its_schedule_with_every_instance_and_the_successor_first(
+    rehearsal: Rehearsal,
+) -> None:
+    nodes = rehearsal.take(2, "hooked")
+    since, sandbox = time.time(), rehearsal.sandbox
+    weeks = datetime.now(UTC) + timedelta(days=14)
+    sandbox.send(scheduled(list(nodes), weeks))
+    until(rehearsal, since, lambda _: all(names(sandbox, instance) for instance in nodes), 20)
+    # News of the same change: it comes sooner, and so do its schedules.
+    soon = datetime.now(UTC) + LEAD + timedelta(seconds=8)
+    sandbox.send(scheduled(list(nodes), soon))
+    seen = rehearsal.wait(nodes, since)
+    fired = [str(entry["schedule"]) for entry in seen.of("schedule-fired")]
+    for instance, node in nodes.items():
+        assert [name.startswith(instance) for name in fired].count(True) == 1
+        (outcome,) = seen.outcomes(instance)
+        assert (outcome["kind"], outcome["result"]) == ("scheduled-change", "drained")
+        assert "is Ready" in outcome["replacement_reason"]
+        assert not seen.died([node])
+        assert names(sandbox, instance) == [], "one that has fired deletes itself"
+    assert len(seen.of("instance-state", state="pending", group="hooked")) == 2
+
+
+def test_a_scheduled_change_that_is_called_off_leaves_nothing(rehearsal: Rehearsal) -> None:
+    (instance, node) = rehearsal.take(1).popitem()
+    since, sandbox = time.time(), rehearsal.sandbox
+    weeks = datetime.now(UTC) + timedelta(days=14)
+    sandbox.send(scheduled([instance], weeks))
+    until(rehearsal, since, lambda _: names(sandbox, instance), 20)
+    sandbox.send(scheduled([instance], weeks, "closed"))
+    until(rehearsal, since, lambda _: not names(sandbox, instance), 20)
+    assert not rehearsal.since(since).of("node-cordoned", node=node)
+
+
+def test_a_node_that_was_stopped_runs_again_as_before_and_is_retired_again(
+    rehearsal: Rehearsal,
+) -> None:
+    (instance, node) = rehearsal.take(1, "plain").popitem()
+    sandbox = rehearsal.sandbox
+    client(sandbox, "autoscaling").detach_instances(
+        AutoScalingGroupName="plain", InstanceIds=[instance], ShouldDecrementDesiredCapacity=True
+    )
+    ec2 = client(sandbox, "ec2")
+    ec2.delete_tags(Resources=[instance], Tags=[{"Key": "aws:autoscaling:groupName"}])
+    since = time.time()
+    sandbox.interrupt([instance], late=110, action="stop")
+    stopped = until(
+        rehearsal, since, lambda s: s.of("instance-state", instance=instance, state="stopped")
+    )
+    seen = rehearsal.wait([instance], since)
+    assert stopped
+    ec2.start_instances(InstanceIds=[instance])
+    seen = until(
+        rehearsal,
+        since,
+        lambda s: [o for o in s.outcomes(instance) if o["result"] == "undone"],
+        patience=90,
+    )
+    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
+        found = kube.get(Node, node)
+        assert found.spec is not None
+        assert not found.spec.unschedulable
+        assert not [t for t in found.spec.taints or [] if t.key.startswith("leeway.sh/")]
+        assert found.metadata is not None
+        assert not [a for a in found.metadata.annotations or {} if a.startswith("leeway.sh/")]
+    generation = seen[0]["generation"]
+    again = time.time()
+    sandbox.interrupt([instance], late=60, action="stop")
+    later = rehearsal.wait([instance], again)
+    assert [o["generation"] for o in later.outcomes(instance)] == [generation + 1]
+    assert later.outcomes(instance)[0]["result"] == "drained"
+
+
+@pytest.fixture
+def small(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rehearsal]:
+    """A cluster of four nodes whose manifest says what the test's parameter does."""
+    world = World(
+        cluster="small",
+        groups=(Group("hooked", 4, terminate_hook=True),),
+        workloads=(deployment("web", 6, 5),),
+    )
+    options = {"lambda": ["--retry-delay", "1"]}
+    with Sandbox.start(world, state_dir=tmp_path, options=options) as sandbox:
+        say(sandbox, **request.param)
+        yield Rehearsal(sandbox)
+
+
+@pytest.mark.parametrize(
+    "small", [{"paused": True, "takes": ["managed-node-group"]}], indirect=True
+)
+def test_a_paused_cluster_waits_with_what_can_wait_and_drains_what_cannot(small: Rehearsal) -> None:
+    (waiting, node), (managed, other) = small.take(2).items()
+    tag = {"Key": "eks:nodegroup-name", "Value": "general"}
+    client(small.sandbox, "ec2").create_tags(Resources=[managed], Tags=[tag])
+    since = time.time()
+    small.sandbox.recommend_rebalance([waiting])
+    (line, *_) = until(
+        small, since, lambda s: [x for x in lines_about(s, waiting) if "waits" in x["message"]]
+    )
+    assert "cluster small is paused" in line["message"]
+    assert line["execution"].endswith(f"retire-{waiting}-1") or waiting in line["execution"]
+    assert not small.since(since).of("node-cordoned", node=node)
+    small.sandbox.interrupt([waiting, managed], late=60)
+    seen = small.wait([waiting, managed], since)
+    assert [o["generation"] for o in seen.outcomes(waiting)] == [2]
+    # The policy takes its owner's nodes: they are drained and replaced like any other.
+    for instance in (waiting, managed):
+        (outcome,) = seen.outcomes(instance)
+        assert (outcome["result"], outcome["replacement"]) == ("drained", "terminate-in-group")
+    assert not seen.died([node, other])
+
+
+@pytest.mark.parametrize("small", [{"dryRun": True}], indirect=True)
+def test_a_dry_run_says_what_it_would_do_and_does_nothing(small: Rehearsal) -> None:
+    (instance, node) = small.take(1).popitem()
+    since = time.time()
+    small.sandbox.interrupt([instance], late=60)
+    seen = small.wait([instance], since)
+    (outcome,) = seen.outcomes(instance)
+    assert (outcome["result"], outcome["replacement"]) == ("rehearsed", "terminate-in-group")
+    assert outcome["node"] == node
+    assert outcome["pods"]
+    assert seen.of("put-events")[0]["detail_type"] == "Leeway Node Retirement Rehearsed"
+    for kind in ("node-cordoned", "node-tainted", "eviction", "lifecycle-action"):
+        assert not seen.of(kind), kind

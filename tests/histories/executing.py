@@ -1,0 +1,153 @@
+"""Runs retirements in the durable SDK's own test runner, in skipped time, and replays histories.
+
+The runner leaves event loops open, so tests run it in a process of its own.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from aws_durable_execution_sdk_python import DurableContext, durable_execution
+from aws_durable_execution_sdk_python.execution import (
+    DurableExecutionInvocationInputWithClient,
+    InitialExecutionState,
+)
+from aws_durable_execution_sdk_python.lambda_service import (
+    CheckpointOutput,
+    DurableServiceClient,
+    InvocationStatus,
+    OperationUpdate,
+    StateOutput,
+)
+from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestRunner
+from aws_durable_execution_sdk_python_testing.stores.memory import InMemoryExecutionStore
+from leeway.durable import DurableSteps
+from leeway.orders import Order, parse_order
+from leeway.retirement import RetireNode
+from leeway.retirement.surroundings import Surroundings
+
+from tests.layer.retiring import ORDER, Surrounding
+
+type Json = dict[str, Any]
+
+
+@dataclass
+class Execution:
+    """An execution that has ended: its operations, how often it was invoked, what it answered."""
+
+    arn: str
+    operations: list[Json]
+    answer: Json
+    invocations: int
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its steps and waits, in order."""
+        return [operation["Name"] for operation in self.operations if "Name" in operation]
+
+
+@dataclass
+class _SkippedTime(DurableSteps):
+    """Lets a surrounding's time pass with every wait, once: a replay waits no second time."""
+
+    context: DurableContext
+    world: Surrounding
+    waited: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.context)
+
+    def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
+        def begun() -> T:
+            self.world.before_step(name)
+            return work()
+
+        return super().run(name, kind, begun)
+
+    def wait(self, name: str, seconds: int) -> None:
+        if name not in self.waited:
+            self.waited.add(name)
+            self.world.sleep(seconds)
+        super().wait(name, seconds)
+
+
+def _handler(world: Surroundings, steps: Callable[[DurableContext], DurableSteps]) -> Any:
+    """The function retire_node, in these surroundings."""
+
+    @durable_execution
+    def handler(event: Any, context: DurableContext) -> Json:
+        outcome = RetireNode(world).retire(parse_order(event), steps(context))
+        return outcome.to_dict() if outcome else {"result": "superseded"}
+
+    return handler
+
+
+def execute(world: Surrounding, order: Order = ORDER, real_seconds: int = 120) -> Execution:
+    """Run a retirement to its end."""
+    waited: set[str] = set()
+    invocations = 0
+
+    def steps(context: DurableContext) -> DurableSteps:
+        nonlocal invocations
+        invocations += 1
+        return _SkippedTime(context, world, waited)
+
+    store = InMemoryExecutionStore()
+    handler = _handler(world.surroundings, steps)
+    with DurableFunctionTestRunner(handler, poll_interval=0.05, store=store) as runner:
+        # The runner's own limit is in the time that is skipped.
+        arn = runner.run_async(json.dumps(asdict(order)), execution_timeout=7 * 86400)
+        result = runner.wait_for_result(arn, timeout=real_seconds)
+        operations = [dict(kept.to_json_dict()) for kept in store.load(arn).operations]
+    assert result.status is InvocationStatus.SUCCEEDED, result.error
+    return Execution(arn, operations, json.loads(result.result or "null"), invocations)
+
+
+class NothingLeft(DurableServiceClient):
+    """A service whom a complete history has nothing to tell."""
+
+    def checkpoint(
+        self,
+        durable_execution_arn: str,
+        checkpoint_token: str,
+        updates: list[OperationUpdate],
+        client_token: str | None,
+    ) -> CheckpointOutput:
+        """Refuse: what is replayed is done."""
+        raise AssertionError(f"this is not in the history: {updates}")
+
+    def get_execution_state(
+        self,
+        durable_execution_arn: str,
+        checkpoint_token: str,
+        next_marker: str,
+        max_items: int = 1000,
+    ) -> StateOutput:
+        """Refuse: all of it was given."""
+        raise AssertionError("the history has one page")
+
+
+class Untouchable:
+    """Surroundings in which nothing may be done."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"a replay does nothing, and this one wants {name}")
+
+
+def replay(history: Json) -> Json:
+    """Run the current code on a complete history; what it answers."""
+    nothing: Any = Untouchable()
+    world = Surroundings(**{part.name: nothing for part in fields(Surroundings)})
+    operations = {"Operations": history["operations"], "NextMarker": ""}
+    told = DurableExecutionInvocationInputWithClient(
+        durable_execution_arn=history["arn"],
+        checkpoint_token="token",
+        initial_execution_state=InitialExecutionState.from_json_dict(operations),
+        service_client=NothingLeft(),
+    )
+    context: Any = type("LambdaContext", (), {"aws_request_id": "replay"})()
+    answered = _handler(world, DurableSteps)(told, context)
+    assert answered["Status"] == "SUCCEEDED", answered
+    answer: Json = json.loads(answered["Result"])
+    return answer
