@@ -74,7 +74,7 @@ def test_a_rebalance_evicts_nothing_before_the_successors_node_is_ready(
 ) -> None:
     (instance, node) = rehearsal.take(1, group).popitem()
     since = time.time()
-    rehearsal.sandbox.recommend_rebalance([instance], copies=2)
+    rehearsal.sandbox.interrupt([instance], copies=2, rebalance=True, warning=False)
     seen = rehearsal.wait([instance], since)
     (outcome,) = seen.outcomes(instance)
     expected = {"hooked": "raise-desired", "plain": "detach"}[group]
@@ -93,7 +93,7 @@ def test_an_interruption_during_a_rebalance_takes_over_at_once_with_one_successo
 ) -> None:
     (instance, node) = rehearsal.take(1, "hooked").popitem()
     since = time.time()
-    rehearsal.sandbox.recommend_rebalance([instance])
+    rehearsal.sandbox.interrupt([instance], rebalance=True, warning=False)
     until(rehearsal, since, lambda seen: seen.of("instance-state", state="pending"))
     interrupted = time.time()
     rehearsal.sandbox.interrupt([instance], late=60)
@@ -224,7 +224,7 @@ def test_a_paused_cluster_waits_with_what_can_wait_and_drains_what_cannot(small:
     tag = {"Key": "eks:nodegroup-name", "Value": "general"}
     client(small.sandbox, "ec2").create_tags(Resources=[managed], Tags=[tag])
     since = time.time()
-    small.sandbox.recommend_rebalance([waiting])
+    small.sandbox.interrupt([waiting], rebalance=True, warning=False)
     (line, *_) = until(
         small, since, lambda s: [x for x in lines_about(s, waiting) if "waits" in x["message"]]
     )

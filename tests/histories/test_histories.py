@@ -29,6 +29,15 @@ def steps_in(path: Path) -> list[str]:
     return [operation["Name"] for operation in operations if "Name" in operation]
 
 
+def without_what_is_new(answer: Any, before: Any) -> Any:
+    """The answer without fields that it did not have before: they may come at any time."""
+    if isinstance(answer, dict) and isinstance(before, dict):
+        return {name: without_what_is_new(answer.get(name), told) for name, told in before.items()}
+    if isinstance(answer, list) and isinstance(before, list) and len(answer) == len(before):
+        return [without_what_is_new(*pair) for pair in zip(answer, before, strict=True)]
+    return answer
+
+
 def test_every_scenario_has_a_history() -> None:
     assert {path.stem for path in HISTORIES} == set(SCENARIOS)
 
@@ -38,7 +47,7 @@ def test_a_history_that_was_written_before_replays_on_this_code_and_does_nothing
     path: Path,
 ) -> None:
     history = json.loads(path.read_text())
-    assert replay(history) == history["answer"]
+    assert without_what_is_new(replay(history), history["answer"]) == history["answer"]
 
 
 def test_a_history_of_other_steps_does_not_pass_for_this_codes() -> None:
