@@ -14,18 +14,15 @@ from typing import Any
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.objects import Object, encode, name_of, namespace_of, uid_of
 
-_KEPT = 10_000
 _USER = "system:kube-scheduler"
 
 
 class AuditLog:
     """The newest records, numbered; with a path, each is a line of JSON there as well."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, kept: int) -> None:
         self._path = path
-        self._records: collections.deque[tuple[float, str, Object]] = collections.deque(
-            maxlen=_KEPT
-        )
+        self._records: collections.deque[tuple[float, str, Object]] = collections.deque(maxlen=kept)
         self._count = 0
 
     def unschedulable(self, pod: Object) -> None:

@@ -35,6 +35,8 @@ class Settings:
     volume_force_detach: float = 360.0
     seed: int = 0
     audit_log: Path | None = None
+    kept_events: int = 10_000
+    kept_audit_records: int = 10_000
 
 
 class Cluster:
@@ -44,8 +46,8 @@ class Cluster:
         self.settings = settings
         self.store = store or Store()
         self.journal = Journal()
-        self.audit = AuditLog(settings.audit_log)
-        self.events = Events(self.store)
+        self.audit = AuditLog(settings.audit_log, settings.kept_audit_records)
+        self.events = Events(self.store, settings.kept_events)
         self.random = random.Random(settings.seed)
 
     def later[*Arguments](

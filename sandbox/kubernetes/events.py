@@ -14,14 +14,13 @@ from sandbox.kubernetes.objects import Object, key_of, name_of, namespace_of, ti
 from sandbox.kubernetes.store import Change, Key, Store
 
 _LIVES_SECONDS = 3600.0
-_MOST = 10_000
 _WARNINGS = frozenset(("FailedScheduling", "NodeNotReady", "Preempted", "FailedAttachVolume"))
 
 
 class Events:
     """The events in a store, oldest first."""
 
-    def __init__(self, store: Store, most: int = _MOST) -> None:
+    def __init__(self, store: Store, most: int) -> None:
         self._store = store
         self._most = most
         self._kept: collections.deque[tuple[float, Key]] = collections.deque()

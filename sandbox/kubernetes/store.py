@@ -61,7 +61,7 @@ class Store:
     def __init__(self, history: int = 20_000) -> None:
         self.revision = 0
         self._began = 0
-        self.by_node: dict[str, dict[str, Key]] = collections.defaultdict(dict)
+        self._by_node: dict[str, dict[str, Key]] = collections.defaultdict(dict)
         self._tables: dict[Kind, _Table] = collections.defaultdict(_Table)
         self._by_owner: dict[str, dict[str, tuple[Kind, Key]]] = collections.defaultdict(dict)
         self._history: collections.deque[Change] = collections.deque(maxlen=history)
@@ -105,7 +105,7 @@ class Store:
     def on_node(self, node: str) -> list[Object]:
         """Return the pods bound to a node, in the order of lists."""
         objects = self._tables[POD].objects
-        return [objects[key] for key in sorted(self.by_node.get(node, {}).values())]
+        return [objects[key] for key in sorted(self._by_node.get(node, {}).values())]
 
     def dependents(self, uid: str) -> list[tuple[Kind, Object]]:
         """Return what refers to an owner, with its kind."""
@@ -207,16 +207,14 @@ class Store:
             after = new["spec"].get("nodeName") if new else None
             if before != after:
                 if before:
-                    del self.by_node[before][uid]
+                    _drop(self._by_node, before, uid)
                 if after:
-                    self.by_node[after][uid] = key
+                    self._by_node[after][uid] = key
         before_owners = _owner_uids(old)
         after_owners = _owner_uids(new)
         if before_owners != after_owners:
             for owner in before_owners - after_owners:
-                del self._by_owner[owner][uid]
-                if not self._by_owner[owner]:
-                    del self._by_owner[owner]
+                _drop(self._by_owner, owner, uid)
             for owner in after_owners - before_owners:
                 self._by_owner[owner][uid] = (kind, key)
 
@@ -231,6 +229,12 @@ class Store:
                     listener(change)
         finally:
             self._telling = False
+
+
+def _drop[Value](index: dict[str, dict[str, Value]], key: str, uid: str) -> None:
+    del index[key][uid]
+    if not index[key]:
+        del index[key]
 
 
 def _owner_uids(obj: Object | None) -> frozenset[str]:

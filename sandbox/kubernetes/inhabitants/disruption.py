@@ -102,6 +102,8 @@ class _Namespace:
         budget = self.budgets.pop(name, None)
         if budget is not None:
             self._by_hint[budget.hint].remove(budget)
+            if not self._by_hint[budget.hint]:
+                del self._by_hint[budget.hint]
         return budget
 
     def covering(self, labels: dict[str, str]) -> Iterator[_Budget]:
@@ -120,6 +122,7 @@ class Disruption:
         self._queue: WorkQueue[Key] = WorkQueue(cluster, self._reconcile, after=_GATHER)
         self._namespaces: dict[str, _Namespace] = collections.defaultdict(_Namespace)
         self._of_pod: dict[str, list[Key]] = {}
+        self._expiring: set[Key] = set()
 
     def start(self) -> None:
         """Begin to follow changes."""
@@ -145,6 +148,8 @@ class Disruption:
             known.take(key[1])
             for uid in old.pods if old else ():
                 self._of_pod[uid].remove(key)
+                if not self._of_pod[uid]:
+                    del self._of_pod[uid]
             if change.type == "DELETED":
                 return
             fresh = _Budget(key, selector)
@@ -216,8 +221,14 @@ class Disruption:
         if disrupted:
             granted = budget["status"]["disruptedPods"]
             status["disruptedPods"] = {name: granted[name] for name in disrupted}
-            self._cluster.later(_GRANT_EXPIRES_SECONDS, self._queue.add, key)
+            if key not in self._expiring:
+                self._expiring.add(key)
+                self._cluster.later(_GRANT_EXPIRES_SECONDS, self._expire, key)
         self._store.replace(registry.BUDGET, {**budget, "status": status})
+
+    def _expire(self, key: Key) -> None:
+        self._expiring.discard(key)
+        self._queue.add(key)
 
     def _still_disrupted(self, budget: Object) -> dict[str, str]:
         """Return the pods with a granted eviction that have not begun to leave, as name → uid."""

@@ -128,7 +128,7 @@ class Instances:
 
     def _become_ready(self, instance: str, name: str) -> None:
         node = self._cluster.store.get(registry.NODE, "", name)
-        if node is None or self._states[instance] != "running":
+        if node is None or self._states.get(instance) != "running":
             return
         conditions = with_condition(
             node["status"]["conditions"],
@@ -140,9 +140,10 @@ class Instances:
         joining = self._joining.pop(instance, None)
         if joining is not None:
             joining.cancel()
-        before, self._states[instance] = self._states.get(instance), state
-        if instance not in self._nodes or before in (state, "terminated"):
+        before = self._states.get(instance)
+        if before in (None, state, "terminated"):
             return
+        self._states[instance] = state
         name = self._nodes[instance]
         if before == "running":
             for listener in self._deaths:
@@ -154,7 +155,7 @@ class Instances:
 
     def _become_unknown(self, instance: str, name: str) -> None:
         node = self._cluster.store.get(registry.NODE, "", name)
-        state = self._states[instance]
+        state = self._states.get(instance)
         if node is None or self._instance_of.get(name) != instance or state == "running":
             return
         conditions = node["status"].get("conditions") or []
@@ -174,12 +175,13 @@ class Instances:
 
     def _clean_up(self, instance: str) -> None:
         """Delete the Node object of an instance that is gone, as the cloud controller does."""
-        name = self._nodes[instance]
-        if self._instance_of.get(name) != instance:
-            return
-        node = self._cluster.store.get(registry.NODE, "", name)
-        if node is not None:
-            self._cluster.store.remove(registry.NODE, node)
+        name = self._nodes.pop(instance)
+        if self._instance_of.get(name) == instance:
+            node = self._cluster.store.get(registry.NODE, "", name)
+            if node is not None:
+                self._cluster.store.remove(registry.NODE, node)
+            del self._instance_of[name]
+        del self._states[instance]
 
     def _replace(self, node: Object, conditions: list[Object], taints: list[Object]) -> None:
         spec = {name: value for name, value in node["spec"].items() if name != "taints"}
