@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ctypes
+import dataclasses
 import gc
 import json
 import os
@@ -25,7 +26,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m sandbox.kubernetes", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
-    parser.add_argument("--cluster-name", default="sandbox")
+    parser.add_argument("--cluster-name", default="sandbox", dest="name")
     parser.add_argument("--certificate", type=Path, help="folder of ca.crt, tls.crt and tls.key")
     parser.add_argument(
         "--san",
@@ -48,16 +49,9 @@ def _arguments() -> argparse.Namespace:
 
 
 async def _serve(arguments: argparse.Namespace, folder: Path) -> None:
-    settings = Settings(
-        name=arguments.cluster_name,
-        pod_start=arguments.pod_start,
-        node_join=arguments.node_join,
-        node_ready=arguments.node_ready,
-        node_removal=arguments.node_removal,
-        volume_attach=arguments.volume_attach,
-        audit_log=arguments.audit_log,
-        seed=arguments.seed,
-    )
+    given = vars(arguments)
+    names = {field.name for field in dataclasses.fields(Settings)} & given.keys()
+    settings = Settings(**{name: given[name] for name in names})
     tls = server_context(folder, arguments.san)
     serving = Serving(settings, arguments.host, folder / "ca.crt", tls, arguments.rbac)
     stopped = asyncio.Event()

@@ -14,7 +14,6 @@ from sandbox.kubernetes.objects import Object, key_of, name_of, namespace_of, ti
 from sandbox.kubernetes.store import Change, Key, Store
 
 _LIVES_SECONDS = 3600.0
-_WARNINGS = frozenset(("FailedScheduling", "NodeNotReady", "Preempted", "FailedAttachVolume"))
 
 
 class Events:
@@ -47,7 +46,7 @@ class Events:
                 "firstTimestamp": now,
                 "lastTimestamp": now,
                 "count": 1,
-                "type": "Warning" if reason in _WARNINGS else "Normal",
+                "type": "Warning" if reason.startswith("Failed") else "Normal",
                 "eventTime": None,
                 "reportingComponent": component,
                 "reportingInstance": "",

@@ -51,8 +51,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 _REQUIREMENT = re.compile(
     r"\s*(?:(?P<absent>!)\s*)?(?P<key>[A-Za-z0-9._/-]+)\s*"
     r"(?:(?P<operator>==|=|!=)\s*(?P<value>[A-Za-z0-9._-]*)"
-    r"|(?P<set>in|notin)\s*\((?P<values>[^)]*)\)"
-    r"|(?P<order>[<>])\s*(?P<number>-?\d+))?\s*(?:,|$)"
+    r"|(?P<set>in|notin)\s*\((?P<values>[^)]*)\))?\s*(?:,|$)"
 )
 
 
@@ -98,9 +97,6 @@ def parse_labels(text: str) -> LabelTest | None:
         elif match["operator"]:
             operator = "NotIn" if match["operator"] == "!=" else "In"
             values = frozenset((match["value"],))
-        elif match["order"]:
-            operator = "Gt" if match["order"] == ">" else "Lt"
-            values = frozenset((match["number"],))
         else:
             operator = "DoesNotExist" if match["absent"] else "Exists"
             values = frozenset()

@@ -39,6 +39,7 @@ class Watch:
         """Yield chunks of whole lines until the watch's time is over."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._timeout
+        bookmark = min(end, loop.time() + _BOOKMARK_SECONDS)
         with contextlib.ExitStack() as stack:
             stack.callback(self._store.listen(self._call.kind, self._changed))
             try:
@@ -51,14 +52,14 @@ class Watch:
                     chunk = b"".join(self._pending)
                     self._pending.clear()
                     yield chunk
-                left = end - loop.time()
-                if left <= 0 or len(self._pending) > _MOST_PENDING:
+                now = loop.time()
+                if now >= end or len(self._pending) > _MOST_PENDING:
                     return
                 self._arrived.clear()
-                try:
-                    wait = min(left, _BOOKMARK_SECONDS)
-                    await asyncio.wait_for(self._arrived.wait(), wait)
-                except TimeoutError:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._arrived.wait(), bookmark - now)
+                if loop.time() >= bookmark:
+                    bookmark = min(end, bookmark + _BOOKMARK_SECONDS)
                     if self._bookmarks:
                         self._pending.append(self._bookmark())
 

@@ -145,6 +145,21 @@ def test_a_watch_with_bookmarks_says_when_the_first_events_are_over(live: Live) 
     assert annotations == {"k8s.io/initial-events-end": "true"}
 
 
+def test_a_watch_with_bookmarks_ends_with_the_version_to_go_on_from(live: Live) -> None:
+    listed = live.api.get("/api/v1/namespaces").json()["metadata"]["resourceVersion"]
+    params = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "1"}
+    path, quiet = "/api/v1/namespaces", {**params, "resourceVersion": listed}
+    live.create("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "unrelated"}})
+
+    with live.api.stream("GET", path, params=quiet) as response:
+        events = [json.loads(line) for line in response.iter_lines()]
+    told = int(events[-1]["object"]["metadata"]["resourceVersion"])
+
+    assert [one["type"] for one in events] == ["BOOKMARK"]
+    assert events[0]["object"].keys() == {"kind", "apiVersion", "metadata"}
+    assert told > int(listed)
+
+
 def test_a_watch_as_a_table_tells_rows(world: Live) -> None:
     params = {"watch": "1", "timeoutSeconds": "1"}
 
