@@ -97,12 +97,10 @@ def _plan(
 
 def _ask_aws(instance: str) -> "tuple[InstanceFacts | None, GroupFacts | None]":
     """Read the instance and its group, where there is an account to ask."""
-    import boto3
     from leeway.cloud.ports import CloudRefused, CloudUnavailable
-    from leeway.wiring.clients import groups, instances
+    from leeway.wiring.clients import groups, instances, session
 
-    session = boto3.Session()
-    if session.region_name is None or session.get_credentials() is None:
+    if session().region_name is None or session().get_credentials() is None:
         return None, None
     try:
         facts = instances().describe(instance)

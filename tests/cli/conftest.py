@@ -14,6 +14,7 @@ def embedded_aws() -> Iterator[Sandbox]:
     with started() as (_, url):
         sandbox = Sandbox(url)
         create_table(sandbox.client("dynamodb"))
+        sandbox.client("cloudformation").describe_stacks()  # moto takes seconds to load it
         yield sandbox
         sandbox.close()
 

@@ -60,8 +60,8 @@ def settings() -> Settings:
 
 @cache
 def session() -> boto3.Session:
-    """Open the session that all clients share."""
-    return boto3.Session()
+    """Open the session that all clients share. Boto3 itself reads AWS_DEFAULT_REGION alone."""
+    return boto3.Session(region_name=os.environ.get("AWS_REGION"))
 
 
 @cache
