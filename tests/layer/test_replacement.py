@@ -157,3 +157,10 @@ def test_those_who_launch_for_pods_are_left_to_do_so_when_their_nodes_are_taken(
     decision = decide(None, Owner(kind, "general"), taken=True)
     assert decision.method is Method.LEFT_TO_OWNER
     assert "launches what the evicted pods need" in decision.reason
+
+
+def test_a_successor_that_was_asked_for_by_detaching_is_still_waited_for() -> None:
+    decision = decide_replacement(
+        NoticeKind.REBALANCE, Replacement.BEFORE, GROUP, None, asked=Method.DETACH
+    )
+    assert (decision.method, decision.before) == (Method.NOTHING, True)

@@ -80,7 +80,7 @@ def decide_replacement(
     if elsewhere := _owner_replaces(owner, taken):
         return elsewhere
     if group is None:
-        return _outside_any_group(owner, asked is not None)
+        return _outside_any_group(owner, asked is not None, _waits(kind, wanted))
     if asked is Method.RAISE_DESIRED and group.lifecycle_state == "InService":
         return Decision(
             Method.RAISE_DESIRED,
@@ -183,13 +183,14 @@ def _owner_replaces(owner: Owner, taken: bool) -> Decision | None:
     return Decision(Method.LEFT_TO_OWNER, reason)
 
 
-def _outside_any_group(owner: Owner, asked_already: bool) -> Decision:
+def _outside_any_group(owner: Owner, asked_already: bool, waits: bool) -> Decision:
     if owner.kind is OwnerKind.DETACHED:
         return Decision(
             Method.NOTHING, f"it left group {owner.name} before: its successor is asked"
         )
     if asked_already:
-        return Decision(Method.NOTHING, "it left its group before: its successor is asked")
+        reason = "it left its group before: its successor is asked"
+        return Decision(Method.NOTHING, reason, before=waits)
     if owner.kind in {OwnerKind.AUTO_SCALING_GROUP, OwnerKind.MANAGED_NODE_GROUP}:
         return Decision(
             Method.NOTHING, f"group {owner.name} has the instance no more and replaces it itself"
