@@ -156,3 +156,11 @@ def test_the_hook_of_a_termination_that_was_asked_for_is_only_remembered() -> No
     reception = take(running, NoticeKind.TERMINATE_HOOK, "n-2", hook=HOOK, after=2)
     assert (reception.write, reception.start) == (True, False)
     assert reception.record.hooks == (HOOK,)
+
+
+def test_the_same_thing_told_of_twice_some_seconds_apart_starts_nothing_again() -> None:
+    stored = interrupted()
+    assert take(stored, NoticeKind.SPOT_INTERRUPTION, "n-2", after=-4).record == stored
+    sooner = take(stored, NoticeKind.SPOT_INTERRUPTION, "n-3", after=-60)
+    assert sooner.start
+    assert sooner.reason == "it leaves less time"

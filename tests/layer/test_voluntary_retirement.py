@@ -280,3 +280,13 @@ def test_a_hand_over_that_is_refused_is_tried_again_and_then_said() -> None:
     outcome = retire(world)
     assert outcome.replacement == "raise-desired"
     assert world.order_of("terminate", "terminate and decrement") == ["terminate and decrement"]
+
+
+def test_an_instance_that_left_its_group_before_is_ended_when_it_is_drained() -> None:
+    world = surrounding(pods=[POD], blocks=False, state=None)
+    owner = Owner(OwnerKind.DETACHED, "ng")
+    facts = world.record.facts.model_copy(update={"owner": owner})
+    world.record = world.record.model_copy(update={"facts": facts})
+    outcome = retire(world)
+    assert (outcome.replacement, outcome.terminated) == ("nothing", True)
+    assert world.ended == ["terminated"]

@@ -25,6 +25,10 @@ NOTICES_REMEMBERED = 50
 OVERDUE = timedelta(minutes=10)
 """How long after its deadline a retirement that has not ended counts as dead."""
 
+MATTERS = timedelta(seconds=5)
+"""How much less time a second notice must leave to be worth starting again for: the same thing may
+be told of twice, some seconds apart."""
+
 # How surely the instance ends at its deadline. EC2 takes an interrupted one whatever happens; a
 # group waits for its hook; a recommendation is one.
 _HARDNESS = {
@@ -283,7 +287,7 @@ def _after_the_end(stored: Retirement, notice: Notice) -> str | None:
 def _is_earlier(deadline: datetime | None, stored: datetime | None) -> bool:
     if deadline is None:
         return False
-    return stored is None or deadline < stored
+    return stored is None or deadline < stored - MATTERS
 
 
 def _remember(stored: Retirement, notice: Notice) -> Retirement:

@@ -10,6 +10,7 @@ from leeway.holding import Answered, Holding
 from leeway.hooks import HookResult
 from leeway.orders import Order
 from leeway.outcome import FAILED, Outcome, Result, result_of
+from leeway.owners import OwnerKind
 from leeway.records import Phase, Retirement
 from leeway.replacement import Method, decide_replacement
 from leeway.retirement.results import Course, Finished, Located, Replaced
@@ -50,7 +51,11 @@ class Ending:
             return Finished(None)
         closed, _ = written
         drained = located.settled and (not located.node or drain.drained)
-        terminate = drained and replaced.method is Method.DETACH
+        # One that left its group before, and whose record is lost, is ended by nobody else.
+        detached = replaced.method is Method.DETACH or (
+            closed.facts.owner.kind is OwnerKind.DETACHED
+        )
+        terminate = drained and detached
         refused = self._terminate(order.instance) if terminate else ()
         answered = self._holding.answer(order.instance, closed.hooks, HookResult.CONTINUE)
         refused += tuple(refusal.said for refusal in answered.refused)
