@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lightkube import Client, KubeConfig
@@ -64,7 +65,9 @@ def test_kubectl_drain_refuses_then_drains_around_a_budget(world: Live, kubectl:
     world.until(lambda: world.api.get(f"{PODS}/lonely").json()["status"]["phase"] == "Running")
     node = world.api.get(f"{PODS}/lonely").json()["spec"]["nodeName"]
     here = {"nodeSelector": {"kubernetes.io/hostname": node}}
-    world.deploy("guarded", 1, spec=here)
+    world.create(PODS, bare_pod("unmanaged", **here))
+    [guarded] = world.deploy("guarded", 1, spec=here)
+    [daemon] = [one for one in world.running("app=agent") if one["spec"]["nodeName"] == node]
     world.create(_BUDGETS, budget("guarded", "guarded", minAvailable=1))
 
     refused = kubectl("drain", node)
@@ -74,15 +77,100 @@ def test_kubectl_drain_refuses_then_drains_around_a_budget(world: Live, kubectl:
     drained = kubectl(*forced, "--timeout=20s")
     restored = kubectl("uncordon", node)
 
+    left, kept = (f"default/{one['metadata']['name']}" for one in (guarded, daemon))
     assert refused.returncode == 1
-    assert "cannot delete DaemonSet-managed Pods" in refused.stderr
-    assert "cannot delete Pods with local storage" in refused.stderr
+    assert refused.stdout == f"node/{node} cordoned\n"
+    assert (
+        f"cannot delete DaemonSet-managed Pods (use --ignore-daemonsets to ignore): {kept}"
+        in refused.stderr
+    )
+    assert (
+        "cannot delete Pods with local storage (use --delete-emptydir-data to override): "
+        "default/lonely" in refused.stderr
+    )
+    assert (
+        "cannot delete Pods that declare no controller (use --force to override): "
+        "default/unmanaged" in refused.stderr
+    )
     assert blocked.returncode == 1
-    assert "Cannot evict pod as it would violate the pod's disruption budget" in blocked.stderr
+    assert (
+        f'error when evicting pods/"{guarded["metadata"]["name"]}" -n "default" (will retry after '
+        "5s): Cannot evict pod as it would violate the pod's disruption budget."
+    ) in blocked.stderr
+    assert "global timeout reached: 3s" in blocked.stderr
+    # What could go has gone, before the budget stood in the way of the rest.
+    assert "pod/lonely evicted" in blocked.stdout
+    assert f"ignoring DaemonSet-managed Pods: {kept}" in drained.stderr
+    assert "deleting Pods that declare no controller: default/" in blocked.stderr
     assert drained.returncode == 0, drained.stderr
-    assert f"node/{node} drained" in drained.stdout
-    assert f"node/{node} uncordoned" in restored.stdout
+    assert f"evicting pod {left}" in drained.stdout + drained.stderr
+    assert drained.stdout.endswith(
+        f"pod/{guarded['metadata']['name']} evicted\nnode/{node} drained\n"
+    )
+    assert restored.stdout == f"node/{node} uncordoned\n"
     assert world.api.get(f"{PODS}/lonely").status_code == 404
+
+
+def test_kubectl_cordons_once_and_rehearses_a_drain_without_a_trace(
+    world: Live, kubectl: Kubectl
+) -> None:
+    [pod] = world.deploy("rehearsed", 1)
+    node = pod["spec"]["nodeName"]
+
+    rehearsed = kubectl("drain", node, "--dry-run=server", "--ignore-daemonsets", "--force")
+    untouched = world.api.get(f"/api/v1/nodes/{node}").json()["spec"]
+    cordoned, again = kubectl("cordon", node), kubectl("cordon", node)
+    kubectl("uncordon", node)
+
+    assert f"node/{node} drained (server dry run)" in rehearsed.stdout
+    assert "unschedulable" not in untouched
+    assert world.api.get(f"{PODS}/{pod['metadata']['name']}").status_code == 200
+    assert cordoned.stdout == f"node/{node} cordoned\n"
+    assert again.stdout == f"node/{node} already cordoned\n"
+
+
+def test_kubectl_deletes_a_node_and_its_pods_go_with_it(world: Live, kubectl: Kubectl) -> None:
+    [node] = world.add_nodes(9)
+    world.until(lambda: [p for p in world.running("app=agent") if p["spec"]["nodeName"] == node])
+
+    deleted = kubectl("delete", "node", node)
+
+    assert deleted.stdout == f'node "{node}" deleted\n'
+    world.until(lambda: not [p for p in world.pods("app=agent") if p["spec"]["nodeName"] == node])
+
+
+@pytest.mark.parametrize("kind", ["namespace", "priorityclass", "deployment"])
+def test_kubectl_applies_on_the_server_and_is_told_who_else_manages_a_field(
+    kubectl: Kubectl, kind: str
+) -> None:
+    manifests: dict[str, dict[str, Any]] = {
+        "namespace": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"labels": {"a": "1"}}},
+        "priorityclass": {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {},
+            "value": -10,
+            "description": "1",
+        },
+        "deployment": deployment("", 1),
+    }
+    manifest = manifests[kind]
+    manifest["metadata"]["name"] = f"applied-{kind}"
+    field = {"namespace": ".metadata.labels.a", "priorityclass": ".description"}
+    apply = ("apply", "--server-side", "-f", "-")
+
+    created = kubectl(*apply, "--field-manager=leeway", stdin=json.dumps(manifest))
+    other = json.loads(
+        json.dumps(manifest).replace('"1"', '"2"').replace('replicas": 1', 'replicas": 2')
+    )
+    refused = kubectl(*apply, "--field-manager=other", stdin=json.dumps(other))
+    forced = kubectl(*apply, "--field-manager=other", "--force-conflicts", stdin=json.dumps(other))
+
+    assert "serverside-applied" in created.stdout
+    assert refused.returncode == 1
+    told = f'conflict with "leeway": {field.get(kind, ".spec.replicas")}'
+    assert told in refused.stderr
+    assert forced.returncode == 0, forced.stderr
 
 
 def test_kubectl_shows_nodes_and_pods(world: Live, kubectl: Kubectl) -> None:
