@@ -114,40 +114,23 @@ def _covers(rule: Object, verb: str, group: str, resource: str, name: str) -> bo
 
 
 def review(authorizer: Authorizer, user: User, path: str, body: Object) -> Object | None:
-    """Answer what a user asks about itself or, as a subject access review, about another."""
+    """Answer what a user asks about itself: who it is, and whether it may do something."""
     plural = path.rpartition("/")[2]
-    spec = body.get("spec") or {}
     if plural == "selfsubjectreviews":
         info = {"username": user.name, "groups": list(user.groups)}
-        return _reviewed("authentication.k8s.io/v1", "SelfSubjectReview", {}, {"userInfo": info})
-    if plural == "selfsubjectrulesreviews":
-        rules = authorizer.rules(user, spec.get("namespace", ""))
-        status = {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
-        return _reviewed("authorization.k8s.io/v1", "SelfSubjectRulesReview", {}, status)
-    if plural == "subjectaccessreviews":
-        user = User(spec.get("user", ""), tuple(spec.get("groups") or ()))
-        kind = "SubjectAccessReview"
-    elif plural == "selfsubjectaccessreviews":
-        kind = "SelfSubjectAccessReview"
-    else:
+        about = {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"}
+        return {**about, "metadata": {}, "status": {"userInfo": info}}
+    if plural != "selfsubjectaccessreviews":
         return None
-    asked = spec.get("resourceAttributes")
-    allowed = True
-    if asked:
-        resource = "/".join(filter(None, (asked.get("resource"), asked.get("subresource"))))
-        allowed = authorizer.allows(
-            user,
-            asked.get("verb", ""),
-            asked.get("group", ""),
-            resource,
-            asked.get("namespace", ""),
-            asked.get("name", ""),
-        )
-    return _reviewed("authorization.k8s.io/v1", kind, spec, {"allowed": allowed})
-
-
-def _reviewed(api_version: str, kind: str, spec: Object, status: Object) -> Object:
-    result: Object = {"kind": kind, "apiVersion": api_version, "metadata": {}}
-    if spec:
-        result["spec"] = spec
-    return {**result, "status": status}
+    spec = body.get("spec") or {}
+    asked = spec.get("resourceAttributes") or {}
+    resource = "/".join(filter(None, (asked.get("resource"), asked.get("subresource"))))
+    group, namespace, name = (asked.get(one, "") for one in ("group", "namespace", "name"))
+    verb = asked.get("verb", "")
+    return {
+        "kind": "SelfSubjectAccessReview",
+        "apiVersion": "authorization.k8s.io/v1",
+        "metadata": {},
+        "spec": spec,
+        "status": {"allowed": authorizer.allows(user, verb, group, resource, namespace, name)},
+    }

@@ -14,7 +14,6 @@ from sandbox.kubernetes.authentication import User
 from sandbox.kubernetes.objects import Object, decode
 from sandbox.kubernetes.registry import DELETE_OPTIONS, KINDS, Kind
 
-_POLICIES = ("Background", "Foreground", "Orphan")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -103,9 +102,8 @@ class Call:
             options["dryRun"] = ["All"]
         schema.prune(DELETE_OPTIONS, options)
         policy = options.get("propagationPolicy", "Background")
-        if policy not in _POLICIES:
-            supported = ", ".join(f'"{one}"' for one in _POLICIES)
-            why = f'Unsupported value: "{policy}": supported values: {supported}'
+        if policy != "Background":
+            why = f'Unsupported value: "{policy}": supported values: "Background"'
             field = "propagationPolicy"
             cause = {"reason": "FieldValueNotSupported", "message": why, "field": field}
             raise errors.invalid_options("DeleteOptions", cause)

@@ -5,22 +5,114 @@ Rules: the defaulting functions of Kubernetes' API groups, as far as clients loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from sandbox.kubernetes import registry
-from sandbox.kubernetes.objects import Object
+from sandbox.kubernetes.objects import Object, copy, labels_of, name_of
 from sandbox.kubernetes.registry import Kind
 from sandbox.kubernetes.store import Store
 
 _TOLERATED_SECONDS = 300
+_SHARES = {"maxUnavailable": "25%", "maxSurge": "25%"}
+# The defaults that are always the same; those of sections are filled into the section there is.
+_ALWAYS: dict[Kind, Object] = {
+    registry.POD: {"spec": {"enableServiceLinks": True}},
+    registry.NAMESPACE: {"spec": {"finalizers": ["kubernetes"]}},
+    registry.NODE: {"spec": {}, "status": {}},
+    registry.EVENT: {
+        "eventTime": None,
+        "reportingComponent": "",
+        "reportingInstance": "",
+        "source": {},
+    },
+    registry.DEPLOYMENT: {
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": "RollingUpdate"},
+            "revisionHistoryLimit": 10,
+            "progressDeadlineSeconds": 600,
+        }
+    },
+    registry.REPLICA_SET: {"spec": {"replicas": 1}},
+    registry.DAEMON_SET: {
+        "spec": {
+            "updateStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0},
+            },
+            "revisionHistoryLimit": 10,
+        }
+    },
+    registry.STATEFUL_SET: {
+        "spec": {
+            "replicas": 1,
+            "podManagementPolicy": "OrderedReady",
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+            "revisionHistoryLimit": 10,
+        }
+    },
+    registry.JOB: {
+        "spec": {
+            "parallelism": 1,
+            "backoffLimit": 6,
+            "completionMode": "NonIndexed",
+            "suspend": False,
+        }
+    },
+    registry.PRIORITY_CLASS: {"value": 0, "preemptionPolicy": "PreemptLowerPriority"},
+    registry.STORAGE_CLASS: {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+    registry.PERSISTENT_VOLUME_CLAIM: {"spec": {"volumeMode": "Filesystem"}},
+}
+# What a new object's status is, whatever was sent.
+_STATUS: dict[Kind, Object] = {
+    registry.NAMESPACE: {"phase": "Active"},
+    registry.DEPLOYMENT: {},
+    registry.REPLICA_SET: {"replicas": 0},
+    registry.STATEFUL_SET: {"replicas": 0, "availableReplicas": 0},
+    registry.DAEMON_SET: dict.fromkeys(
+        (
+            "currentNumberScheduled",
+            "numberMisscheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+        ),
+        0,
+    ),
+    registry.JOB: {},
+    registry.BUDGET: dict.fromkeys(
+        ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
+    ),
+    registry.PERSISTENT_VOLUME_CLAIM: {"phase": "Pending"},
+    registry.PERSISTENT_VOLUME: {"phase": "Available"},
+    registry.VOLUME_ATTACHMENT: {"attached": False},
+}
+_WITH_TEMPLATE = (
+    registry.DEPLOYMENT,
+    registry.REPLICA_SET,
+    registry.DAEMON_SET,
+    registry.STATEFUL_SET,
+    registry.JOB,
+)
 
 
 def fill(kind: Kind, obj: Object) -> None:
     """Set the defaults of a kind, in place."""
-    function = _BY_KIND.get(kind)
-    if function is not None:
-        function(obj)
+    if kind is registry.JOB and not {"completions", "parallelism"} & (obj.get("spec") or {}).keys():
+        obj.setdefault("spec", {})["completions"] = 1
+    _fill_in(obj, copy(_ALWAYS.get(kind, {})))
+    if kind is registry.POD:
+        _pod_spec(obj["spec"])
+    elif kind in _WITH_TEMPLATE:
+        _pod_spec(obj["spec"].setdefault("template", {}).setdefault("spec", {}))
+    if kind is registry.DEPLOYMENT and obj["spec"]["strategy"]["type"] == "RollingUpdate":
+        _fill_in(obj["spec"]["strategy"], {"rollingUpdate": dict(_SHARES)})
+    elif kind is registry.NODE and "capacity" in obj["status"]:
+        obj["status"].setdefault("allocatable", dict(obj["status"]["capacity"]))
+        _write_quantities((obj["status"]["capacity"], obj["status"]["allocatable"]))
+    elif kind is registry.NAMESPACE:
+        own = {"kubernetes.io/metadata.name": name_of(obj)}
+        obj["metadata"]["labels"] = {**labels_of(obj), **own}
 
 
 def admit(kind: Kind, obj: Object, store: Store) -> None:
@@ -31,21 +123,27 @@ def admit(kind: Kind, obj: Object, store: Store) -> None:
         obj["status"] = dict(_STATUS[kind])
 
 
-def pod_spec(spec: Object) -> None:
+def _fill_in(obj: Object, defaults: Object) -> None:
+    for name, value in defaults.items():
+        if isinstance(value, dict) and isinstance(obj.get(name), dict):
+            _fill_in(obj[name], value)
+        else:
+            obj.setdefault(name, value)
+
+
+def _pod_spec(spec: Object) -> None:
     """Set the defaults of a pod's spec, in a pod or in a template."""
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         image = container.get("image", "")
         tag = image.rpartition("/")[2].partition(":")[2]
         always = "@" not in image and tag in ("", "latest")
-        container.setdefault("resources", {})
+        resources = container.setdefault("resources", {})
         container.setdefault("terminationMessagePath", "/dev/termination-log")
         container.setdefault("terminationMessagePolicy", "File")
         container.setdefault("imagePullPolicy", "Always" if always else "IfNotPresent")
-        _write_quantities(container["resources"].values())
-        requests = container["resources"].get("requests")
-        limits = container["resources"].get("limits")
-        if limits:
-            container["resources"]["requests"] = {**limits, **(requests or {})}
+        _write_quantities(resources.values())
+        if resources.get("limits"):
+            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
         for port in container.get("ports") or ():
             port.setdefault("protocol", "TCP")
     spec.setdefault("restartPolicy", "Always")
@@ -60,61 +158,41 @@ def pod_spec(spec: Object) -> None:
 def _write_quantities(sections: Iterable[Any]) -> None:
     for section in sections:
         if isinstance(section, dict):
-            for name, value in section.items():
-                section[name] = str(value)
-
-
-def _pod(pod: Object) -> None:
-    spec = pod.setdefault("spec", {})
-    pod_spec(spec)
-    spec.setdefault("enableServiceLinks", True)
+            section.update({name: str(value) for name, value in section.items()})
 
 
 def _admit_pod(pod: Object, store: Store) -> None:
     """Do what the admission plugins do: priority, tolerations of lost nodes, first status."""
     spec = pod["spec"]
     tolerations = spec.setdefault("tolerations", [])
+    toleration = {"operator": "Exists", "effect": "NoExecute"}
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        if not any(_covers(toleration, key) for toleration in tolerations):
-            tolerations.append(
-                {
-                    "key": key,
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": _TOLERATED_SECONDS,
-                }
-            )
+        if not any(_covers(one, key) for one in tolerations):
+            patience = {"tolerationSeconds": _TOLERATED_SECONDS}
+            tolerations.append({"key": key, **toleration, **patience})
     found = _priority_class(spec, store)
     if found is not None:
-        spec["priorityClassName"] = found["metadata"]["name"]
+        spec["priorityClassName"] = name_of(found)
     spec["priority"] = found["value"] if found else 0
-    spec.setdefault(
-        "preemptionPolicy", (found or {}).get("preemptionPolicy", "PreemptLowerPriority")
-    )
+    policy = (found or {}).get("preemptionPolicy", "PreemptLowerPriority")
+    spec.setdefault("preemptionPolicy", policy)
     pod["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
 
 
 def _covers(toleration: Object, key: str) -> bool:
-    return toleration.get("key") in (None, "", key) and toleration.get("effect") in (
-        None,
-        "",
-        "NoExecute",
-    )
+    effect = toleration.get("effect")
+    return toleration.get("key") in (None, "", key) and effect in (None, "", "NoExecute")
 
 
 def _priority_class(spec: Object, store: Store) -> Object | None:
-    name = spec.get("priorityClassName")
-    if name:
+    if name := spec.get("priorityClassName"):
         return store.get(registry.PRIORITY_CLASS, "", name)
-    for one in store.every(registry.PRIORITY_CLASS):
-        if one.get("globalDefault"):
-            return one
-    return None
+    classes = store.every(registry.PRIORITY_CLASS)
+    return next((one for one in classes if one.get("globalDefault")), None)
 
 
 def _quality(spec: Object) -> str:
-    containers = spec.get("containers") or ()
-    resources = [container.get("resources") or {} for container in containers]
+    resources = [one.get("resources") or {} for one in spec.get("containers") or ()]
     if all(
         one.get("limits", {}).keys() >= {"cpu", "memory"} and one.get("requests") == one["limits"]
         for one in resources
@@ -123,128 +201,3 @@ def _quality(spec: Object) -> str:
     if any(one.get("requests") or one.get("limits") for one in resources):
         return "Burstable"
     return "BestEffort"
-
-
-def _template(obj: Object) -> Object:
-    spec: Object = obj.setdefault("spec", {})
-    pod_spec(spec.setdefault("template", {}).setdefault("spec", {}))
-    return spec
-
-
-def _deployment(obj: Object) -> None:
-    spec = _template(obj)
-    spec.setdefault("replicas", 1)
-    strategy = spec.setdefault("strategy", {})
-    strategy.setdefault("type", "RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("maxUnavailable", "25%")
-        rolling.setdefault("maxSurge", "25%")
-    spec.setdefault("revisionHistoryLimit", 10)
-    spec.setdefault("progressDeadlineSeconds", 600)
-
-
-def _replica_set(obj: Object) -> None:
-    _template(obj).setdefault("replicas", 1)
-
-
-def _daemon_set(obj: Object) -> None:
-    spec = _template(obj)
-    spec.setdefault(
-        "updateStrategy",
-        {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
-    )
-    spec.setdefault("revisionHistoryLimit", 10)
-
-
-def _stateful_set(obj: Object) -> None:
-    spec = _template(obj)
-    spec.setdefault("replicas", 1)
-    spec.setdefault("podManagementPolicy", "OrderedReady")
-    spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
-    spec.setdefault("revisionHistoryLimit", 10)
-
-
-def _job(obj: Object) -> None:
-    spec = _template(obj)
-    if "completions" not in spec and "parallelism" not in spec:
-        spec["completions"] = 1
-    spec.setdefault("parallelism", 1)
-    spec.setdefault("backoffLimit", 6)
-    spec.setdefault("completionMode", "NonIndexed")
-    spec.setdefault("suspend", False)
-
-
-def _node(obj: Object) -> None:
-    obj.setdefault("spec", {})
-    status = obj.setdefault("status", {})
-    if status:
-        _write_quantities((status.get("capacity"), status.get("allocatable")))
-        if "capacity" in status:
-            status.setdefault("allocatable", dict(status["capacity"]))
-
-
-def _namespace(obj: Object) -> None:
-    name = obj["metadata"]["name"]
-    labels = obj["metadata"].get("labels") or {}
-    obj["metadata"]["labels"] = {**labels, "kubernetes.io/metadata.name": name}
-    obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
-
-
-def _priority(obj: Object) -> None:
-    obj.setdefault("value", 0)
-    obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
-
-
-def _event(obj: Object) -> None:
-    obj.setdefault("eventTime", None)
-    obj.setdefault("reportingComponent", "")
-    obj.setdefault("reportingInstance", "")
-    obj.setdefault("source", {})
-
-
-def _storage_class(obj: Object) -> None:
-    obj.setdefault("reclaimPolicy", "Delete")
-    obj.setdefault("volumeBindingMode", "Immediate")
-
-
-def _claim(obj: Object) -> None:
-    obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
-
-
-_BY_KIND: dict[Kind, Callable[[Object], None]] = {
-    registry.POD: _pod,
-    registry.NODE: _node,
-    registry.NAMESPACE: _namespace,
-    registry.EVENT: _event,
-    registry.DEPLOYMENT: _deployment,
-    registry.REPLICA_SET: _replica_set,
-    registry.DAEMON_SET: _daemon_set,
-    registry.STATEFUL_SET: _stateful_set,
-    registry.JOB: _job,
-    registry.PRIORITY_CLASS: _priority,
-    registry.STORAGE_CLASS: _storage_class,
-    registry.PERSISTENT_VOLUME_CLAIM: _claim,
-}
-_STATUS: dict[Kind, Object] = {
-    registry.NAMESPACE: {"phase": "Active"},
-    registry.DEPLOYMENT: {},
-    registry.REPLICA_SET: {"replicas": 0},
-    registry.STATEFUL_SET: {"replicas": 0, "availableReplicas": 0},
-    registry.DAEMON_SET: {
-        "currentNumberScheduled": 0,
-        "numberMisscheduled": 0,
-        "desiredNumberScheduled": 0,
-        "numberReady": 0,
-    },
-    registry.JOB: {},
-    registry.BUDGET: {
-        "disruptionsAllowed": 0,
-        "currentHealthy": 0,
-        "desiredHealthy": 0,
-        "expectedPods": 0,
-    },
-    registry.PERSISTENT_VOLUME_CLAIM: {"phase": "Pending"},
-    registry.PERSISTENT_VOLUME: {"phase": "Available"},
-    registry.VOLUME_ATTACHMENT: {"attached": False},
-}

@@ -30,7 +30,6 @@ _DISRUPTIONS = {
     ),
     "taint": ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"),
 }
-FOREGROUND = "foregroundDeletion"
 
 
 def check_preconditions(kind: Kind, obj: Object, options: Object) -> None:
@@ -58,7 +57,8 @@ def delete(
     """Begin or complete the deletion of an object; returns its last form.
 
     `options` are the API's `DeleteOptions`, already checked. Pods on a node get their grace and
-    end when their kubelet says so; what has finalizers stays until they are gone.
+    end when their kubelet says so; what has finalizers stays until they are gone; dependents
+    follow in the background.
     """
     options = options or {}
     dry_run = bool(options.get("dryRun"))
@@ -67,27 +67,9 @@ def delete(
     if kind is registry.NAMESPACE:
         status = {**obj.get("status", {}), "phase": "Terminating"}
         return _mark(cluster, kind, {**obj, "status": status}, 0, dry_run)
-    propagation = options.get("propagationPolicy")
-    if options.get("orphanDependents"):
-        propagation = "Orphan"
-    if propagation == "Orphan" and not dry_run:
-        orphan(cluster, obj)
-    finalizers = list(obj["metadata"].get("finalizers") or ())
-    if propagation == "Foreground" and cluster.store.dependents(uid_of(obj)):
-        if FOREGROUND not in finalizers:
-            finalizers.append(FOREGROUND)
-        obj = {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
-    if finalizers:
+    if obj["metadata"].get("finalizers"):
         return _mark(cluster, kind, obj, 0, dry_run)
     return obj if dry_run else cluster.store.remove(kind, obj) or obj
-
-
-def orphan(cluster: Cluster, owner: Object) -> None:
-    """Cut the references to an owner, so that its dependents outlive it."""
-    uid = uid_of(owner)
-    for kind, dependent in cluster.store.dependents(uid):
-        references = [one for one in dependent["metadata"]["ownerReferences"] if one["uid"] != uid]
-        cluster.store.amend(kind, dependent, metadata={"ownerReferences": references})
 
 
 def finish_pod(cluster: Cluster, pod: Object, how: str) -> None:

@@ -34,11 +34,7 @@ _SUBRESOURCE_KINDS = {
     "binding": ("", "v1", "Binding"),
 }
 _REVIEWS = {
-    "authorization.k8s.io/v1": (
-        ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-        ("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
-        ("subjectaccessreviews", "SubjectAccessReview"),
-    ),
+    "authorization.k8s.io/v1": (("selfsubjectaccessreviews", "SelfSubjectAccessReview"),),
     "authentication.k8s.io/v1": (("selfsubjectreviews", "SelfSubjectReview"),),
 }
 

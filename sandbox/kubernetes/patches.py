@@ -79,7 +79,7 @@ def json_patch(target: Object, operations: Any) -> Object:
 
 
 def strategic_merge(target: Any, patch: Any) -> Any:
-    """Apply a strategic merge patch, with its `$patch`, `$retainKeys` and `$…` list directives."""
+    """Apply a strategic merge patch, with its directives but `$setElementOrder`."""
     if not isinstance(patch, dict):
         return patch
     directive = patch.get("$patch")
@@ -103,9 +103,6 @@ def strategic_merge(target: Any, patch: Any) -> Any:
             result[name] = _merge_list(name, result.get(name) or [], value)
         else:
             result[name] = strategic_merge(result.get(name), value)
-    for name, order in patch.items():
-        if name.startswith("$setElementOrder/"):
-            _reorder(result, name.partition("/")[2], order)
     return result
 
 
@@ -130,16 +127,3 @@ def _merge_list(field: str, target: list[Any], patch: list[Any]) -> list[Any]:
         else:
             result[at] = strategic_merge(result[at], item)
     return result
-
-
-def _reorder(result: Object, field: str, order: list[Any]) -> None:
-    items = result.get(field)
-    if not isinstance(items, list):
-        return
-    keys = merge_keys(field, items)
-
-    def identity(item: Any) -> Any:
-        return item.get(keys[0]) if keys and isinstance(item, dict) else item
-
-    places = {identity(item): index for index, item in enumerate(order)}
-    items.sort(key=lambda item: places.get(identity(item), len(places)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
-from sandbox.kubernetes.deletion import FOREGROUND, delete, finish_pod
+from sandbox.kubernetes.deletion import delete, finish_pod
 from sandbox.kubernetes.inhabitants.instances import Instances
 from sandbox.kubernetes.inhabitants.workqueue import WorkQueue
 from sandbox.kubernetes.objects import (
@@ -35,7 +35,6 @@ class Garbage:
         self._instances = instances
         self._namespaces: WorkQueue[str] = WorkQueue(cluster, self._empty_namespace)
         self._owners: WorkQueue[str] = WorkQueue(cluster, self._collect)
-        self._foreground: dict[str, tuple[Kind, Object]] = {}
 
     def start(self) -> None:
         """Begin to follow changes."""
@@ -52,37 +51,17 @@ class Garbage:
         obj, namespace = change.object, namespace_of(change.object)
         if change.type == "DELETED":
             self._owners.add(uid_of(obj))
-            for reference in obj["metadata"].get("ownerReferences") or ():
-                if reference["uid"] in self._foreground:
-                    self._owners.add(reference["uid"])
             home = self._store.get(registry.NAMESPACE, "", namespace) if namespace else None
             if home is not None and is_terminating(home):
                 self._namespaces.add(namespace)
-            self._foreground.pop(uid_of(obj), None)
-        elif is_terminating(obj):
-            if change.kind is registry.NAMESPACE:
-                self._cluster.later(_NAMESPACE_RESTS_SECONDS, self._namespaces.add, name_of(obj))
-            if FOREGROUND in (obj["metadata"].get("finalizers") or ()):
-                self._foreground[uid_of(obj)] = (change.kind, obj)
-                self._owners.add(uid_of(obj))
+        elif change.kind is registry.NAMESPACE and is_terminating(obj):
+            self._cluster.later(_NAMESPACE_RESTS_SECONDS, self._namespaces.add, name_of(obj))
 
     def _collect(self, uid: str) -> None:
-        """Delete an owner's dependents; let an owner go that waits for them in the foreground."""
-        dependents = self._store.dependents(uid)
-        for kind, dependent in dependents:
+        """Delete an owner's dependents."""
+        for kind, dependent in self._store.dependents(uid):
             if not is_terminating(dependent):
-                delete(self._cluster, kind, dependent, {"propagationPolicy": "Background"})
-        waiting = self._foreground.get(uid)
-        if waiting is None or self._store.dependents(uid):
-            return
-        kind, owner = waiting
-        current = self._store.get(kind, namespace_of(owner), name_of(owner))
-        if current is None or uid_of(current) != uid:
-            return
-        left = [one for one in current["metadata"]["finalizers"] if one != FOREGROUND]
-        current = self._store.amend(kind, current, metadata={"finalizers": left})
-        if current is not None and not left:
-            self._store.remove(kind, current)
+                delete(self._cluster, kind, dependent)
 
     def _empty_namespace(self, name: str) -> None:
         namespace = self._store.get(registry.NAMESPACE, "", name)
