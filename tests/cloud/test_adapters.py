@@ -21,6 +21,7 @@ from leeway.cloud.ports import (
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
 from leeway.owners import Owner, OwnerKind
+from leeway.policies import ClusterPolicy
 from leeway.reception import NotAllReceived, Reception, Result, Surroundings
 
 from tests.cloud.stored import TABLE
@@ -188,18 +189,37 @@ class Starts:
         self.started.append((instance, cluster, generation))
 
 
-def reception(aws: Sandbox, starts: Starts) -> Reception:
+class CleanUps:
+    """Remembers what was to be cleaned up."""
+
+    def __init__(self) -> None:
+        self.started: list[tuple[str, str]] = []
+
+    def start(self, instance: str, cluster: str) -> None:
+        self.started.append((instance, cluster))
+
+
+def reception(
+    aws: Sandbox,
+    starts: Starts,
+    admissions: Starts | None = None,
+    cleaning: CleanUps | None = None,
+    **policy: Any,
+) -> Reception:
     records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
     return Reception(
         Surroundings(
             records=records,
             instances=Ec2Instances(maker(aws, "ec2")),
-            policies=OnePolicy(),
+            policies=OnePolicy(ClusterPolicy(**policy)),
             retire_node=starts,
             schedules=SchedulesInMemory(),
             offerings=OfferingsInMemory(),
             clusters=frozenset({"prod"}),
             clock=SystemClock(),
+            arrivals=records,
+            admit_node=admissions or Starts(),
+            cleaning=cleaning or CleanUps(),
         )
     )
 

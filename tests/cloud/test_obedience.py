@@ -14,7 +14,7 @@ from leeway.reception import Reception, Result, Surroundings
 
 from cli import main
 from tests.cloud.stored import TABLE
-from tests.cloud.test_adapters import TAGS, Starts, interruption, launch, maker
+from tests.cloud.test_adapters import TAGS, CleanUps, Starts, interruption, launch, maker
 from tests.sandbox.aws.started import Sandbox
 from tests.stand_ins import OfferingsInMemory, SchedulesInMemory
 
@@ -48,6 +48,9 @@ class Deployed:
                 offerings=OfferingsInMemory(),
                 clusters=frozenset({"prod"}),
                 clock=SystemClock(),
+                arrivals=self.records,
+                admit_node=Starts(),
+                cleaning=CleanUps(),
             )
         )
 

@@ -219,3 +219,26 @@ def test_a_pages_worth_of_pods_is_not_all_of_them(
     live.deploy("many", 7, spec={"nodeSelector": {"only": "pages"}})
     monkeypatch.setattr("leeway.cluster.lightkube_cluster.PAGE", 3)
     assert len([p for p in cluster.pods_on(name) if p.name.startswith("many")]) == 7
+
+
+def test_labels_are_put_on_a_node_that_keeps_its_other_ones(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name, _ = fresh_node(live, pool="blue")
+    cluster.label(name, {"capacity": "spot"})
+    labels = raw_node(live, name)["metadata"]["labels"]
+    assert (labels["pool"], labels["capacity"]) == ("blue", "spot")
+    with pytest.raises(ClusterRefused, match="no-such-node"):
+        cluster.label("no-such-node", {"capacity": "spot"})
+
+
+def test_nodes_that_are_not_ready_are_found_without_reading_the_others(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    well, _ = fresh_node(live)
+    silent, instance = fresh_node(live)
+    live.until(lambda: {well, silent}.isdisjoint(node.name for node in cluster.unready()))
+    live.report(instance, "terminated")
+    live.until(lambda: [node.name for node in cluster.unready()] == [silent])
+    assert cluster.unready()[0].runs_on(instance)
+    assert not cluster.unready()[0].runs_on("i-0ffffffffffffffff")

@@ -62,7 +62,7 @@ def test_the_outcome_is_a_log_line_a_metric_a_leeway_event_and_a_kubernetes_even
     (instance, node) = rehearsal.take(1).popitem()
     seen = rehearsal.interrupt([instance])
     lines = [e["line"] for e in seen.of("logs") if isinstance(e["line"], dict)]
-    said = [line for line in lines if line.get("instance") == instance and "node" in line]
+    said = [line for line in lines if line.get("instance") == instance and "replacement" in line]
     assert [line["result"] for line in said] == ["drained"]
     metrics = [line for line in lines if "NodesRetired" in line]
     assert [(m["NodesRetired"], m["Kind"]) for m in metrics] == [([1.0], "spot-interruption")]

@@ -52,11 +52,13 @@ def test_an_instance_that_runs_is_not(state: str) -> None:
     assert state in found.reason
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [NoticeKind.TEST_NOTIFICATION, NoticeKind.LAUNCH_HOOK],
-)
-def test_what_is_not_acted_on_says_so(kind: NoticeKind) -> None:
-    found = ruling(kind)
+def test_what_asks_for_nothing_says_so() -> None:
+    found = ruling(NoticeKind.TEST_NOTIFICATION)
     assert found.action is Action.IGNORE
     assert found.reason
+
+
+def test_an_instance_whose_launch_waits_is_admitted_within_a_quarter_of_an_hour() -> None:
+    found = ruling(NoticeKind.LAUNCH_HOOK)
+    assert found.action is Action.ADMIT
+    assert found.deadline == NOTICED + timedelta(minutes=15)

@@ -5,10 +5,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from leeway.arrivals import Arrival
 from leeway.cloud.ports import CloudUnavailable, Known, Offering, RecordChanged
 from leeway.notices import NoticeKind
 from leeway.owners import Owner, OwnerKind
-from leeway.policies import DEFAULTS, Action, ClusterPolicy
+from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy
 from leeway.reception import NotAllReceived, Receipt, Reception, Result, Surroundings
 from leeway.records import InstanceFacts, Phase, Retirement
 
@@ -20,6 +21,42 @@ FIRST, SECOND = "i-0b662ef9931388ba0", "i-0abc1234"
 CHANGE_AT = datetime.fromisoformat("2026-12-04T02:00:00Z")
 WEEKS_BEFORE = datetime.fromisoformat("2026-11-20T09:45:01Z")
 LEAD = CHANGE_AT - timedelta(hours=4)
+
+
+@dataclass
+class ArrivalsInMemory:
+    """The Arrivals Protocol."""
+
+    stored: dict[str, Arrival] = field(default_factory=dict)
+
+    def arrival(self, instance: str) -> Arrival | None:
+        return self.stored.get(instance)
+
+    def write(self, record: Arrival) -> None:
+        before = self.stored.get(record.instance)
+        if record.version != (before.version if before else 0) + 1:
+            raise RecordChanged(record.instance)
+        self.stored[record.instance] = record
+
+
+@dataclass
+class Starts:
+    """The AdmitNode Protocol."""
+
+    started: list[str] = field(default_factory=list)
+
+    def start(self, instance: str, cluster: str, generation: int) -> None:
+        self.started.append(f"{instance}-{generation}")
+
+
+@dataclass
+class CleanUps:
+    """The CleanUp Protocol."""
+
+    started: list[str] = field(default_factory=list)
+
+    def start(self, instance: str, cluster: str) -> None:
+        self.started.append(instance)
 
 
 @dataclass
@@ -35,6 +72,9 @@ class Desk:
     started: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     broken: str = ""
+    arrivals: ArrivalsInMemory = field(default_factory=ArrivalsInMemory)
+    admissions: Starts = field(default_factory=Starts)
+    cleaning: CleanUps = field(default_factory=CleanUps)
 
     def now(self) -> datetime:
         return self.now_
@@ -45,7 +85,7 @@ class Desk:
     def known(self, instance: str) -> Known:
         if instance == self.broken:
             raise CloudUnavailable("the table does not answer")
-        return Known(self.stored.get(instance))
+        return Known(self.stored.get(instance), None, self.arrivals.arrival(instance))
 
     def retirement(self, instance: str) -> Retirement | None:
         return self.stored.get(instance)
@@ -80,6 +120,9 @@ class Desk:
             offerings=self.offerings,
             clusters=frozenset({"prod"}),
             clock=self,
+            arrivals=self.arrivals,
+            admit_node=self.admissions,
+            cleaning=self.cleaning,
         )
         return Reception(world).receive(told)
 
@@ -329,3 +372,62 @@ def test_one_instance_that_fails_keeps_no_other_from_being_seen_to() -> None:
         desk.receive(health())
     assert [one.instance for one in raised.value.receipt.instances] == [SECOND]
     assert desk.started == [f"{SECOND}-1"]
+
+
+def launching(id: str = "launch-1", time: str = "2026-11-20T09:45:00Z") -> dict[str, Any]:  # noqa: A002
+    detail = {
+        "EC2InstanceId": FIRST,
+        "AutoScalingGroupName": "ng",
+        "LifecycleHookName": "leeway-admit",
+        "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING",
+    }
+    told = event(detail=detail, time=time, id=id, source="aws.autoscaling")
+    return told | {"detail-type": "EC2 Instance-launch Lifecycle Action"}
+
+
+def test_an_instance_that_waits_for_a_launch_hook_is_admitted_once() -> None:
+    desk = Desk()
+    assert desk.results(launching()) == [Result.STARTED]
+    assert desk.results(launching()) == [Result.STARTED], "the first start may have been lost"
+    assert desk.results(launching(id="launch-2")) == [Result.STARTED]
+    assert set(desk.admissions.started) == {f"{FIRST}-1"}
+    assert desk.started == []
+    assert desk.arrivals.stored[FIRST].deadline == WEEKS_BEFORE.replace(second=0) + timedelta(
+        minutes=15
+    )
+
+
+def test_a_launch_hook_that_the_policy_ignores_or_that_is_only_rehearsed_is_left_alone() -> None:
+    ignoring = Desk(policies=OnePolicy(policy(launch_hook=Policy(Action.IGNORE))))
+    assert ignoring.results(launching()) == [Result.IGNORED]
+    rehearsing = Desk(policies=OnePolicy(ClusterPolicy(dry_run=True)))
+    assert rehearsing.results(launching()) == [Result.IGNORED]
+    assert ignoring.admissions.started == rehearsing.admissions.started == []
+    assert ignoring.arrivals.stored == rehearsing.arrivals.stored == {}
+
+
+def test_the_policys_own_wait_for_a_node_holds() -> None:
+    patient = Policy(Action.ADMIT, timedelta(hours=1))
+    desk = Desk(policies=OnePolicy(policy(launch_hook=patient)))
+    desk.receive(launching())
+    arrival = desk.arrivals.stored[FIRST]
+    assert arrival.deadline - arrival.noticed_at == timedelta(hours=1)
+
+
+def test_what_a_terminated_instance_leaves_is_cleaned_up_also_after_its_retirement() -> None:
+    desk = Desk()
+    desk.receive(warning("2026-11-20T09:45:00Z"))
+    desk.finished()
+    desk.receive(state("shutting-down", "2026-11-20T09:47:00Z"))
+    assert desk.cleaning.started == []
+    assert desk.results(state("terminated", "2026-11-20T09:47:30Z")) == [Result.KNOWN]
+    assert desk.cleaning.started == [FIRST]
+    assert desk.started == [f"{FIRST}-1"], "and no second retirement is"
+
+
+def test_what_a_strangers_instance_or_a_stopped_one_leaves_is_not() -> None:
+    desk = Desk(owner=Owner(OwnerKind.KARPENTER, "default"))
+    desk.receive(state("terminated", "2026-11-20T09:47:30Z"))
+    own = Desk()
+    own.receive(state("stopped", "2026-11-20T09:47:30Z"))
+    assert desk.cleaning.started == own.cleaning.started == []

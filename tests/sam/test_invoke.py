@@ -78,13 +78,22 @@ class HeldBack:
         self.order = {"instance": instance, "cluster": cluster, "generation": generation}
 
 
+class NothingToClean:
+    """A `reconcile` that no warning starts."""
+
+    def start(self, instance: str, cluster: str) -> None:
+        """Fail: the instance runs."""
+        raise AssertionError(f"{instance} is not terminated")
+
+
 def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
     """Have the instance's retirement written down; what retire_node is to be started with."""
     table = sandbox.sam_environment()["RetireNodeFunction"]["LEEWAY_TABLE"]
     held_back = HeldBack()
+    records = DynamoRecords(partial(client_of, sandbox, "dynamodb"), table)
     Reception(
         Surroundings(
-            records=DynamoRecords(partial(client_of, sandbox, "dynamodb"), table),
+            records=records,
             instances=Ec2Instances(partial(client_of, sandbox, "ec2")),
             policies=OnePolicy(),
             retire_node=held_back,
@@ -92,6 +101,9 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
             offerings=OfferingsInMemory(),
             clusters=frozenset({sandbox.endpoints.cluster}),
             clock=SystemClock(),
+            arrivals=records,
+            admit_node=held_back,
+            cleaning=NothingToClean(),
         )
     ).receive(warning_for(instance))
     return held_back.order

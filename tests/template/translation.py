@@ -14,6 +14,7 @@ CODE = {
     "AdmitNodeFunction": "CodeUri",
     "KeepHeadroomFunction": "CodeUri",
     "LeewayLayer": "ContentUri",
+    "ReconcileFunction": "CodeUri",
     "ReceiveNoticeFunction": "CodeUri",
     "RetireNodeFunction": "CodeUri",
 }

@@ -214,10 +214,10 @@ class AdmitNode:
             if lacks is None:
                 raise ClusterUnavailable(looked.problem)
             verdict = Verdict(Result.NOT_READY, "; ".join(lacks)) if lacks else _READY
-        closed = self._close(order)
+        answer = _ANSWERS.get(verdict.result)
+        closed = self._close(order, answer)
         if closed is None:
             return Ended(None)
-        answer = _ANSWERS.get(verdict.result)
         answered = Answered()
         if answer is not None:
             answered = self._holding.answer(order.instance, closed.hooks, answer)
@@ -237,13 +237,17 @@ class AdmitNode:
         )
         return Ended(outcome, looked.node_uid, answered)
 
-    def _close(self, order: Order) -> Arrival | None:
+    def _close(self, order: Order, answer: HookResult | None) -> Arrival | None:
         for _ in range(LOCK_TRIES):
             record = self._current(order)
             if record is None:
                 return None
             closed = record.model_copy(
-                update={"phase": Phase.FINISHED, "version": record.version + 1}
+                update={
+                    "phase": Phase.FINISHED,
+                    "answer": answer,
+                    "version": record.version + 1,
+                }
             )
             try:
                 self._arrivals.write(closed)

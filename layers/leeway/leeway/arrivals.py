@@ -7,8 +7,9 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook, Notice
-from leeway.records import NOTICES_REMEMBERED, InstanceFacts, Phase
+from leeway.records import NOTICES_REMEMBERED, OVERDUE, InstanceFacts, Phase
 
 
 class Arrival(BaseModel):
@@ -16,7 +17,8 @@ class Arrival(BaseModel):
 
     `version` counts writes (the optimistic lock); `generation` counts starts of `admit_node`.
     `labels` are put on the node, and `startup_taints` are keys of taints that whoever they wait for
-    takes off, before it counts as ready. `hooks` wait for what comes of it, if any do.
+    takes off, before it counts as ready. `hooks` wait for what comes of it, if any do, and are
+    answered with `answer` when it has ended; None says that nobody waits for one.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -32,6 +34,7 @@ class Arrival(BaseModel):
     hooks: tuple[LifecycleHook, ...] = ()
     labels: Mapping[str, str] = Field(default_factory=dict)
     startup_taints: tuple[str, ...] = ()
+    answer: HookResult | None = None
 
     @property
     def instance(self) -> str:
@@ -90,11 +93,9 @@ def take(stored: Arrival | None, request: Request, facts: InstanceFacts) -> Arri
     if stored.phase is Phase.FINISHED:
         if request.asked_at <= stored.noticed_at:
             return ArrivalChange(stored, False, False, "the admission that was asked for later")
-        again = _begun(request, facts, stored.generation + 1)
-        record = again.model_copy(
-            update={"version": stored.version + 1, "notices": _remembered(stored, request)}
-        )
-        return ArrivalChange(record, True, True, "the admission before it has ended")
+        return _again(stored, request, facts, "the admission before it has ended")
+    if request.asked_at > stored.deadline + OVERDUE:
+        return _again(stored, request, facts, "the admission before it should long have ended")
     if request.hook is None or request.hook in stored.hooks:
         return ArrivalChange(stored, False, lost, "an admission that serves it is known")
     joined = stored.model_copy(
@@ -120,6 +121,13 @@ def _begun(request: Request, facts: InstanceFacts, generation: int) -> Arrival:
         labels=dict(request.labels),
         startup_taints=request.startup_taints,
     )
+
+
+def _again(stored: Arrival, request: Request, facts: InstanceFacts, reason: str) -> ArrivalChange:
+    begun = _begun(request, facts, stored.generation + 1)
+    notices = _remembered(stored, request)
+    record = begun.model_copy(update={"version": stored.version + 1, "notices": notices})
+    return ArrivalChange(record, True, True, reason)
 
 
 def _remembered(stored: Arrival, request: Request) -> tuple[str, ...]:

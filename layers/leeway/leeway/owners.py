@@ -4,6 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+CLUSTER_TAGS = ("aws:eks:cluster-name", "eks:cluster-name", "eks:eks-cluster-name")
+"""Tags whose value is the name of the cluster."""
+
+OWNED_PREFIX = "kubernetes.io/cluster/"
+"""Begins the key of a tag that ends in the name of the cluster, where its value is `owned`."""
+
 DETACHED_FROM_TAG = "leeway.sh/detached-from"
 """Names the group that an instance left, so that it stays known whose it was."""
 
@@ -61,9 +67,8 @@ def owner_of(tags: Mapping[str, str], labels: Mapping[str, str] | None = None) -
 
 def cluster_of(tags: Mapping[str, str]) -> str | None:
     """Return the cluster that an instance's tags name, or None where they name none."""
-    for key in ("aws:eks:cluster-name", "eks:cluster-name", "eks:eks-cluster-name"):
+    for key in CLUSTER_TAGS:
         if name := tags.get(key):
             return name
-    prefix = "kubernetes.io/cluster/"
-    owned = (key for key, value in tags.items() if key.startswith(prefix) and value == "owned")
-    return next((key.removeprefix(prefix) for key in sorted(owned)), None)
+    owned = (k for k, value in tags.items() if k.startswith(OWNED_PREFIX) and value == "owned")
+    return next((key.removeprefix(OWNED_PREFIX) for key in sorted(owned)), None)

@@ -10,9 +10,11 @@ from leeway.owners import OwnerKind
 
 
 class Action(StrEnum):
-    """What a notice leads to: nothing, a node that takes no new pods, or a node that goes."""
+    """What a notice leads to: nothing, a node that takes no new pods, a node that goes, or one that
+    comes."""
 
     IGNORE = "ignore"
+    ADMIT = "admit"
     CORDON = "cordon"
     RETIRE = "retire"
 
@@ -38,10 +40,10 @@ class OnBlocked(StrEnum):
 class Policy:
     """What to do about one kind of notice.
 
-    `within` is how long a retirement may take: from the notice on, or, where nothing happens to
-    the instance by itself, from the moment when its pods are first asked to go. Where the notice
-    says when the instance goes, the earlier of the two holds, and where it says so weeks ahead,
-    `lead` is how long before that the retirement begins.
+    `within` is how long a retirement or an admission may take: from the notice on, or, where
+    nothing happens to the instance by itself, from the moment when its pods are first asked to go.
+    Where the notice says when the instance goes, the earlier of the two holds, and where it says so
+    weeks ahead, `lead` is how long before that the retirement begins.
     """
 
     action: Action
@@ -78,7 +80,7 @@ DEFAULTS: dict[NoticeKind, Policy] = {
     NoticeKind.SCHEDULED_CHANGE: Policy(
         Action.RETIRE, None, Replacement.BEFORE, OnBlocked.DELETE, timedelta(hours=4)
     ),
-    NoticeKind.LAUNCH_HOOK: Policy(Action.IGNORE),
+    NoticeKind.LAUNCH_HOOK: Policy(Action.ADMIT, timedelta(minutes=15)),
     NoticeKind.TEST_NOTIFICATION: Policy(Action.IGNORE),
 }
 
@@ -146,8 +148,6 @@ def _action(notice: Notice, policy: Policy) -> tuple[Action, str]:
             return Action.IGNORE, "a lifecycle hook's test notification asks for nothing"
         case NoticeKind.STATE_CHANGE if notice.state not in LEAVING_STATES:
             return Action.IGNORE, f"an instance that is {notice.state} is not on its way out"
-        case NoticeKind.LAUNCH_HOOK if policy.action is Action.IGNORE:
-            return Action.IGNORE, f"this version does not act on a {notice.kind} notice"
         case _ if policy.action is Action.IGNORE:
             return Action.IGNORE, f"the policy for {notice.kind} says ignore"
         case _:

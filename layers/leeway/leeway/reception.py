@@ -1,4 +1,4 @@
-"""Use case: a notice arrives, is written down, and starts the retirements it asks for."""
+"""Use case: a notice arrives, is written down, and starts what it asks for."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from leeway.arrivals import Arrival, requested_by, take
 from leeway.clock import Clock
 from leeway.cloud.ports import (
+    AdmitNode,
+    Arrivals,
+    CleanUp,
     CloudUnavailable,
     ClusterPolicies,
     Instances,
@@ -93,6 +97,9 @@ class Surroundings:
     offerings: UnavailableOfferings
     clusters: frozenset[str]
     clock: Clock
+    arrivals: Arrivals
+    admit_node: AdmitNode
+    cleaning: CleanUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +109,10 @@ class _Case:
     event: Mapping[str, Any]
     notice: Notice
     stored: Retirement | None
+    arrival: Arrival | None
     facts: InstanceFacts
     policy: Policy
+    dry_run: bool
 
     @property
     def schedule(self) -> str:
@@ -166,7 +175,8 @@ class Reception:
                 reason = f"cluster {facts.cluster} is not under Leeway's care"
                 return Received(Result.NOT_OURS, reason, instance, facts.cluster)
             policy = self._world.policies.policy_of(facts.cluster)
-            case = _Case(event, notice, stored, facts, policy.notices[notice.kind])
+            here = policy.notices[notice.kind]
+            case = _Case(event, notice, stored, known.arrival, facts, here, policy.dry_run)
             try:
                 return _left_to_owner(case, policy) or self._settle(case)
             except RecordChanged:
@@ -183,6 +193,10 @@ class Reception:
             return self._undo(case) or case.became(Result.IGNORED, reason)
         if case.policy.action is Action.IGNORE:
             return case.became(Result.IGNORED, rule(notice, case.policy).reason)
+        if case.policy.action is Action.ADMIT:
+            return self._admit(case)
+        if notice.state == _ENDED and not case.dry_run:
+            self._world.cleaning.start(case.facts.instance, case.facts.cluster)
         begins = begins_at(notice, case.policy)
         if begins is None:
             return self._retire(case)
@@ -218,6 +232,23 @@ class Reception:
         result = Result.STARTED if change.start else Result.KNOWN
         return case.became(result, change.reason, change.record.generation)
 
+    def _admit(self, case: _Case) -> Received:
+        """Start an admission. One that only rehearses leaves the hook to whoever answers it now."""
+        ruling = rule(case.notice, case.policy)
+        if case.dry_run:
+            return case.became(Result.IGNORED, f"dry run, and {ruling.reason}")
+        if ruling.deadline is None:
+            return case.became(Result.IGNORED, "an admission takes a deadline, and there is none")
+        request = requested_by(case.notice, ruling.deadline, ruling.reason)
+        change = take(case.arrival, request, case.facts)
+        record = change.record
+        if change.write:
+            self._world.arrivals.write(record)
+        if change.start:
+            self._world.admit_node.start(record.instance, record.facts.cluster, record.generation)
+        result = Result.STARTED if change.start else Result.KNOWN
+        return case.became(result, change.reason, record.generation)
+
     def _carry_out(self, change: Change) -> None:
         record = change.record
         if change.write:
@@ -231,7 +262,7 @@ class Reception:
         self._world.offerings.mark(offering, f"EC2 takes {facts.instance} back", until)
 
 
-_RUNS = "running"
+_RUNS, _ENDED = "running", "terminated"
 
 
 def _left_to_owner(case: _Case, policy: ClusterPolicy) -> Received | None:

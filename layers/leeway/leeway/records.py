@@ -241,12 +241,12 @@ def _why_newer(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None
         if _has_new_hook(stored, notice):
             return "its lifecycle hook still waits for an answer"
         return _after_the_end(stored, notice)
-    if stored.deadline is not None and notice.time > stored.deadline + _overdue(stored):
+    if stored.deadline is not None and notice.time > stored.deadline + overdue(stored):
         return "the retirement before it should long have ended: its execution has died"
     return _why_more_urgent(stored, notice, ruling)
 
 
-def _overdue(stored: Retirement) -> timedelta:
+def overdue(stored: Retirement) -> timedelta:
     """Return how long after its deadline a retirement must have ended. The deadline of one that
     still waits for its turn is counted from when that comes."""
     waiting = stored.phase is Phase.NOTICED and stored.kind in VOLUNTARY

@@ -7,8 +7,11 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 # Only their shape matters here: what one function tells of, the others need not import.
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from leeway.outcome import Outcome
     from leeway.reception import Receipt
+    from leeway.reconciliation import ClusterReport
     from leeway.records import Retirement
     from leeway.upkeep import Tended
     from leeway.welcome import Welcome
@@ -136,6 +139,36 @@ class PowertoolsTelemetry:
         self._metrics.add_metric(
             "TimeToAdmit", MetricUnit.Seconds, max(0.0, outcome.seconds_to_end)
         )
+        self._metrics.flush_metrics()
+
+    def reconciled(self, reports: "Iterable[ClusterReport]") -> None:
+        """Log what a run found, a line for each finding and each problem, and count them."""
+        problems = 0
+        for report in reports:
+            here = {"cluster": report.cluster}
+            for found in report.found:
+                said = {**here, "instance": found.instance, "done": found.done}
+                self._logger.warning(found.reason, extra=said)
+            for cleaned in report.cleaned:
+                self._logger.info(
+                    cleaned.reason,
+                    extra={
+                        **here,
+                        "instance": cleaned.instance,
+                        "result": cleaned.result,
+                        "node": cleaned.node,
+                        "freed": list(cleaned.freed),
+                    },
+                )
+            for problem in report.problems:
+                self._logger.error(problem, extra=here)
+            problems += len(report.problems)
+            self._metrics.add_dimension("Cluster", report.cluster)
+            self._metrics.add_metric("Instances", MetricUnit.Count, report.instances)
+            self._metrics.add_metric("NoticesFound", MetricUnit.Count, len(report.found))
+            self._metrics.flush_metrics()
+        # By no cluster, so that one alarm sees all of them.
+        self._metrics.add_metric("ReconcileProblems", MetricUnit.Count, problems)
         self._metrics.flush_metrics()
 
     def not_told(self, outcome: "Outcome | Welcome", problem: str) -> None:

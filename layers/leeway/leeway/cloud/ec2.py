@@ -21,21 +21,7 @@ class Ec2Instances:
     def describe(self, instance: str) -> InstanceFacts | None:
         """Read an instance; None where EC2 knows none, or its tags name no cluster."""
         found = self._read(instance)
-        if found is None:
-            return None
-        tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags", [])}
-        cluster = cluster_of(tags)
-        if cluster is None:
-            return None
-        return InstanceFacts(
-            instance=instance,
-            cluster=cluster,
-            private_dns_name=found.get("PrivateDnsName", ""),
-            zone=found.get("Placement", {}).get("AvailabilityZone", ""),
-            instance_type=found.get("InstanceType", ""),
-            capacity_type=found.get("InstanceLifecycle", "on-demand"),
-            owner=owner_of(tags),
-        )
+        return facts_of(found) if found is not None else None
 
     def _read(self, instance: str) -> dict[str, Any] | None:
         with aws_errors():
@@ -76,3 +62,20 @@ class Ec2Instances:
             except ClientError as error:
                 if code_of(error) != _UNKNOWN:
                     raise
+
+
+def facts_of(described: dict[str, Any]) -> InstanceFacts | None:
+    """Translate what DescribeInstances says; None where the tags name no cluster."""
+    tags = {tag["Key"]: tag["Value"] for tag in described.get("Tags", [])}
+    cluster = cluster_of(tags)
+    if cluster is None:
+        return None
+    return InstanceFacts(
+        instance=described["InstanceId"],
+        cluster=cluster,
+        private_dns_name=described.get("PrivateDnsName", ""),
+        zone=described.get("Placement", {}).get("AvailabilityZone", ""),
+        instance_type=described.get("InstanceType", ""),
+        capacity_type=described.get("InstanceLifecycle", "on-demand"),
+        owner=owner_of(tags),
+    )

@@ -1,4 +1,4 @@
-"""The durable functions, started by name through Lambda's Invoke."""
+"""Functions that other functions start, through Lambda's Invoke."""
 
 import json
 from collections.abc import Callable
@@ -40,3 +40,21 @@ class LambdaExecutions:
             except ClientError as error:
                 if code_of(error) != "DurableExecutionAlreadyStartedException":
                     raise
+
+
+class LambdaCleanUp:
+    """The CleanUp Protocol; `client` makes boto3's Lambda client when first asked."""
+
+    def __init__(self, client: Callable[[], Any], arn: str) -> None:
+        self._client = client
+        self._arn = arn
+
+    def start(self, instance: str, cluster: str) -> None:
+        """Have cleaned up what the instance leaves; doing it twice does no harm."""
+        payload = {"instance": instance, "cluster": cluster}
+        with aws_errors():
+            self._client().invoke(
+                FunctionName=self._arn,
+                InvocationType="Event",
+                Payload=json.dumps(payload, sort_keys=True).encode(),
+            )

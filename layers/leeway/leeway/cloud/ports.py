@@ -1,6 +1,6 @@
 """What Leeway needs of AWS, as Protocols; every method may raise the errors at the top."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -10,6 +10,7 @@ from leeway.drain.summary import DrainState
 from leeway.headroom.kept import Kept
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
+from leeway.omissions import SeenHook, SeenInstance, SeenInterruption
 from leeway.policies import ClusterPolicy
 from leeway.records import InstanceFacts, Retirement
 from leeway.replacement import GroupFacts
@@ -66,6 +67,31 @@ class Instances(Protocol):
 
     def terminate(self, instance: str) -> None:
         """Terminate; an instance that is gone already is no error."""
+        ...
+
+
+class Sweep(Protocol):
+    """All at once of what notices tell one by one."""
+
+    def instances(self, clusters: Collection[str]) -> Sequence[SeenInstance]:
+        """List the instances whose tags name one of the clusters, completely; those that were
+        terminated within the last hour are among them."""
+        ...
+
+    def interruptions(self) -> Sequence[SeenInterruption]:
+        """List the Spot instances that EC2 is about to take back."""
+        ...
+
+    def states(self, instances: Collection[str]) -> Mapping[str, str]:
+        """Read the states of these very instances now; one that EC2 does not know is left out."""
+        ...
+
+
+class WaitingActions(Protocol):
+    """Lifecycle actions that wait for an answer."""
+
+    def of_groups(self, groups: Collection[str]) -> Sequence[SeenHook]:
+        """List the instances of these groups that wait, once for each hook that may be meant."""
         ...
 
 
@@ -154,6 +180,18 @@ class Records(Protocol):
         Raises:
             RecordChanged: the stored version is another one.
         """
+        ...
+
+
+class Unfinished(Protocol):
+    """The table's records of work that is under way."""
+
+    def unfinished(self, cluster: str) -> Sequence[Retirement | Arrival]:
+        """Read all records of a cluster that are not finished. They may be a second old."""
+        ...
+
+    def known(self, instance: str) -> Known:
+        """Read everything about an instance, consistently and in one call."""
         ...
 
 
@@ -337,6 +375,14 @@ class Clusters(Protocol):
         Raises:
             CloudRefused: there is no such cluster, or it has no endpoint yet.
         """
+        ...
+
+
+class CleanUp(Protocol):
+    """The function `reconcile`, for one instance that is gone."""
+
+    def start(self, instance: str, cluster: str) -> None:
+        """Have cleaned up what the instance leaves; doing it twice does no harm."""
         ...
 
 

@@ -167,12 +167,15 @@ class LightkubeCluster:
         """List all nodes, page by page."""
         return list(self._nodes())
 
+    def unready(self) -> list[Node]:
+        """Look through a table of all nodes, and read those that are not Ready in it."""
+        found = (self.node(name) for name, status in self._rows("") if not _says_ready(status))
+        return [node for node in found if node is not None and not node.ready]
+
     def fleet(self) -> Fleet:
         """Ask for tables: a Node object has ten kilobytes and more, its row a hundred bytes."""
         return Fleet(
-            ready=frozenset(
-                name for name, status in self._rows("") if status.partition(",")[0] == "Ready"
-            ),
+            ready=frozenset(name for name, status in self._rows("") if _says_ready(status)),
             excluded=frozenset(name for name, _ in self._rows(EXCLUDED_LABEL)),
             retiring=frozenset(name for name, _ in self._rows(RETIRING)),
         )
@@ -309,6 +312,11 @@ class LightkubeCluster:
         except ApiError as error:
             if error.status.code != 409:
                 raise ClusterUnavailable(str(error)) from error
+
+
+def _says_ready(status: str) -> bool:
+    """Read the status of a node as tables show it, such as `Ready,SchedulingDisabled`."""
+    return status.partition(",")[0] == "Ready"
 
 
 def _delete(

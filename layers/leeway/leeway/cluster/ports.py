@@ -290,3 +290,30 @@ class Workloads(Protocol):
     def namespaces_with(self, target: ScaleTarget) -> tuple[str, ...]:
         """Name the namespaces that have an object of a target's kind and name."""
         ...
+
+
+class Remains(Protocol):
+    """What instances that are gone leave behind in a cluster."""
+
+    def unready(self) -> list[Node]:
+        """List the nodes that are not Ready, completely and not from a cache.
+
+        Much cheaper than all of them, where most are Ready.
+        """
+        ...
+
+    def node(self, name: str) -> Node | None:
+        """Read a node by name."""
+        ...
+
+    def attachments_on(self, node: str) -> list[Attachment]:
+        """List the volumes that are attached to a node."""
+        ...
+
+    def mark_out_of_service(self, node: str, uid: str) -> bool:
+        """Vouch that a node's machine is gone, as `Cluster` does."""
+        ...
+
+    def delete_node(self, name: str, uid: str) -> bool:
+        """Remove this very Node object; False where it is gone, or another one has its name."""
+        ...

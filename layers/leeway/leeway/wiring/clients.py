@@ -35,6 +35,7 @@ class Settings:
     clusters: tuple[str, ...]
     retire_node: str
     admit_node: str
+    reconcile: str
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -49,6 +50,7 @@ class Settings:
             clusters=tuple(name.strip() for name in named if name.strip()),
             retire_node=os.environ.get("LEEWAY_RETIRE_NODE", ""),
             admit_node=os.environ.get("LEEWAY_ADMIT_NODE", ""),
+            reconcile=os.environ.get("LEEWAY_RECONCILE", ""),
         )
 
 

@@ -7,12 +7,11 @@ from leeway.cloud.eks import EksClusters
 from leeway.cluster.connection import Connection
 from leeway.cluster.eks import eks_connection
 from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.cluster.ports import Cluster
 from leeway.wiring.clients import client, session, settings
 
 
 @cache
-def cluster_named(name: str) -> Cluster:
+def cluster_named(name: str) -> LightkubeCluster:
     """Open a cluster's nodes and pods, once per warm function."""
     return LightkubeCluster(connection_to(name))
 

@@ -3,20 +3,12 @@
 import os
 from functools import cache, partial
 
-from leeway.clock import SystemClock
-from leeway.cloud.functions import LambdaExecutions
+from leeway.arrivals import Arrival
 from leeway.cloud.scheduler import EventBridgeSchedules, ScheduleTarget
-from leeway.cloud.unavailable import DynamoUnavailableOfferings
-from leeway.reception import Reception, Surroundings
+from leeway.reception import Reception
 from leeway.records import Retirement
-from leeway.wiring.clients import (
-    client,
-    configuration,
-    instances,
-    prepare,
-    records,
-    settings,
-)
+from leeway.wiring.clients import client, prepare
+from leeway.wiring.reception import reception_with
 
 
 def _schedule_target() -> ScheduleTarget:
@@ -32,20 +24,7 @@ def _schedule_target() -> ScheduleTarget:
 @cache
 def reception() -> Reception:
     """Build the use case."""
-    return Reception(
-        Surroundings(
-            records=records(),
-            instances=instances(),
-            policies=configuration(),
-            retire_node=LambdaExecutions(
-                partial(client, "lambda"), settings().retire_node, "retire"
-            ),
-            schedules=EventBridgeSchedules(partial(client, "scheduler"), _schedule_target()),
-            offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
-            clusters=frozenset(settings().clusters),
-            clock=SystemClock(),
-        )
-    )
+    return reception_with(EventBridgeSchedules(partial(client, "scheduler"), _schedule_target()))
 
 
-prepare(["dynamodb", "lambda", "ec2"], [Retirement])
+prepare(["dynamodb", "lambda", "ec2"], [Retirement, Arrival])

@@ -1,0 +1,119 @@
+"""Use case: what an instance that is gone leaves in its cluster: attached volumes, a Node object.
+
+Kubernetes waits six minutes before it takes a volume from a node that fell silent, since the node
+might still write to it. Somebody who knows that the machine is gone can vouch for that, and volumes
+are freed at once. Nobody but EC2 knows, and it is asked here, whoever says so before.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from leeway.clock import Clock
+from leeway.cloud.ports import Sweep
+from leeway.cluster.ports import Attachment, Node, Remains
+from leeway.records import InstanceFacts
+
+DETACHING = timedelta(seconds=25)
+"""How long volumes are waited for; where it takes longer, the next tick looks again."""
+
+LOOK_EVERY = 1.0
+"""Seconds."""
+
+TERMINATED = "terminated"
+
+
+class Result(StrEnum):
+    """What came of cleaning up."""
+
+    CLEANED = "cleaned"
+    NOTHING = "nothing"
+    WAITING = "waiting"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What was done about the remains of one instance, and why. `freed` are the volumes that were
+    still attached."""
+
+    result: Result
+    instance: str
+    cluster: str
+    node: str
+    reason: str
+    freed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Remains:
+    """What is there of one instance."""
+
+    facts: InstanceFacts
+    node: Node
+
+    def became(self, result: Result, reason: str, volumes: list[Attachment]) -> Cleaned:
+        """Render what was done."""
+        freed = tuple(one.claim or one.volume for one in volumes)
+        instance, cluster = self.facts.instance, self.facts.cluster
+        return Cleaned(result, instance, cluster, self.node.name, reason, freed)
+
+
+class Cleaning:
+    """Cleans up. `cluster_named` opens a cluster's API."""
+
+    def __init__(self, sweep: Sweep, cluster_named: Callable[[str], Remains], clock: Clock) -> None:
+        self._sweep = sweep
+        self._cluster_named = cluster_named
+        self._clock = clock
+
+    def clean(self, facts: InstanceFacts, node: Node | None = None) -> Cleaned:
+        """Clean up after an instance that Leeway knows, if EC2 says now that it is terminated, or
+        knows it no more. Cleaning up again changes nothing.
+
+        `node` is its node where that is known; else it is looked for by the instance's names only,
+        since all nodes of a large cluster are too many to list for each of a storm's instances.
+
+        Raises:
+            ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused: nothing is known, or
+                not all could be done; what is left can be cleaned up by another call.
+        """
+        state = self._sweep.states([facts.instance]).get(facts.instance, TERMINATED)
+        if state != TERMINATED:
+            # One that is stopped comes back, and its volumes with it.
+            why = f"EC2 says that the instance is {state}"
+            return Cleaned(Result.LEFT, facts.instance, facts.cluster, "", why)
+        cluster = self._cluster_named(facts.cluster)
+        node = node or _named(cluster, facts)
+        if node is None:
+            why = "it has no node of its name"
+            return Cleaned(Result.NOTHING, facts.instance, facts.cluster, "", why)
+        return self._clean(cluster, _Remains(facts, node))
+
+    def _clean(self, cluster: Remains, remains: _Remains) -> Cleaned:
+        node = remains.node
+        volumes = cluster.attachments_on(node.name)
+        if volumes:
+            cluster.mark_out_of_service(node.name, node.uid)
+            if left := self._wait_for_volumes(cluster, node.name):
+                why = f"{len(left)} volumes are still attached to the node"
+                return remains.became(Result.WAITING, why, [v for v in volumes if v not in left])
+        # The Node goes last: without it, nobody knows that its volumes may be taken by force.
+        cluster.delete_node(node.name, node.uid)
+        return remains.became(Result.CLEANED, "EC2 says that the instance is terminated", volumes)
+
+    def _wait_for_volumes(self, cluster: Remains, node: str) -> list[Attachment]:
+        until = self._clock.now() + DETACHING
+        while (left := cluster.attachments_on(node)) and self._clock.now() < until:
+            self._clock.sleep(LOOK_EVERY)
+        return left
+
+
+def _named(cluster: Remains, facts: InstanceFacts) -> Node | None:
+    """Find an instance's node by the names that it may have."""
+    for name in (facts.private_dns_name, facts.instance):
+        node = cluster.node(name) if name else None
+        if node is not None and node.runs_on(facts.instance):
+            return node
+    return None

@@ -1,0 +1,130 @@
+"""Use case: collect what no event told of one cluster, from what is there and what is on record."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from leeway.arrivals import Arrival
+from leeway.clock import Clock
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, Known, Unfinished, WaitingActions
+from leeway.notices.synthetic import Place
+from leeway.omissions import (
+    Omission,
+    SeenHook,
+    SeenInstance,
+    SeenInterruption,
+    about_arrival,
+    about_detached,
+    about_hook,
+    about_interruption,
+    about_retirement,
+    about_start,
+)
+from leeway.owners import OwnerKind
+from leeway.policies import ClusterPolicy
+from leeway.records import Retirement
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What was found, and what could not be looked at, in words."""
+
+    found: tuple[Omission, ...]
+    problems: tuple[str, ...]
+
+
+class Finding:
+    """Searches clusters for what no event told."""
+
+    def __init__(
+        self, records: Unfinished, waiting: WaitingActions, place: Place, clock: Clock
+    ) -> None:
+        self._records = records
+        self._waiting = waiting
+        self._place = place
+        self._clock = clock
+
+    def search(
+        self,
+        cluster: str,
+        policy: ClusterPolicy,
+        seen: Collection[SeenInstance],
+        interruptions: Sequence[SeenInterruption],
+    ) -> Search:
+        """Look at all instances of a cluster. `seen` are all that it has.
+
+        Raises:
+            CloudUnavailable, CloudRefused: its records could not be read, without which nothing
+                can be said.
+        """
+        unfinished = self._records.unfinished(cluster)
+        states = {one.facts.instance: one.state for one in seen}
+        cared = {one.facts.instance: one for one in seen if _is_cared_for(one, policy)}
+        looks: list[Callable[[], Omission | None]] = []
+        for record in unfinished:
+            looks.append(partial(about_start, record, self._clock.now()))
+            looks.append(partial(self._record, record, states.get(record.instance)))
+        known = _by_instance(unfinished)
+        problems: list[str] = []
+        try:
+            hooks = self._waiting.of_groups(_groups_of(cared.values()))
+        except (CloudUnavailable, CloudRefused) as error:
+            hooks = ()
+            problems.append(f"lifecycle hooks: {type(error).__name__}: {error}")
+        looks += [partial(self._hook, one, known) for one in hooks if one.instance in cared]
+        marked = (one for one in interruptions if one.instance in cared)
+        looks += [partial(self._interruption, one, known) for one in marked]
+        detached = (one for one in cared.values() if one.facts.owner.kind is OwnerKind.DETACHED)
+        looks += [partial(self._detached, one, known) for one in detached]
+        found: list[Omission] = []
+        for look in looks:
+            try:
+                omission = look()
+            except (CloudUnavailable, CloudRefused) as error:
+                problems.append(f"records: {type(error).__name__}: {error}")
+            else:
+                found += [omission] if omission is not None else []
+        return Search(tuple(found), tuple(problems))
+
+    def _record(self, record: Retirement | Arrival, state: str | None) -> Omission | None:
+        if isinstance(record, Arrival):
+            return about_arrival(record, state, self._place, self._clock.now())
+        return about_retirement(record, state, self._place, self._clock.now())
+
+    def _hook(self, seen: SeenHook, known: Mapping[str, Known]) -> Omission | None:
+        on_record = self._known(seen.instance, known)
+        retirement, arrival = on_record.retirement, on_record.arrival
+        return about_hook(seen, retirement, arrival, self._place, self._clock.now())
+
+    def _interruption(self, seen: SeenInterruption, known: Mapping[str, Known]) -> Omission | None:
+        retirement = self._known(seen.instance, known).retirement
+        return about_interruption(seen, retirement, self._place, self._clock.now())
+
+    def _detached(self, seen: SeenInstance, known: Mapping[str, Known]) -> Omission | None:
+        retirement = self._known(seen.facts.instance, known).retirement
+        return about_detached(seen, retirement, self._place, self._clock.now())
+
+    def _known(self, instance: str, known: Mapping[str, Known]) -> Known:
+        """Return what is on record of an instance; what is not under way takes a read."""
+        return known.get(instance) or self._records.known(instance)
+
+
+def _is_cared_for(seen: SeenInstance, policy: ClusterPolicy) -> bool:
+    owner = seen.facts.owner
+    return not owner.retires_itself or owner.kind in policy.takes
+
+
+def _groups_of(seen: Collection[SeenInstance]) -> list[str]:
+    owners = {one.facts.owner for one in seen}
+    return sorted(o.name for o in owners if o.kind is OwnerKind.AUTO_SCALING_GROUP)
+
+
+def _by_instance(unfinished: Sequence[Retirement | Arrival]) -> dict[str, Known]:
+    """Collect what is under way, by instance. One whose admission is under way may have a
+    retirement that has ended: it is left out, and read when it matters."""
+    retirements = {r.instance: r for r in unfinished if isinstance(r, Retirement)}
+    arrivals = {a.instance: a for a in unfinished if isinstance(a, Arrival)}
+    both = retirements.keys() & arrivals.keys()
+    return {name: Known(retirements[name], None, arrivals[name]) for name in both} | {
+        name: Known(record) for name, record in retirements.items() if name not in both
+    }

@@ -1,0 +1,71 @@
+"""Notices that never came, in the form in which they would have come.
+
+The shapes are those of `ec2` and `autoscaling`, which parse them again: what is made up here is
+received like what EventBridge delivers. An id tells what it is about, so that saying it again
+changes nothing.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from leeway.notices import autoscaling, ec2
+from leeway.notices.model import InterruptionAction, LifecycleHook
+
+type Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The account and region that events come from."""
+
+    account: str
+    region: str
+
+    def lifecycle_action(
+        self, about: str, at: datetime, instance: str, hook: LifecycleHook, *, launching: bool
+    ) -> Event:
+        """An instance waits for the answer to a lifecycle hook."""
+        verb = "LAUNCHING" if launching else "TERMINATING"
+        detail = {
+            "AutoScalingGroupName": hook.group,
+            "LifecycleHookName": hook.name,
+            "EC2InstanceId": instance,
+            "LifecycleTransition": f"autoscaling:EC2_INSTANCE_{verb}",
+        }
+        action = "launch" if launching else "terminate"
+        said = f"EC2 Instance-{action} Lifecycle Action"
+        return self._event(autoscaling.SOURCE, said, about, at, detail)
+
+    def interruption(
+        self, about: str, at: datetime, instance: str, action: InterruptionAction
+    ) -> Event:
+        """EC2 takes a Spot instance back, two minutes after `at`."""
+        detail = {"instance-id": instance, "instance-action": action.value}
+        return self._event(ec2.SOURCE, "EC2 Spot Instance Interruption Warning", about, at, detail)
+
+    def rebalance(self, about: str, at: datetime, instance: str) -> Event:
+        """An instance had better be replaced."""
+        said = "EC2 Instance Rebalance Recommendation"
+        return self._event(ec2.SOURCE, said, about, at, {"instance-id": instance})
+
+    def state_change(self, about: str, at: datetime, instance: str, state: str) -> Event:
+        """An instance went into a state."""
+        said = "EC2 Instance State-change Notification"
+        detail = {"instance-id": instance, "state": state}
+        return self._event(ec2.SOURCE, said, about, at, detail)
+
+    def _event(
+        self, source: str, detail_type: str, about: str, at: datetime, detail: dict[str, str]
+    ) -> Event:
+        return {
+            "version": "0",
+            "id": f"leeway-{about}",
+            "detail-type": detail_type,
+            "source": source,
+            "account": self.account,
+            "time": at.astimezone(UTC).isoformat(),
+            "region": self.region,
+            "resources": [],
+            "detail": detail,
+        }

@@ -1,0 +1,197 @@
+"""What events did not tell: from what is, to the notice that should have come, with the reason.
+
+Each decision is about one thing that was seen, and what the table says of its instance. None means
+that all is well, or that it is too early to say: events take some seconds.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from leeway.arrivals import Arrival
+from leeway.hooks import HookResult
+from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
+from leeway.notices.synthetic import Event, Place
+from leeway.records import OVER, OVERDUE, InstanceFacts, Phase, Retirement, overdue
+
+PATIENCE = timedelta(seconds=10)
+"""How old something is before its event counts as lost."""
+
+LOST_START = timedelta(seconds=90)
+LOST_START_UNTIL = timedelta(minutes=6)
+"""How long after a notice an execution that has done nothing yet is started again. Some wait for
+their turn and do nothing for long; to these, too, that does no harm: the second start of a name
+finds the first."""
+
+GONE = frozenset({"shutting-down", "terminated"})
+
+
+@dataclass(frozen=True, slots=True)
+class SeenInstance:
+    """An instance as EC2 has just described it; `state` is EC2's word."""
+
+    facts: InstanceFacts
+    state: str
+    launched_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SeenHook:
+    """An instance that waits for the answer to a lifecycle hook."""
+
+    instance: str
+    hook: LifecycleHook
+    launching: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SeenInterruption:
+    """A Spot instance that EC2 is about to take back; its two minutes began at `marked_at`."""
+
+    instance: str
+    action: InterruptionAction
+    marked_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A notice that should have come."""
+
+    instance: str
+    event: Event
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostAnswer:
+    """A hook whose work is done, and which waits all the same."""
+
+    instance: str
+    hook: LifecycleHook
+    result: HookResult
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostStart:
+    """A retirement or, with `admission`, an admission that was written down and did not begin."""
+
+    instance: str
+    cluster: str
+    generation: int
+    admission: bool
+    reason: str
+
+
+type Omission = Lost | LostAnswer | LostStart
+
+
+def about_hook(
+    seen: SeenHook,
+    retirement: Retirement | None,
+    arrival: Arrival | None,
+    place: Place,
+    now: datetime,
+) -> Lost | LostAnswer | None:
+    """Decide about an instance that waits for the answer to a hook."""
+    record = arrival if seen.launching else retirement
+    generation = record.generation if record else 0
+    about = f"hook-{seen.instance}-{seen.hook.group}/{seen.hook.name}-{generation}"
+    event = place.lifecycle_action(about, now, seen.instance, seen.hook, launching=seen.launching)
+    if record is None or seen.hook not in record.hooks:
+        return Lost(seen.instance, event, f"it waits for {seen.hook.name}, and nobody said so")
+    if record.phase not in OVER:
+        return None
+    result = HookResult.CONTINUE
+    if isinstance(record, Arrival):
+        if record.answer is None:
+            return None
+        result = record.answer
+    why = f"what {seen.hook.name} waits for has ended, and its answer did not arrive"
+    return LostAnswer(seen.instance, seen.hook, result, why)
+
+
+def about_interruption(
+    seen: SeenInterruption, retirement: Retirement | None, place: Place, now: datetime
+) -> Lost | None:
+    """Decide about an instance that EC2 is about to take back."""
+    if now < seen.marked_at + PATIENCE:
+        return None
+    if retirement is not None and _serves_an_interruption(retirement, seen.marked_at):
+        return None
+    about = f"interruption-{seen.instance}-{int(seen.marked_at.timestamp())}"
+    event = place.interruption(about, seen.marked_at, seen.instance, seen.action)
+    return Lost(seen.instance, event, f"EC2 takes it back ({seen.action}), and nobody said so")
+
+
+def _serves_an_interruption(retirement: Retirement, marked_at: datetime) -> bool:
+    kinds = {NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION, NoticeKind.STATE_CHANGE}
+    return retirement.kind in kinds and retirement.noticed_at >= marked_at - PATIENCE
+
+
+def about_detached(
+    seen: SeenInstance, retirement: Retirement | None, place: Place, now: datetime
+) -> Lost | None:
+    """Decide about an instance that Leeway took out of its group, and that still runs."""
+    if seen.state != "running":
+        return None
+    if retirement is not None and retirement.phase not in OVER:
+        return None
+    generation = retirement.generation if retirement else 0
+    event = place.rebalance(
+        f"detached-{seen.facts.instance}-{generation}", now, seen.facts.instance
+    )
+    why = "it was detached from its group to be drained and terminated, and was not terminated"
+    return Lost(seen.facts.instance, event, why)
+
+
+def about_start(record: Retirement | Arrival, now: datetime) -> LostStart | None:
+    """Decide about a record whose execution may never have begun."""
+    age = now - record.noticed_at
+    begins = record.phase in {Phase.NOTICED, Phase.UNDOING}
+    if not begins or not LOST_START <= age < LOST_START_UNTIL:
+        return None
+    return LostStart(
+        record.instance,
+        record.facts.cluster,
+        record.generation,
+        isinstance(record, Arrival),
+        "it is on record and has done nothing yet: its start may have been lost",
+    )
+
+
+def about_retirement(
+    record: Retirement, state: str | None, place: Place, now: datetime
+) -> Lost | None:
+    """Decide about a retirement that has not ended. `state` is its instance's, None where EC2 lists
+    it no more."""
+    if record.phase is Phase.UNDOING or record.deadline is None:
+        return None
+    if now < record.deadline + overdue(record):
+        return None
+    about = f"dead-retirement-{record.instance}-{record.generation}"
+    if state is None or state in GONE:
+        event = place.state_change(about, now, record.instance, state or "terminated")
+    elif record.hooks:
+        event = place.lifecycle_action(
+            about, now, record.instance, record.hooks[-1], launching=False
+        )
+    elif record.kind in {NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE}:
+        event = place.rebalance(about, now, record.instance)
+    elif record.kind is NoticeKind.STATE_CHANGE:
+        event = place.state_change(about, now, record.instance, "stopping")
+    else:
+        event = place.interruption(about, now, record.instance, InterruptionAction.TERMINATE)
+    return Lost(record.instance, event, _died(record.deadline))
+
+
+def about_arrival(record: Arrival, state: str | None, place: Place, now: datetime) -> Lost | None:
+    """Decide about an admission that has not ended, for which a hook may still wait."""
+    if now < record.deadline + OVERDUE or state is None or state in GONE or not record.hooks:
+        return None
+    about = f"dead-admission-{record.instance}-{record.generation}"
+    event = place.lifecycle_action(about, now, record.instance, record.hooks[-1], launching=True)
+    return Lost(record.instance, event, _died(record.deadline))
+
+
+def _died(deadline: datetime) -> str:
+    return f"its work should have ended by {deadline:%H:%M:%S} UTC: the execution has died"

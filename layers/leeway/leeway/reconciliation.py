@@ -1,0 +1,254 @@
+"""Use case: once a minute, what events did not tell is found and made good, and the index kept.
+
+Everything is derived from what is, so that a run that is missed, late or doubled does no harm. Each
+cluster, and each part of the work on it, fails for itself.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from leeway.cleaning import Cleaned, Cleaning, Result
+from leeway.clock import Clock
+from leeway.cloud.ports import (
+    AdmitNode,
+    CloudRefused,
+    CloudUnavailable,
+    ClusterPolicies,
+    Groups,
+    Index,
+    LifecycleActionOver,
+    RetireNode,
+    Sweep,
+    Unfinished,
+    WaitingActions,
+)
+from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, Node, Remains
+from leeway.finding import Finding, Search
+from leeway.notices.synthetic import Place
+from leeway.omissions import (
+    GONE,
+    Lost,
+    LostAnswer,
+    LostStart,
+    Omission,
+    SeenInstance,
+    SeenInterruption,
+)
+from leeway.reception import NotAllReceived, Reception
+from leeway.records import InstanceFacts
+from leeway.typed_json import adapter_of
+
+AT_ONCE = 8
+"""Clusters that are looked at at the same time."""
+
+_TROUBLE = (ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused, NotAllReceived)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one run is for: all clusters or, where an instance is named, what that one leaves."""
+
+    instance: Annotated[str, Field(pattern=r"^(i-[0-9a-f]{8,17})?$")] = ""
+    cluster: str = ""
+
+
+def parse_round(event: Any) -> Round:
+    """Read what the function was started with.
+
+    Raises:
+        ValueError: it is no round; the message names the field and what was expected.
+    """
+    return adapter_of(Round).validate_python(event)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Something that no event told: why that is so, and what was done about it."""
+
+    instance: str
+    reason: str
+    done: str
+
+
+@dataclass(slots=True)
+class ClusterReport:
+    """One cluster after a run. `written` and `removed` count items of the index."""
+
+    cluster: str
+    instances: int = 0
+    written: int = 0
+    removed: int = 0
+    found: list[Found] = field(default_factory=list)
+    cleaned: list[Cleaned] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def guard[T](self, what: str, work: Callable[[], T]) -> T | None:
+        """Do a part of the work; None where it could not be done, which is noted."""
+        try:
+            return work()
+        except _TROUBLE as error:
+            self.problems.append(f"{what}: {type(error).__name__}: {error}")
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What reconciling takes. `clusters` are those under Leeway's care."""
+
+    clusters: frozenset[str]
+    place: Place
+    sweep: Sweep
+    waiting: WaitingActions
+    groups: Groups
+    index: Index
+    records: Unfinished
+    policies: ClusterPolicies
+    reception: Reception
+    retire_node: RetireNode
+    admit_node: AdmitNode
+    cluster_named: Callable[[str], Remains]
+    clock: Clock
+
+
+class Reconciliation:
+    """Reconciles clusters with what events told of them."""
+
+    def __init__(self, world: Surroundings) -> None:
+        self._world = world
+        self._cleaning = Cleaning(world.sweep, world.cluster_named, world.clock)
+        self._finding = Finding(world.records, world.waiting, world.place, world.clock)
+
+    def run(self, wanted: Round) -> tuple[ClusterReport, ...]:
+        """Look at everything once, or clean up after one instance.
+
+        Raises:
+            CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused: nothing could be
+                looked at.
+        """
+        if wanted.instance:
+            return (self._clean_up_after(wanted.instance),)
+        names = sorted(self._world.clusters)
+        if not names:
+            return ()
+        seen = self._world.sweep.instances(names)
+        interruptions: Sequence[SeenInterruption] = ()
+        unseen: list[str] = []
+        try:
+            interruptions = self._world.sweep.interruptions()
+        except (CloudUnavailable, CloudRefused) as error:
+            unseen.append(f"Spot requests: {type(error).__name__}: {error}")
+        with ThreadPoolExecutor(min(AT_ONCE, len(names))) as pool:
+            reports = list(pool.map(partial(self._reconcile, seen, interruptions), names))
+        for report in reports:
+            report.problems.extend(unseen)
+        return tuple(reports)
+
+    def _clean_up_after(self, instance: str) -> ClusterReport:
+        """Clean up after an instance that is on record as one of a cluster under Leeway's care."""
+        known = self._world.records.known(instance)
+        facts = known.facts or (known.retirement.facts if known.retirement else None)
+        report = ClusterReport(facts.cluster if facts else "")
+        if facts is not None and facts.cluster in self._world.clusters:
+            report.cleaned.append(self._cleaning.clean(facts))
+        return report
+
+    def _reconcile(
+        self,
+        seen: Sequence[SeenInstance],
+        interruptions: Sequence[SeenInterruption],
+        cluster: str,
+    ) -> ClusterReport:
+        report = ClusterReport(cluster)
+        policy = self._world.policies.policy_of(cluster)
+        ours = {one.facts.instance: one for one in seen if one.facts.cluster == cluster}
+        report.instances = len(ours)
+        search = report.guard(
+            "records",
+            lambda: self._finding.search(cluster, policy, ours.values(), interruptions),
+        )
+        self._make_good(report, search or Search((), ()), policy.dry_run)
+        index = report.guard("index", lambda: self._world.index.of_cluster(cluster))
+        if index is None:
+            return report
+        remains = None
+        if not policy.dry_run:
+            remains = report.guard("nodes", lambda: self._clean_up(report, ours, index))
+        report.guard("index", lambda: self._keep_index(report, ours, index, remains))
+        return report
+
+    def _make_good(self, report: ClusterReport, search: Search, dry_run: bool) -> None:
+        report.problems.extend(search.problems)
+        for omission in search.found:
+            if dry_run and isinstance(omission, LostAnswer):
+                continue
+            what = f"{omission.instance}: {omission.reason}"
+            done = report.guard(what, partial(self._act, omission))
+            if done is not None:
+                report.found.append(Found(omission.instance, omission.reason, done))
+
+    def _act(self, omission: Omission) -> str:
+        """Do what the event would have led to; what that was, in words."""
+        world = self._world
+        match omission:
+            case Lost():
+                receipt = world.reception.receive(omission.event)
+                return "; ".join(f"{one.result}: {one.reason}" for one in receipt.instances)
+            case LostStart():
+                start = world.admit_node.start if omission.admission else world.retire_node.start
+                start(omission.instance, omission.cluster, omission.generation)
+                return f"started generation {omission.generation} again"
+            case LostAnswer():
+                try:
+                    world.groups.complete(omission.instance, omission.hook, omission.result)
+                except LifecycleActionOver:
+                    return f"{omission.hook.name} waits no more"
+                return f"answered {omission.hook.name} with {omission.result}"
+
+    def _clean_up(
+        self,
+        report: ClusterReport,
+        ours: Mapping[str, SeenInstance],
+        index: Mapping[str, InstanceFacts],
+    ) -> frozenset[str]:
+        """Clean up what instances left that are gone; the instances whose Node is still there.
+
+        Only instances that were once seen as this cluster's count: a node of another account, or
+        none of EC2's, is not in the list either, and it is not gone.
+        """
+        remaining = set()
+        for node in self._world.cluster_named(report.cluster).unready():
+            instance = node.provider_id.rsplit("/", 1)[-1]
+            facts = index.get(instance)
+            there = ours.get(instance)
+            if facts is None or (there is not None and there.state not in GONE):
+                continue
+            cleaned = report.guard(f"{instance}: what it leaves", partial(self._clean, facts, node))
+            if cleaned is None or cleaned.result is not Result.CLEANED:
+                remaining.add(instance)
+            if cleaned is not None:
+                report.cleaned.append(cleaned)
+        return frozenset(remaining)
+
+    def _clean(self, facts: InstanceFacts, node: Node) -> Cleaned:
+        return self._cleaning.clean(facts, node)
+
+    def _keep_index(
+        self,
+        report: ClusterReport,
+        ours: Mapping[str, SeenInstance],
+        index: Mapping[str, InstanceFacts],
+        remaining: frozenset[str] | None,
+    ) -> None:
+        """Write what differs. What EC2 lists no more is forgotten when its Node is gone too, and
+        not while nobody knows whether it is."""
+        written = [one.facts for name, one in ours.items() if index.get(name) != one.facts]
+        gone = []
+        if remaining is not None:
+            gone = [name for name in index if name not in ours and name not in remaining]
+        self._world.index.update(written, gone)
+        report.written, report.removed = len(written), len(gone)

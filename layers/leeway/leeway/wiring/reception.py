@@ -1,0 +1,41 @@
+"""Puts together what receives notices, for all functions that do."""
+
+from functools import cache, partial
+
+from leeway.clock import SystemClock
+from leeway.cloud.functions import LambdaCleanUp, LambdaExecutions
+from leeway.cloud.ports import Schedules
+from leeway.cloud.unavailable import DynamoUnavailableOfferings
+from leeway.reception import Reception, Surroundings
+from leeway.wiring.clients import client, configuration, instances, records, settings
+
+
+@cache
+def retirements() -> LambdaExecutions:
+    """Build what starts `retire_node`."""
+    return LambdaExecutions(partial(client, "lambda"), settings().retire_node, "retire")
+
+
+@cache
+def admissions() -> LambdaExecutions:
+    """Build what starts `admit_node`."""
+    return LambdaExecutions(partial(client, "lambda"), settings().admit_node, "admit")
+
+
+def reception_with(schedules: Schedules) -> Reception:
+    """Build the use case, with what keeps notices that are to be received again later."""
+    return Reception(
+        Surroundings(
+            records=records(),
+            instances=instances(),
+            policies=configuration(),
+            retire_node=retirements(),
+            schedules=schedules,
+            offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
+            clusters=frozenset(settings().clusters),
+            clock=SystemClock(),
+            arrivals=records(),
+            admit_node=admissions(),
+            cleaning=LambdaCleanUp(partial(client, "lambda"), settings().reconcile),
+        )
+    )

@@ -1,0 +1,63 @@
+"""Puts together `reconcile`."""
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache, partial
+from typing import Any
+
+from leeway.clock import SystemClock
+from leeway.cloud.dynamodb_index import DynamoIndex
+from leeway.cloud.ports import CloudRefused
+from leeway.cloud.sweep import Ec2Sweep
+from leeway.cloud.waiting import AutoScalingWaitingActions
+from leeway.notices.synthetic import Place
+from leeway.reconciliation import Reconciliation, Round, Surroundings
+from leeway.records import Retirement
+from leeway.wiring.clients import (
+    client,
+    configuration,
+    groups,
+    prepare,
+    records,
+    session,
+    settings,
+)
+from leeway.wiring.clusters import cluster_named
+from leeway.wiring.reception import admissions, reception_with, retirements
+
+
+class _NothingAhead:
+    """The Schedules Protocol for notices of what is, none of which is to come weeks later."""
+
+    def put(self, name: str, at: datetime, event: Mapping[str, Any]) -> None:
+        """Refuse: what is found is made good now."""
+        raise CloudRefused(f"{name}: what was found is not to be received again at {at}")
+
+    def remove(self, name: str) -> None:
+        """Do nothing: nothing was put."""
+
+
+@cache
+def reconciliation() -> Reconciliation:
+    """Build the use case."""
+    return Reconciliation(
+        Surroundings(
+            clusters=frozenset(settings().clusters),
+            place=Place(os.environ["LEEWAY_ACCOUNT"], session().region_name),
+            sweep=Ec2Sweep(partial(client, "ec2")),
+            waiting=AutoScalingWaitingActions(partial(client, "autoscaling")),
+            groups=groups(),
+            index=DynamoIndex(partial(client, "dynamodb"), settings().table),
+            records=records(),
+            policies=configuration(),
+            reception=reception_with(_NothingAhead()),
+            retire_node=retirements(),
+            admit_node=admissions(),
+            cluster_named=cluster_named,
+            clock=SystemClock(),
+        )
+    )
+
+
+prepare(["dynamodb", "autoscaling", "ec2"], [Round, Retirement])

@@ -1,0 +1,144 @@
+"""What reconciling reads of AWS all at once, as the sandbox answers it."""
+
+from datetime import timedelta
+
+import pytest
+from leeway.arrivals import Arrival
+from leeway.cloud.autoscaling import AutoScalingGroups
+from leeway.cloud.dynamodb import DynamoRecords
+from leeway.cloud.ec2 import Ec2Instances
+from leeway.cloud.ports import CloudRefused, CloudUnavailable
+from leeway.cloud.sweep import Ec2Sweep
+from leeway.cloud.waiting import AutoScalingWaitingActions
+from leeway.hooks import HookResult
+from leeway.notices import InterruptionAction, LifecycleHook
+from leeway.omissions import SeenHook
+from leeway.records import Phase
+
+from tests.cloud.stored import TABLE
+from tests.cloud.test_adapters import launch, maker
+from tests.layer.test_arrivals import ask
+from tests.layer.test_records import interrupted
+from tests.sandbox.aws.started import Sandbox, hook
+
+
+@pytest.fixture
+def sweep(aws: Sandbox) -> Ec2Sweep:
+    return Ec2Sweep(maker(aws, "ec2"))
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"kubernetes.io/cluster/swept": "owned"},
+        {"eks:cluster-name": "swept"},
+        {"aws:eks:cluster-name": "swept"},
+        {"eks:eks-cluster-name": "swept"},
+    ],
+)
+def test_a_clusters_instances_are_found_by_any_of_its_tags(
+    aws: Sandbox, sweep: Ec2Sweep, tags: dict[str, str]
+) -> None:
+    instance = launch(aws, tags)
+    launch(aws, {"kubernetes.io/cluster/other": "owned"})
+    launch(aws, {"kubernetes.io/cluster/swept": "shared"})
+    launch(aws, {"eks:cluster-name": "other"})
+    found = {one.facts.instance: one for one in sweep.instances(["swept"])}
+    assert instance in found
+    assert {one.facts.cluster for one in found.values()} == {"swept"}
+    assert found[instance].state in {"pending", "running"}
+    assert found[instance].launched_at.tzinfo is not None
+    assert found[instance].facts == Ec2Instances(maker(aws, "ec2")).describe(instance)
+
+
+def test_all_instances_come_with_one_call_and_none_without_clusters(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    def calls() -> int:
+        counted: dict[str, int] = aws.control("GET", "status")["calls"]
+        return counted.get("ec2:DescribeInstances", 0)
+
+    for _ in range(5):
+        launch(aws, {"eks:cluster-name": "one-call"})
+    before = calls()
+    assert len(sweep.instances(["one-call", "another"])) == 5
+    assert sweep.instances([]) == []
+    assert calls() - before == 1
+
+
+def test_the_states_of_instances_are_those_of_now_and_unknown_ones_are_left_out(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    living, ended = launch(aws, {"Name": "living"}), launch(aws, {"Name": "ended"})
+    Ec2Instances(maker(aws, "ec2")).terminate(ended)
+    aws.wait(lambda: sweep.states([ended]) == {ended: "terminated"})
+    aws.wait(lambda: sweep.states([living]) == {living: "running"})
+    assert sweep.states(["i-0ffffffffffffffff"]) == {}
+
+
+def test_a_list_that_breaks_off_is_not_taken_for_the_whole(aws: Sandbox, sweep: Ec2Sweep) -> None:
+    fault = {"service": "ec2", "error": "RequestLimitExceeded", "status": 503}
+    aws.control("PUT", "faults", {"faults": [fault]})
+    with pytest.raises(CloudUnavailable):
+        sweep.instances(["swept"])
+    with pytest.raises(CloudUnavailable):
+        sweep.states(["i-0ffffffffffffffff"])
+
+
+def test_spot_instances_that_ec2_takes_back_are_found_though_no_warning_was_sent(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    market = {"InstanceMarketOptions": {"MarketType": "spot"}}
+    (member, other) = aws.group("taken-back", 2, template=market)
+    assert sweep.interruptions() == []
+    command = {"instance": member, "copies": 0, "late": 30}
+    aws.control("POST", "interrupt", command)
+    (seen,) = sweep.interruptions()
+    assert (seen.instance, seen.action) == (member, InterruptionAction.TERMINATE)
+    assert seen.marked_at.tzinfo is not None
+    assert other != seen.instance
+
+
+def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -> None:
+    hooks = [hook("drain"), hook("admit", "LAUNCHING")]
+    aws.group("quiet", 1)
+    waiting = AutoScalingWaitingActions(maker(aws, "autoscaling"))
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    (member,) = aws.group("waits", 1, LifecycleHookSpecificationList=hooks[:1])
+    assert waiting.of_groups(["waits", "quiet"]) == []
+    aws.client("autoscaling").put_lifecycle_hook(AutoScalingGroupName="waits", **hooks[1])
+    groups.terminate_in_group(member)
+    aws.wait(lambda: len(waiting.of_groups(["waits"])) == 2)
+    found = waiting.of_groups(["waits", "quiet", "no-such-group"])
+    assert SeenHook(member, LifecycleHook("waits", "drain"), launching=False) in found
+    (launching,) = [one for one in found if one.launching]
+    assert launching.hook == LifecycleHook("waits", "admit")
+    groups.complete(launching.instance, launching.hook, HookResult.CONTINUE)
+    aws.wait(lambda: len(waiting.of_groups(["waits"])) == 1)
+
+
+def test_the_makers_of_a_types_accelerators_are_told_by_ec2(aws: Sandbox) -> None:
+    types = Ec2Instances(maker(aws, "ec2"))
+    assert types.accelerators("g4dn.xlarge") == ("NVIDIA",)
+    assert "AWS" in types.accelerators("inf1.xlarge")
+    assert types.accelerators("m5.large") == ()
+    with pytest.raises(CloudRefused):
+        types.accelerators("m5.no-such-size")
+
+
+def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
+    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    place = {"cluster": "under-way"}
+    facts = interrupted().facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee1", **place})
+    retirement = interrupted().model_copy(update={"facts": facts})
+    arrival: Arrival = ask(None, "n-1").record.model_copy(update={"facts": facts})
+    records.write(retirement)
+    records.write(arrival)
+    assert sorted(records.unfinished("under-way"), key=repr) == [arrival, retirement]
+    ended = {"phase": Phase.FINISHED, "version": 2}
+    records.write(retirement.model_copy(update=ended))
+    assert records.unfinished("under-way") == [arrival]
+    known = records.known(facts.instance)
+    assert (known.retirement and known.retirement.phase, known.arrival) == ("finished", arrival)
+    assert records.arrival(facts.instance) == arrival
+    assert arrival.deadline - arrival.noticed_at == timedelta(minutes=15)

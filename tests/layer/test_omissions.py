@@ -1,0 +1,195 @@
+"""What events did not tell: the notice that should have come, and when there is none."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from leeway.arrivals import Arrival
+from leeway.hooks import HookResult
+from leeway.notices import InterruptionAction, LifecycleHook, Notice, NoticeKind
+from leeway.notices.parse import parse_notice
+from leeway.notices.synthetic import Place
+from leeway.omissions import (
+    Lost,
+    LostAnswer,
+    LostStart,
+    SeenHook,
+    SeenInstance,
+    SeenInterruption,
+    about_arrival,
+    about_detached,
+    about_hook,
+    about_interruption,
+    about_retirement,
+    about_start,
+)
+from leeway.owners import Owner, OwnerKind
+from leeway.records import OVERDUE, Phase, Retirement
+
+from tests.layer.test_arrivals import HOOK as LAUNCH_HOOK
+from tests.layer.test_arrivals import running as arriving
+from tests.layer.test_records import FACTS, HOOK, NOTICED, interrupted, take
+
+PLACE = Place("123456789012", "us-east-1")
+MINUTE = timedelta(minutes=1)
+I = FACTS.instance  # noqa: E741
+
+
+def terminating(phase: Phase = Phase.RUNNING, hook: LifecycleHook = HOOK) -> Retirement:
+    record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=hook).record
+    return record.model_copy(update={"phase": phase})
+
+
+def told(omission: Any) -> Notice:
+    """The notice that an omission is made good by."""
+    assert isinstance(omission, Lost)
+    return parse_notice(omission.event)
+
+
+def about_waiting(record: Retirement | Arrival | None, hook: LifecycleHook = HOOK) -> Any:
+    launching = hook == LAUNCH_HOOK
+    seen = SeenHook(I, hook, launching)
+    retirement = record if isinstance(record, Retirement) else None
+    arrival = record if isinstance(record, Arrival) else None
+    return about_hook(seen, retirement, arrival, PLACE, NOTICED)
+
+
+def test_a_hook_that_waits_and_that_nobody_told_of_is_told_of() -> None:
+    notice = told(about_waiting(None))
+    assert (notice.kind, notice.hook, notice.instances) == (NoticeKind.TERMINATE_HOOK, HOOK, (I,))
+    notice = told(about_waiting(None, LAUNCH_HOOK))
+    assert (notice.kind, notice.hook) == (NoticeKind.LAUNCH_HOOK, LAUNCH_HOOK)
+
+
+def test_the_same_omission_has_the_same_id_and_one_after_another_retirement_has_another() -> None:
+    first = told(about_waiting(None)).id
+    assert told(about_waiting(None)).id == first
+    other = terminating(Phase.FINISHED, LifecycleHook("ng", "another"))
+    assert told(about_waiting(other)).id != first
+
+
+def test_a_hook_that_is_worked_on_is_left_alone() -> None:
+    assert about_waiting(terminating()) is None
+    assert about_waiting(arriving(), LAUNCH_HOOK) is None
+
+
+def test_a_hook_whose_work_has_ended_is_answered() -> None:
+    omission = about_waiting(terminating(Phase.FINISHED))
+    assert omission == LostAnswer(I, HOOK, HookResult.CONTINUE, omission.reason)
+
+
+@pytest.mark.parametrize("answer", [HookResult.CONTINUE, HookResult.ABANDON])
+def test_a_launch_hook_gets_the_answer_that_its_admission_came_to(answer: HookResult) -> None:
+    ended = arriving(Phase.FINISHED).model_copy(update={"answer": answer})
+    assert about_waiting(ended, LAUNCH_HOOK).result is answer
+
+
+def test_an_admission_that_came_to_no_answer_gives_none_later_either() -> None:
+    assert about_waiting(arriving(Phase.FINISHED), LAUNCH_HOOK) is None
+
+
+def about_marked(record: Retirement | None, seconds: int, marked: int = 0) -> Any:
+    marked_at = NOTICED + timedelta(seconds=marked)
+    seen = SeenInterruption(I, InterruptionAction.STOP, marked_at)
+    return about_interruption(seen, record, PLACE, NOTICED + timedelta(seconds=seconds))
+
+
+def test_an_interruption_whose_warning_never_came_is_told_with_the_time_that_it_began() -> None:
+    notice = told(about_marked(None, 60))
+    assert (notice.kind, notice.time) == (NoticeKind.SPOT_INTERRUPTION, NOTICED)
+    assert notice.action is InterruptionAction.STOP
+
+
+def test_a_warning_that_may_still_come_is_waited_for() -> None:
+    assert about_marked(None, 5) is None
+
+
+def test_an_interruption_that_is_being_or_was_worked_on_is_not_told_again() -> None:
+    assert about_marked(interrupted(), 60) is None
+    assert about_marked(interrupted(Phase.FINISHED), 60) is None
+
+
+def test_an_interruption_is_told_though_something_softer_or_older_is_on_record() -> None:
+    rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
+    assert told(about_marked(rebalance, 60))
+    assert told(about_marked(interrupted(Phase.FINISHED), 7200, marked=7000))
+
+
+def detached(record: Retirement | None, state: str = "running") -> Any:
+    facts = FACTS.model_copy(update={"owner": Owner(OwnerKind.DETACHED, "ng")})
+    return about_detached(SeenInstance(facts, state, NOTICED), record, PLACE, NOTICED)
+
+
+def test_a_detached_instance_that_still_runs_after_its_retirement_is_retired_again() -> None:
+    notice = told(detached(interrupted(Phase.FINISHED)))
+    assert notice.kind is NoticeKind.REBALANCE
+    assert told(detached(None)).kind is NoticeKind.REBALANCE
+
+
+def test_a_detached_instance_that_is_being_retired_or_ends_is_left_alone() -> None:
+    assert detached(interrupted()) is None
+    assert detached(interrupted(Phase.FINISHED), "shutting-down") is None
+    assert detached(None, "stopped") is None
+
+
+def test_a_start_that_was_lost_is_made_again() -> None:
+    noticed = interrupted(Phase.NOTICED)
+    assert about_start(noticed, NOTICED + MINUTE) is None
+    assert isinstance(about_start(noticed, NOTICED + 2 * MINUTE), LostStart)
+    assert about_start(interrupted(), NOTICED + 2 * MINUTE) is None
+    assert about_start(noticed, NOTICED + 10 * MINUTE) is None, "it waits for its turn"
+    undoing = interrupted().model_copy(update={"phase": Phase.UNDOING})
+    assert isinstance(about_start(undoing, NOTICED + 2 * MINUTE), LostStart)
+    admission = about_start(arriving(Phase.NOTICED), NOTICED + 2 * MINUTE)
+    assert isinstance(admission, LostStart)
+    assert admission.admission
+
+
+def dead(record: Retirement, state: str | None, **more: Any) -> Any:
+    assert record.deadline is not None
+    at = record.deadline + OVERDUE + MINUTE
+    return about_retirement(record.model_copy(update=more), state, PLACE, at)
+
+
+def test_a_retirement_that_should_long_have_ended_is_asked_for_again_as_it_was() -> None:
+    assert told(dead(interrupted(), "running")).kind is NoticeKind.SPOT_INTERRUPTION
+    assert told(dead(terminating(), "running")).hook == HOOK
+    rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
+    started = {"phase": Phase.RUNNING}
+    assert told(dead(rebalance, "running", **started)).kind is NoticeKind.REBALANCE
+    at = interrupted().deadline
+    assert at is not None
+    assert about_retirement(interrupted(), "running", PLACE, at) is None
+
+
+def test_what_waits_for_its_turn_or_is_undone_is_not_dead() -> None:
+    rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
+    assert dead(rebalance, "running") is None
+    assert dead(interrupted(), "running", phase=Phase.UNDOING) is None
+
+
+@pytest.mark.parametrize("state", [None, "terminated", "shutting-down"])
+def test_a_dead_retirement_of_an_instance_that_is_gone_is_asked_for_as_of_one_that_ends(
+    state: str | None,
+) -> None:
+    notice = told(dead(terminating(), state))
+    assert (notice.kind, notice.state) == (NoticeKind.STATE_CHANGE, state or "terminated")
+
+
+def test_a_dead_admission_is_asked_for_again_while_its_hook_can_wait() -> None:
+    record = arriving()
+    late = record.deadline + OVERDUE + MINUTE
+    assert told(about_arrival(record, "running", PLACE, late)).hook == LAUNCH_HOOK
+    assert about_arrival(record, "running", PLACE, record.deadline) is None
+    assert about_arrival(record, "terminated", PLACE, late) is None
+    assert about_arrival(record.model_copy(update={"hooks": ()}), "running", PLACE, late) is None
+
+
+def test_an_event_that_was_made_up_raises_a_dead_retirements_generation_once() -> None:
+    stored = interrupted()
+    notice = told(dead(stored, "running"))
+    after = (notice.time - NOTICED).total_seconds()
+    again = take(stored, notice.kind, notice.id, after=after, action=notice.action)
+    assert (again.record.generation, again.start) == (2, True)
+    repeated = take(again.record, notice.kind, notice.id, after=after, action=notice.action)
+    assert repeated.record.generation == 2

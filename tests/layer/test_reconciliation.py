@@ -1,0 +1,258 @@
+"""A reconciliation: what is found is made good, the index kept, and nothing done on a bad read."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from leeway.cleaning import Result
+from leeway.cloud.ports import CloudUnavailable
+from leeway.cluster.ports import Attachment
+from leeway.hooks import HookResult
+from leeway.notices import InterruptionAction, NoticeKind
+from leeway.omissions import SeenHook, SeenInstance, SeenInterruption
+from leeway.owners import Owner, OwnerKind
+from leeway.policies import ClusterPolicy
+from leeway.reconciliation import ClusterReport, Round, parse_round
+from leeway.records import Phase
+
+from tests.layer.reconciling import OneCluster, World, facts, node
+from tests.layer.test_records import HOOK, NOTICED, take
+
+OURS = facts(1)
+VOLUME = Attachment("pv-1", "shop/data-0")
+
+
+def seen(one: Any = OURS, state: str = "running") -> SeenInstance:
+    return SeenInstance(one, state, NOTICED)
+
+
+def run(world: World, *clusters: str) -> ClusterReport:
+    (report,) = world.reconciliation(*clusters).run(Round())
+    return report
+
+
+def test_a_quiet_minute_finds_nothing_and_writes_nothing() -> None:
+    quiet = World([seen()], index={OURS.instance: OURS})
+    report = run(quiet)
+    assert (report.found, report.cleaned, report.problems) == ([], [], [])
+    assert (quiet.written, quiet.removed, quiet.received) == ([], [], [])
+
+
+def test_the_index_gets_what_differs_and_loses_what_is_gone() -> None:
+    other, gone = facts(2), facts(3)
+    detached = OURS.model_copy(update={"owner": Owner(OwnerKind.DETACHED, "ng")})
+    changed = World([seen(), seen(other)], index={one.instance: one for one in (detached, gone)})
+    report = run(changed)
+    assert changed.index == {OURS.instance: OURS, other.instance: other}
+    assert (report.written, report.removed) == (2, 1)
+
+
+def test_hooks_interruptions_and_detached_instances_that_nobody_told_of_are_received() -> None:
+    waiting, marked = facts(2), facts(3)
+    detached = facts(4, owner=Owner(OwnerKind.DETACHED, "ng"))
+    silent = World(
+        [seen(waiting), seen(marked), seen(detached)],
+        marked=[SeenInterruption(marked.instance, InterruptionAction.TERMINATE, NOTICED)],
+        hooks=[SeenHook(waiting.instance, HOOK, launching=False)],
+    )
+    report = run(silent)
+    assert [(n.kind, n.instances[0]) for n in silent.received] == [
+        (NoticeKind.TERMINATE_HOOK, waiting.instance),
+        (NoticeKind.SPOT_INTERRUPTION, marked.instance),
+        (NoticeKind.REBALANCE, detached.instance),
+    ]
+    assert all("first notice" in found.done for found in report.found)
+
+
+def test_the_next_run_finds_the_same_and_says_it_with_the_same_ids() -> None:
+    silent = World([seen()], hooks=[SeenHook(OURS.instance, HOOK, launching=False)])
+    run(silent)
+    run(silent)
+    first, second = silent.received
+    assert first.id == second.id
+
+
+def test_a_hook_whose_retirement_has_ended_is_answered() -> None:
+    record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
+    ended = record.model_copy(update={"facts": OURS, "phase": Phase.FINISHED})
+    waiting = World([seen()], hooks=[SeenHook(OURS.instance, HOOK, launching=False)])
+    waiting.records = [ended]
+    waiting.unfinished = lambda cluster: []  # type: ignore[method-assign]
+    report = run(waiting)
+    assert waiting.answers == [(OURS.instance, HOOK.name, HookResult.CONTINUE)]
+    waiting.over = True
+    assert [found.done for found in run(waiting).found] == [f"{HOOK.name} waits no more"]
+    assert report.problems == []
+
+
+def test_a_start_that_was_lost_is_made_again_under_the_same_name() -> None:
+    record = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record
+    lost = World([seen()], records=[record.model_copy(update={"facts": OURS})])
+    run(lost)
+    assert lost.started == [(OURS.instance, "prod", 1)]
+    assert lost.received == []
+
+
+def test_instances_of_owners_that_retire_their_own_are_left_alone() -> None:
+    managed = facts(1, owner=Owner(OwnerKind.KARPENTER, "default"))
+    mark = SeenInterruption(managed.instance, InterruptionAction.TERMINATE, NOTICED)
+    theirs = World([seen(managed)], marked=[mark])
+    run(theirs)
+    assert theirs.received == []
+    theirs.policy = ClusterPolicy(takes=frozenset({OwnerKind.KARPENTER}))
+    run(theirs)
+    assert len(theirs.received) == 1
+
+
+def gone(**changes: Any) -> World:
+    """An instance that is terminated, and whose Node is still there, with a volume."""
+    cluster = OneCluster({OURS.private_dns_name: node(OURS)}, {OURS.private_dns_name: [VOLUME]})
+    given: dict[str, Any] = {
+        "instances_": [seen(state="terminated")],
+        "fresh": {OURS.instance: "terminated"},
+        "index": {OURS.instance: OURS},
+        "clusters": {"prod": cluster},
+    }
+    return World(**given | changes)
+
+
+def test_what_a_terminated_instance_leaves_is_cleaned_up_its_volumes_first() -> None:
+    left = gone()
+    (cleaned,) = run(left).cleaned
+    cluster = left.clusters["prod"]
+    assert (cleaned.result, cleaned.freed) == (Result.CLEANED, ("shop/data-0",))
+    assert cluster.vouched == [OURS.private_dns_name]
+    assert cluster.deleted == [(OURS.private_dns_name, 0)]
+
+
+def test_a_node_without_volumes_is_vouched_for_by_nobody() -> None:
+    left = gone()
+    left.clusters["prod"].volumes.clear()
+    assert run(left).cleaned[0].result is Result.CLEANED
+    assert left.clusters["prod"].vouched == []
+
+
+def test_an_instance_that_ec2_has_forgotten_is_gone_if_it_was_once_seen() -> None:
+    forgotten = gone(instances_=[], fresh={})
+    assert run(forgotten).cleaned[0].result is Result.CLEANED
+    assert forgotten.index == {}
+    stranger = gone(instances_=[], fresh={}, index={})
+    assert run(stranger).cleaned == []
+    assert stranger.clusters["prod"].vouched == []
+
+
+@pytest.mark.parametrize("state", ["stopped", "stopping", "running", "pending"])
+def test_a_node_whose_instance_is_not_terminated_never_gets_the_taint(state: str) -> None:
+    stopped = gone(instances_=[seen(state=state)], fresh={OURS.instance: state})
+    assert run(stopped).cleaned == []
+    stopped.reconciliation().run(Round(OURS.instance, "prod"))
+    assert stopped.clusters["prod"].vouched == []
+    assert stopped.clusters["prod"].deleted == []
+
+
+def test_what_the_list_calls_gone_is_asked_again_before_anything_is_done() -> None:
+    back = gone(fresh={OURS.instance: "running"})
+    (cleaned,) = run(back).cleaned
+    assert cleaned.result is Result.LEFT
+    assert back.clusters["prod"].vouched == []
+    unsure = gone(fails={"states"})
+    report = run(unsure)
+    assert "RequestLimitExceeded" in report.problems[0]
+    assert unsure.clusters["prod"].deleted == []
+
+
+def test_volumes_that_stay_attached_keep_the_node_and_its_place_in_the_index() -> None:
+    stuck = gone(instances_=[], fresh={})
+    stuck.clusters["prod"].stuck = True
+    (cleaned,) = run(stuck).cleaned
+    assert cleaned.result is Result.WAITING
+    assert stuck.clusters["prod"].deleted == []
+    assert OURS.instance in stuck.index
+    stuck.clusters["prod"].stuck = False
+    assert run(stuck).cleaned[0].result is Result.CLEANED
+    assert stuck.index == {}
+
+
+def test_a_node_that_another_instance_has_by_now_is_not_removed() -> None:
+    newer = gone()
+    cluster = newer.clusters["prod"]
+    cluster.nodes[OURS.private_dns_name] = node(facts(9), name=OURS.private_dns_name)
+    (report,) = newer.reconciliation().run(Round(OURS.instance, "prod"))
+    assert [one.result for one in report.cleaned] == [Result.NOTHING]
+    assert cluster.deleted == []
+
+
+def test_a_terminated_instance_is_cleaned_up_after_at_once_when_its_notice_comes() -> None:
+    left = gone()
+    (report,) = left.reconciliation().run(Round(OURS.instance, "prod"))
+    assert [one.result for one in report.cleaned] == [Result.CLEANED]
+    unknown = gone(index={})
+    (report,) = unknown.reconciliation().run(Round(OURS.instance, "prod"))
+    assert report.cleaned == []
+
+
+def test_a_cluster_that_is_down_stops_neither_the_others_nor_its_own_notices() -> None:
+    here, there = facts(1, "blue"), facts(2, "green")
+    clusters = {"blue": OneCluster(down=True), "green": OneCluster()}
+    clusters["green"].nodes[there.private_dns_name] = node(there)
+    both = World(
+        [seen(here), seen(there, "terminated")],
+        marked=[SeenInterruption(here.instance, InterruptionAction.TERMINATE, NOTICED)],
+        fresh={there.instance: "terminated"},
+        index={there.instance: there, "i-0dead": facts(7, "blue")},
+        clusters=clusters,
+    )
+    blue, green = both.reconciliation().run(Round())
+    assert [found.instance for found in blue.found] == [here.instance]
+    assert "connection refused" in blue.problems[0]
+    assert green.problems == []
+    assert [one.result for one in green.cleaned] == [Result.CLEANED]
+    assert "i-0dead" in both.index, "nobody knows whether its Node is gone"
+    assert both.index[here.instance] == here
+
+
+def test_a_cluster_that_does_not_exist_is_a_problem_of_its_own() -> None:
+    report = run(World(clusters={}), "missing")
+    assert "No cluster found" in report.problems[0]
+
+
+@pytest.mark.parametrize("part", ["interruptions", "hooks", "records", "index", "update", "known"])
+def test_what_cannot_be_read_is_said_and_the_rest_goes_on(part: str) -> None:
+    detached = facts(2, owner=Owner(OwnerKind.DETACHED, "ng"))
+    left = gone(fails={part})
+    left.instances_.append(seen(detached))
+    report = run(left)
+    assert len(report.problems) == 1
+    assert "RequestLimitExceeded" in report.problems[0]
+    if part != "index":
+        assert [one.result for one in report.cleaned] == [Result.CLEANED]
+
+
+def test_instances_that_cannot_be_listed_stop_the_run_before_anything_is_done() -> None:
+    blind = gone(fails={"instances"})
+    with pytest.raises(CloudUnavailable):
+        blind.reconciliation().run(Round())
+    assert blind.index == {OURS.instance: OURS}
+    assert blind.clusters["prod"].deleted == []
+
+
+def test_a_dry_run_answers_no_hook_and_cleans_up_nothing() -> None:
+    rehearsed = gone(policy=ClusterPolicy(dry_run=True))
+    report = run(rehearsed)
+    assert report.cleaned == []
+    assert rehearsed.clusters["prod"].vouched == []
+
+
+def test_what_starts_the_function_is_a_tick_or_an_instance_and_nothing_else() -> None:
+    assert parse_round({}) == Round()
+    assert parse_round({"instance": OURS.instance, "cluster": "prod"}).instance == OURS.instance
+    with pytest.raises(ValueError, match="instance"):
+        parse_round({"instance": "; rm -rf /"})
+
+
+def test_a_run_is_quick_to_give_up_on_volumes() -> None:
+    stuck = gone()
+    stuck.clusters["prod"].stuck = True
+    before = stuck.now_
+    run(stuck)
+    assert stuck.now_ - before < timedelta(seconds=30)
