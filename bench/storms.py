@@ -1,8 +1,10 @@
 """How long simultaneous Spot interruptions take, from the notice to the last eviction request."""
 
+import json
 import time
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,13 +12,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bench.costs import Usage, dollars
 from bench.statistics import percentile
 from sandbox.up import Sandbox
 from sandbox.world import Group, Manifest, World
 
 SIZES = (1, 10, 100)
 PODS_A_NODE = 3
+LEAST_COUNTED = 10
+"""Interruptions from which on a bill says something about each."""
 PATIENCE = 150.0
+"""Seconds that a storm may take, and one more for each interruption."""
 SETTLE = 8.0
 """Seconds after a storm, until its successors have joined and its pods run again."""
 
@@ -57,76 +63,161 @@ def _deployment(replicas: int) -> Manifest:
 def timings(entries: Sequence[Mapping[str, Any]], since: float) -> dict[str, Timing]:
     """Read from the journals what became of each instance that was noticed after `since`."""
     node_of = {e["instance"]: e["node"] for e in entries if e["kind"] == "node-joined"}
-    found = {}
-    noticed = [e for e in entries if e["kind"] == "notice" and e["at"] >= since]
-    for notice in noticed:
-        if "Interruption Warning" not in notice["detail_type"] or notice["instance"] in found:
+    of_node: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for entry in entries:
+        if entry["at"] >= since and "node" in entry:
+            of_node[entry["node"]].append(entry)
+    found: dict[str, Timing] = {}
+    for notice in entries:
+        if notice["kind"] != "notice" or notice["at"] < since or notice["instance"] in found:
             continue
-        node, start = node_of[notice["instance"]], notice["at"]
-        on_node = [e for e in entries if e.get("node") == node and e["at"] >= start]
-        cordons = [e["at"] for e in on_node if e["kind"] == "node-cordoned"]
-        asked: dict[str, float] = {}
-        for entry in on_node:
-            if entry["kind"] == "eviction":
-                asked.setdefault(entry["uid"], entry["at"])
-        found[notice["instance"]] = Timing(
-            cordons[0] - start if cordons else None,
-            max(asked.values()) - start if asked else None,
-        )
+        if "Interruption Warning" in notice["detail_type"]:
+            after = [e for e in of_node[node_of[notice["instance"]]] if e["at"] >= notice["at"]]
+            found[notice["instance"]] = _timing(after, notice["at"])
     return found
 
 
-def storm(sandbox: Sandbox, instances: Sequence[str]) -> tuple[dict[str, Timing], int, int]:
-    """Interrupt these instances at once; their timings, how many workers then run, and how many
-    of those were started meanwhile."""
-    since = time.time()
+def _timing(entries: Sequence[Mapping[str, Any]], start: float) -> Timing:
+    cordons = [e["at"] for e in entries if e["kind"] == "node-cordoned"]
+    asked: dict[str, float] = {}
+    for entry in entries:
+        if entry["kind"] == "eviction":
+            asked.setdefault(entry["uid"], entry["at"])
+    return Timing(
+        cordons[0] - start if cordons else None,
+        max(asked.values()) - start if asked else None,
+    )
+
+
+@dataclass(frozen=True)
+class Storm:
+    """One storm: its timings by instance, what it called and used, and the workers it took."""
+
+    timings: Mapping[str, Timing]
+    calls: int
+    usage: Usage
+    workers: int
+    cold: int
+
+
+def storm(sandbox: Sandbox, instances: Sequence[str]) -> Storm:
+    """Interrupt these instances at once, and wait until Leeway has told the end of each."""
+    since, before = time.time(), sandbox.status()["aws"]["calls"]
     sandbox.interrupt(instances)
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + PATIENCE + len(instances)
     ended: set[str] = set()
     while len(ended) < len(instances) and time.monotonic() < until:
-        time.sleep(1)
+        time.sleep(max(1.0, len(instances) / 200))
         ended = {
             entry["detail"]["instance"]
             for entry in sandbox.journal()
             if entry["kind"] == "put-events" and entry["at"] >= since
         }
-    entries = sandbox.journal()
-    cold = sum(e["at"] >= since and e["kind"] == "invocation" and e["cold"] for e in entries)
-    return timings(entries, since), _workers(sandbox), cold
+    entries = [entry for entry in sandbox.journal() if entry["at"] >= since]
+    status = sandbox.status()
+    calls = Counter(status["aws"]["calls"])
+    calls.subtract(before)
+    functions = status["lambda"]["functions"].values()
+    return Storm(
+        timings(sandbox.journal(), since),
+        calls.total(),
+        usage(entries, calls, _memory(sandbox)),
+        sum(int(function["workers"]) for function in functions),
+        sum(e["kind"] == "invocation" and e["cold"] for e in entries),
+    )
 
 
-def _workers(sandbox: Sandbox) -> int:
-    functions = sandbox.status()["lambda"]["functions"]
-    return sum(int(function["workers"]) for function in functions.values())
+def usage(
+    entries: Sequence[Mapping[str, Any]], calls: Mapping[str, int], memory: Mapping[str, int]
+) -> Usage:
+    """What AWS would charge for, by the journals, the calls and the functions' memory in MiB."""
+    invocations = [e for e in entries if e["kind"] == "invocation"]
+    ended = [e for e in entries if e["kind"] == "execution-ended"]
+    logs = [e for e in entries if e["kind"] == "logs"]
+    return Usage(
+        invocations=len(invocations),
+        gb_seconds=sum(e["milliseconds"] * memory[e["function"]] for e in invocations)
+        / 1000
+        / 1024,
+        durable_operations=sum(e["operations"] for e in ended),
+        durable_bytes=sum(e["written"] for e in ended),
+        table_reads=calls.get("dynamodb:GetItem", 0) + calls.get("dynamodb:Query", 0),
+        table_writes=calls.get("dynamodb:PutItem", 0) + calls.get("dynamodb:UpdateItem", 0),
+        events=calls.get("events:PutEvents", 0),
+        log_bytes=sum(len(json.dumps(e["line"])) for e in logs),
+    )
+
+
+def _memory(sandbox: Sandbox) -> dict[str, int]:
+    functions = sandbox.deployed.functions if sandbox.deployed else ()
+    return {function.name: function.memory for function in functions}
 
 
 def _instances(sandbox: Sandbox) -> list[str]:
     return [e["instance"] for e in sandbox.journal() if e["kind"] == "node-joined"]
 
 
-def main() -> None:
-    """Run the storms, the first two of them to warm up, and print the table."""
+def main(size: int | None = None) -> None:
+    """Run storms of the usual sizes after two to warm up, or one warm storm of this size."""
     console = Console()
     table = Table(title="Simultaneous Spot interruptions (seconds after the notice)")
     for column in ("interruptions", "workers", "cold", "cordoned", "cordon p50", "p99"):
         table.add_column(column, justify="right")
     table.add_column("last eviction p50", justify="right")
     table.add_column("p99", justify="right")
-    plan = [
-        ("100, first", 100),
-        ("100, second", 100),
-        *((str(size), size) for size in SIZES),
-    ]
-    with TemporaryDirectory() as folder:
-        needed = sum(size for _, size in plan)
-        with Sandbox.start(world(needed + 20), state_dir=Path(folder)) as sandbox:
-            waiting = _instances(sandbox)
-            for name, size in plan:
-                chosen, waiting = waiting[:size], waiting[size:]
-                found, workers, cold = storm(sandbox, chosen)
-                table.add_row(name, str(workers), str(cold), *_figures(list(found.values())))
-                time.sleep(SETTLE)
+    plan = [("100, first", 100), ("100, second", 100)]
+    plan += [(str(number), number) for number in ([size] if size else SIZES)]
+    storms = _run(plan)
+    for (name, _), found in zip(plan, storms, strict=True):
+        row = _figures(list(found.timings.values()))
+        table.add_row(name, str(found.workers), str(found.cold), *row)
     console.print(table)
+    for (name, number), found in list(zip(plan, storms, strict=True))[2:]:
+        if number >= LEAST_COUNTED:
+            console.print(_bill(name, number, found))
+
+
+def _run(plan: Sequence[tuple[str, int]]) -> list[Storm]:
+    # Schedules stand still: what they do by the minute belongs to no storm.
+    options = {"aws": ["--schedule-speed", "0"]}
+    needed = sum(size for _, size in plan)
+    storms = []
+    with TemporaryDirectory() as folder:
+        starting = Sandbox.start(world(needed + 20), state_dir=Path(folder), options=options)
+        with starting as sandbox:
+            _index(sandbox)
+            waiting = _instances(sandbox)
+            for _, size in plan:
+                chosen, waiting = waiting[:size], waiting[size:]
+                storms.append(storm(sandbox, chosen))
+                time.sleep(SETTLE)
+    return storms
+
+
+def _index(sandbox: Sandbox) -> None:
+    """Let Leeway get to know the instances, as it does by the minute."""
+    for schedule in sandbox.schedules():
+        if "reconcile" in schedule["name"]:
+            since = time.time()
+            sandbox.fire(schedule["arn"])
+            while not any(
+                e["kind"] == "invocation" and "reconcile" in e["function"] and e["at"] > since
+                for e in sandbox.journal()
+            ):
+                time.sleep(0.2)
+
+
+def _bill(name: str, interruptions: int, found: Storm) -> Table:
+    """What one interruption of the storm used, and what a thousand of them cost."""
+    each, costs = found.usage.per(interruptions), dollars(found.usage.per(interruptions))
+    table = Table(title=f"{name} interruptions: each used, and USD for 1,000 of them")
+    for column in ("what", "each", "USD for 1,000"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    table.add_row("API calls but Kubernetes's", f"{found.calls / interruptions:,.1f}", "")
+    for what, used in asdict(each).items():
+        table.add_row(what.replace("_", " "), f"{used:,.2f}", f"{1000 * costs[what]:.4f}")
+    table.add_row("total", "", f"{1000 * costs['total']:.4f}")
+    return table
 
 
 def _figures(found: Sequence[Timing]) -> list[str]:

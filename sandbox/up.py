@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Endpoints", "Sandbox", "SandboxError"]
 
 START_TIMEOUT = 60.0
-SETTLE_TIMEOUT = 90.0
+SETTLE_TIMEOUT, SETTLE_EACH = 90.0, 0.05  # seconds; the latter for each node and pod
 STATE_FILE, LOCK_FILE = "sandbox.json", "lock"
 RBAC = ROOT / "rbac" / "leeway.yaml"
 EXIT_WITH_PARENT = "--exit-with-parent"  # the cluster's process does so by itself
@@ -220,8 +220,9 @@ class Sandbox:
         self.kubeconfig.write_text(yaml.safe_dump(config, sort_keys=False))
         return config
 
-    def wait_for(self, nodes: int, pods: int, tell: Tell, timeout: float = SETTLE_TIMEOUT) -> None:
+    def wait_for(self, nodes: int, pods: int, tell: Tell) -> None:
         """Wait until so many nodes are Ready and so many pods run."""
+        timeout = SETTLE_TIMEOUT + SETTLE_EACH * (nodes + pods)
         deadline = time.monotonic() + timeout
         ready, running = census(self.journal())
         while ready < nodes or running < pods:

@@ -21,6 +21,7 @@ from sandbox.lambda_service.faults import Faults
 from sandbox.lambda_service.pools import Pools
 from sandbox.lambda_service.runtime_api import RuntimeApi
 from sandbox.lambda_service.server import LambdaApi, answer_errors
+from sandbox.lambda_service.service import Service
 
 _MAX_BODY_BYTES = 8 * 2**20
 # The runtime client reports an error's stack trace in a header, up to 1 MiB of it.
@@ -67,10 +68,9 @@ async def _serve(arguments: argparse.Namespace) -> None:
     events = Events(pools, journal, aws_endpoint=arguments.aws, retry_delay=arguments.retry_delay)
     application = web.Application(middlewares=[answer_errors], client_max_size=_MAX_BODY_BYTES)
     application.add_routes(RuntimeApi(pools).routes())
-    application.add_routes(LambdaApi(functions, pools, executions, events, faults).routes())
-    application.add_routes(
-        ControlApi(functions, pools, executions, events, faults, journal).routes()
-    )
+    service = Service(functions, pools, executions, events, faults, journal)
+    application.add_routes(LambdaApi(service).routes())
+    application.add_routes(ControlApi(service).routes())
     runner = web.AppRunner(
         application,
         access_log=None,

@@ -5,13 +5,10 @@ from typing import Any
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sandbox.journal import Journal
-from sandbox.lambda_service.definitions import FunctionDefinition, Functions
+from sandbox.lambda_service.definitions import FunctionDefinition
 from sandbox.lambda_service.errors import ServiceError
-from sandbox.lambda_service.events import Events
-from sandbox.lambda_service.executions import Executions
-from sandbox.lambda_service.faults import Fault, Faults
-from sandbox.lambda_service.pools import Pools
+from sandbox.lambda_service.faults import Fault
+from sandbox.lambda_service.service import Service
 
 
 class _FunctionsBody(BaseModel):
@@ -27,21 +24,8 @@ class _FaultsBody(BaseModel):
 class ControlApi:
     """Served under ``/_sandbox``."""
 
-    def __init__(
-        self,
-        functions: Functions,
-        pools: Pools,
-        executions: Executions,
-        events: Events,
-        faults: Faults,
-        journal: Journal,
-    ) -> None:
-        self._functions = functions
-        self._pools = pools
-        self._executions = executions
-        self._events = events
-        self._faults = faults
-        self._journal = journal
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     def routes(self) -> list[web.RouteDef]:
         """The API's routes."""
@@ -56,31 +40,37 @@ class ControlApi:
 
     async def _put_functions(self, request: web.Request) -> web.Response:
         body = await _parsed(request, _FunctionsBody)
-        self._functions.replace(body.functions)
-        await self._pools.replace(body.functions)
+        self._service.functions.replace(body.functions)
+        await self._service.pools.replace(body.functions)
         return await self._get_functions(request)
 
     async def _get_functions(self, request: web.Request) -> web.Response:
         return web.json_response(
-            {"functions": [function.model_dump(by_alias=True) for function in self._functions]}
+            {
+                "functions": [
+                    function.model_dump(by_alias=True) for function in self._service.functions
+                ]
+            }
         )
 
     async def _put_faults(self, request: web.Request) -> web.Response:
         body = await _parsed(request, _FaultsBody)
-        self._faults.replace(body.faults)
+        self._service.faults.replace(body.faults)
         return await self._get_faults(request)
 
     async def _get_faults(self, request: web.Request) -> web.Response:
-        return web.json_response({"faults": [f.model_dump() for f in self._faults.pending()]})
+        return web.json_response(
+            {"faults": [f.model_dump() for f in self._service.faults.pending()]}
+        )
 
     async def _get_journal(self, request: web.Request) -> web.Response:
-        return web.json_response(self._journal.since(int(request.query.get("since", "0"))))
+        return web.json_response(self._service.journal.since(int(request.query.get("since", "0"))))
 
     async def _get_status(self, request: web.Request) -> web.Response:
         status: dict[str, Any] = {
-            "functions": self._pools.status(),
-            "events": len(self._events),
-            "executions": self._executions.counts(),
+            "functions": self._service.pools.status(),
+            "events": len(self._service.events),
+            "executions": self._service.executions.counts(),
         }
         return web.json_response(status)
 

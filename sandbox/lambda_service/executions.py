@@ -132,6 +132,7 @@ class Executions(Executor):
         self._kept = kept
         self._past: deque[str] = deque()
         self._checkpoints: Counter[str] = Counter()
+        self._written: Counter[str] = Counter()
         self._started: dict[tuple[str, str], Started] = {}
         self._ended: dict[str, Future[ExecutionStatus]] = {}
         self._starting = threading.Lock()
@@ -169,9 +170,10 @@ class Executions(Executor):
         """The name of the execution with this ARN."""
         return self._names.get(arn)
 
-    def number_checkpoint(self, arn: str) -> int:
-        """Number a checkpoint request within its execution, from 1 on."""
+    def number_checkpoint(self, arn: str, size: int) -> int:
+        """Number a checkpoint request of so many bytes within its execution, from 1 on."""
         self._checkpoints[arn] += 1
+        self._written[arn] += size
         return self._checkpoints[arn]
 
     def counts(self) -> dict[str, int]:
@@ -266,6 +268,8 @@ class Executions(Executor):
             execution=execution.start_input.execution_name,
             execution_arn=execution_arn,
             status=status.value,
+            operations=len(execution.operations),
+            written=self._written[execution_arn],
         )
         ended.set_result(status)
         self._retire(execution_arn)
@@ -281,7 +285,9 @@ class Executions(Executor):
         started = self._store.load(arn).start_input
         self._started.pop((started.function_name, started.execution_name or ""), None)
         self._executions.forget(arn)
-        for known in (self._ended, self._names, self._checkpoints, self._completion_events):
+        for counter in (self._checkpoints, self._written):
+            counter.pop(arn, None)
+        for known in (self._ended, self._names, self._completion_events):
             known.pop(arn, None)
 
 

@@ -14,13 +14,11 @@ from aws_durable_execution_sdk_python_testing.execution import ExecutionStatus
 from aws_durable_execution_sdk_python_testing.web import handlers, routes
 from aws_durable_execution_sdk_python_testing.web.models import HTTPRequest, HTTPResponse
 
-from sandbox.lambda_service.definitions import Functions, Target
+from sandbox.lambda_service.definitions import Target
 from sandbox.lambda_service.errors import ServiceError
-from sandbox.lambda_service.events import Events
-from sandbox.lambda_service.executions import Executions, Started
-from sandbox.lambda_service.faults import Faults
+from sandbox.lambda_service.executions import Started
 from sandbox.lambda_service.invocation import Invocation, Outcome
-from sandbox.lambda_service.pools import Pools
+from sandbox.lambda_service.service import Service
 
 _log = logging.getLogger(__name__)
 _SYNCHRONOUS_SECONDS = 900
@@ -54,22 +52,13 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 class LambdaApi:
     """The operations of Lambda that the sandbox knows."""
 
-    def __init__(
-        self,
-        functions: Functions,
-        pools: Pools,
-        executions: Executions,
-        events: Events,
-        faults: Faults,
-    ) -> None:
-        self._functions = functions
-        self._pools = pools
-        self._executions = executions
-        self._events = events
-        self._faults = faults
+    def __init__(self, service: Service) -> None:
+        self._functions, self._pools = service.functions, service.pools
+        self._executions, self._events = service.executions, service.events
+        self._faults = service.faults
         self._router = routes.Router()
         self._handlers = {
-            route: handler(executions) for route, handler in _DURABLE_HANDLERS.items()
+            route: handler(service.executions) for route, handler in _DURABLE_HANDLERS.items()
         }
 
     def routes(self) -> list[web.RouteDef]:
@@ -202,14 +191,16 @@ class LambdaApi:
                 return HTTPResponse.create_error_from_exception(error)
 
         if isinstance(route, routes.CheckpointDurableExecutionRoute):
-            return await self._checkpoint(route.arn, handle)
+            return await self._checkpoint(route.arn, len(body), handle)
         return _converted(await asyncio.to_thread(handle))
 
-    async def _checkpoint(self, arn: str, handle: Callable[[], HTTPResponse]) -> web.Response:
+    async def _checkpoint(
+        self, arn: str, size: int, handle: Callable[[], HTTPResponse]
+    ) -> web.Response:
         worker = self._pools.find_execution(arn)
         function = arn.split(":")[6] if arn.count(":") > 6 else ""
         name = self._executions.name_of(arn)
-        step = self._executions.number_checkpoint(arn)
+        step = self._executions.number_checkpoint(arn, size)
         if worker and self._faults.take("before", function, name, step):
             worker.kill("killed")
             raise web.HTTPServiceUnavailable

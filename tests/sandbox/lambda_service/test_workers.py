@@ -20,7 +20,7 @@ def test_a_worker_is_kept_warm(service: Any) -> None:
 
 def test_invocations_at_the_same_time_have_a_worker_each(service: Any) -> None:
     with ThreadPoolExecutor(8) as threads:
-        pids = list(threads.map(lambda _: service.invoke("slow", {"seconds": 0.5}), range(8)))
+        pids = list(threads.map(lambda _: service.invoke("patient", {"seconds": 3}), range(8)))
 
     assert len(set(pids)) == 8
 

@@ -1,0 +1,22 @@
+"""The parts of the Lambda service, as those see them that speak for it over HTTP."""
+
+from dataclasses import dataclass
+
+from sandbox.journal import Journal
+from sandbox.lambda_service.definitions import Functions
+from sandbox.lambda_service.events import Events
+from sandbox.lambda_service.executions import Executions
+from sandbox.lambda_service.faults import Faults
+from sandbox.lambda_service.pools import Pools
+
+
+@dataclass(frozen=True)
+class Service:
+    """What there is, what runs, and what was seen of it."""
+
+    functions: Functions
+    pools: Pools
+    executions: Executions
+    events: Events
+    faults: Faults
+    journal: Journal

@@ -1,0 +1,53 @@
+"""What a storm's bill says of what was used."""
+
+from typing import Any
+
+import pytest
+
+from bench.__main__ import main
+from bench.costs import Usage, dollars
+from bench.storms import timings, usage
+
+
+def test_a_bill_adds_up() -> None:
+    costs = dollars(Usage(invocations=1e6, durable_operations=1e6, events=1e6))
+    assert costs["durable_operations"] == pytest.approx(8.0)
+    assert costs["total"] == pytest.approx(0.2 + 8.0 + 1.0)
+
+
+def test_usage_is_read_from_the_journals_and_the_calls() -> None:
+    entries: list[dict[str, Any]] = [
+        {"kind": "invocation", "function": "f", "milliseconds": 500, "cold": True},
+        {"kind": "invocation", "function": "f", "milliseconds": 1500, "cold": False},
+        {"kind": "execution-ended", "operations": 8, "written": 100},
+        {"kind": "logs", "line": "1234"},
+    ]
+    calls = {"dynamodb:Query": 2, "dynamodb:GetItem": 1, "dynamodb:PutItem": 3}
+    used = usage(entries, calls, {"f": 1024})
+    assert used == Usage(2, 2.0, 8, 100, 3, 3, 0, 6)
+    assert used.per(2).gb_seconds == 1.0
+
+
+def test_times_count_from_an_instances_own_notice() -> None:
+    notice = {"kind": "notice", "detail_type": "EC2 Spot Instance Interruption Warning"}
+    entries = [
+        {"at": 1.0, "kind": "node-joined", "instance": "i-1", "node": "n-1"},
+        {"at": 1.0, "kind": "node-joined", "instance": "i-2", "node": "n-2"},
+        {"at": 10.0, **notice, "instance": "i-1"},
+        {"at": 11.0, **notice, "instance": "i-2"},
+        {"at": 12.0, "kind": "node-cordoned", "node": "n-1"},
+        {"at": 13.0, "kind": "eviction", "node": "n-1", "uid": "a"},
+        {"at": 19.0, "kind": "eviction", "node": "n-1", "uid": "a"},
+        {"at": 14.0, "kind": "eviction", "node": "n-1", "uid": "b"},
+    ]
+    found = timings(entries, since=5.0)
+    assert (found["i-1"].to_cordon, found["i-1"].to_evictions) == (2.0, 4.0)
+    assert found["i-2"].to_cordon is None
+
+
+@pytest.mark.parametrize("name", ["storm", "storms=many", "kubernetes=5"])
+def test_a_measurement_that_is_none_is_refused(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name]) == 2
+    assert name in capsys.readouterr().err
