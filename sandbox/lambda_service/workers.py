@@ -24,6 +24,9 @@ _ZYGOTE = Path(__file__).with_name("zygote.py")
 _PACKET = 65536
 # Lambda's own limit; what takes longer to initialise goes on within the function's timeout.
 _INIT_SECONDS = 10
+# Workers of a function that start at the same time. More would only share the processors, and what
+# waits is often done by those that run before the others have started.
+_STARTING = os.cpu_count() or 2
 
 
 class Worker:
@@ -218,7 +221,9 @@ class WorkerPool:
         # The rest is starting, or has answered and is about to ask for more.
         coming = len(self._workers) - len(self._idle) - self._running
         wanted = len(self._waiting) - coming
-        for _ in range(min(wanted, self._concurrency - len(self._workers))):
+        free = self._concurrency - len(self._workers)
+        starting = sum(worker.initialised is None for worker in self._workers.values())
+        for _ in range(min(wanted, free, _STARTING - starting)):
             self._fork()
 
     def _give(self, worker: Worker, invocation: Invocation) -> None:
