@@ -5,9 +5,10 @@
 
 import sys
 
-from bench import functions, headroom, kubernetes, storms, warmth
+from bench import drains, functions, headroom, kubernetes, storms, warmth
 
 BENCHES = {
+    "drains": drains.main,
     "functions": functions.main,
     "headroom": headroom.main,
     "kubernetes": kubernetes.main,

@@ -14,7 +14,6 @@ from leeway.drain.deadline import Terms, grace_that_fits
 from leeway.drain.pods import Pod, PodDecision, Verdict, decide_pod
 from leeway.drain.progress import Drain, PodProgress, Stage, Way
 from leeway.draining import Draining
-from leeway.explanation import plan_pod
 
 from cli.errors import CannotBeDoneError
 from cli.output import Format, messages, print_json, results
@@ -87,6 +86,8 @@ class DrainRun:
         Raises:
             CannotBeDoneError: something of it is refused.
         """
+        from leeway.explanation import plan_pod
+
         plans = [self._decide(node) for node in nodes]
         answers: dict[str, str] = {}
         for plan in plans:

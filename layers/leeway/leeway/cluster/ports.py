@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from leeway.drain.answers import Response
 from leeway.drain.pods import Pod
-from leeway.headroom.plan import ScaleTarget
-from leeway.headroom.proportion import ClusterSize
+
+if TYPE_CHECKING:
+    # Only the names: reading manifests' models costs whoever drains a tenth of a second.
+    from leeway.headroom.plan import ScaleTarget
+    from leeway.headroom.proportion import ClusterSize
 
 
 class ClusterUnavailable(Exception):
@@ -252,7 +255,7 @@ class Workloads(Protocol):
         """
         ...
 
-    def size(self) -> ClusterSize:
+    def size(self) -> "ClusterSize":
         """Measure the cluster: its Ready and schedulable nodes, and their cores."""
         ...
 
@@ -264,30 +267,32 @@ class Workloads(Protocol):
         """Delete a PriorityClass that Leeway made; one that is gone is no error."""
         ...
 
-    def replicas_of(self, target: ScaleTarget) -> int | None:
+    def replicas_of(self, target: "ScaleTarget") -> int | None:
         """Read a target's size; None where there is no such object."""
         ...
 
-    def scale(self, target: ScaleTarget, replicas: int) -> None:
+    def scale(self, target: "ScaleTarget", replicas: int) -> None:
         """Set a target's size."""
         ...
 
-    def target(self, target: ScaleTarget) -> TargetObject | None:
+    def target(self, target: "ScaleTarget") -> TargetObject | None:
         """Read a target; None where there is no such object."""
         ...
 
-    def remember_original(self, target: ScaleTarget, seen: TargetObject, size: int | None) -> bool:
+    def remember_original(
+        self, target: "ScaleTarget", seen: TargetObject, size: int | None
+    ) -> bool:
         """Note on a target the size that it had; None takes the note off.
 
         False where somebody else wrote the target since it was seen.
         """
         ...
 
-    def template(self, of: ScaleTarget) -> PodTemplate | None:
+    def template(self, of: "ScaleTarget") -> PodTemplate | None:
         """Read the pod template of an object; None where there is no such object."""
         ...
 
-    def namespaces_with(self, target: ScaleTarget) -> tuple[str, ...]:
+    def namespaces_with(self, target: "ScaleTarget") -> tuple[str, ...]:
         """Name the namespaces that have an object of a target's kind and name."""
         ...
 
