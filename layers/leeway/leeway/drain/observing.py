@@ -23,7 +23,7 @@ def observe(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> D
     for uid, known in drain.pods.items():
         if uid not in listed and known.stage not in ENDS and known.stage is not Stage.DETACHING:
             seen[uid] = ended(known, terms, now)
-    sent_away = {known.workload for known in drain.pods.values() if known.asked_at is not None}
+    sent_away = {known.workload for known in drain.pods.values() if _was_sent_away(known)}
     for pod in pods:
         known_pod = seen.get(pod.uid)
         if known_pod is None:
@@ -95,6 +95,11 @@ def _seen_again(known: PodProgress, pod: Pod, terms: Terms, now: datetime) -> Po
     if known.stage is Stage.TERMINATING and (why := outlived(pod, now, terms.skip_deleted_for)):
         return replace(known, stage=Stage.LEFT, reason=why)
     return known
+
+
+def _was_sent_away(known: PodProgress) -> bool:
+    """Whether this drain has had it go; one that was going already was only hurried."""
+    return known.asked_at is not None and known.way is not Way.SHORTEN
 
 
 def _returned_before(pod: Pod, drain: Drain) -> bool:
