@@ -237,8 +237,8 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (CLUSTER + f"  x: {'y' * 1024 * 1024}\n", "prod.yaml:1: the document is 1,024 KB large"),
-        (BOMB, "KB large; at most 350 KB are taken"),
+        (CLUSTER + f"  x: {'y' * 1024 * 1024}\n", "prod.yaml:1: is 1,024 KB large; at most 350 KB"),
+        (BOMB, "KB large; at most 16,384 KB are taken"),
         (CLUSTER + "kind: Cluster\n", "prod.yaml:8: the key 'kind' stands here and on line 2"),
         (CLUSTER + "\tdryRun: true\n", "prod.yaml:8: a tab in the indentation"),
         (CLUSTER.replace("Cluster", "Custer"), "prod.yaml:2: kind: no kind Custer of leeway.sh/v1"),

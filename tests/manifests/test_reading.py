@@ -1,5 +1,7 @@
 """Documents to manifests: every mistake has a place and says what was expected."""
 
+import json
+
 import pytest
 from leeway.manifests.reading import Reading, read_manifests, read_stored
 
@@ -119,3 +121,22 @@ def test_what_is_stored_is_checked_again() -> None:
     (problem,) = read_stored('{"apiVersion":"leeway.sh/v1","kind":"Cluster"}', "table").problems
     assert str(problem) == "table: metadata: is missing"
     assert "is no JSON" in str(read_stored("{", "table").problems[0])
+
+
+def test_a_megabyte_is_refused_and_the_others_are_read() -> None:
+    large = CLUSTER + f"  annotations: {{a: {'x' * 1024 * 1024}}}\n---\n"
+    found = read(large + CLUSTER)
+    assert [str(problem) for problem in found.problems] == [
+        "prod.yaml:1: is 1,024 KB large; at most 350 KB are taken"
+    ]
+    assert [written.name for written in found.written] == ["prod"]
+
+
+def test_a_list_may_be_larger_than_each_of_its_items() -> None:
+    item = {
+        "apiVersion": "leeway.sh/v1",
+        "kind": "Cluster",
+        "metadata": {"name": "prod", "annotations": {"a": "x" * 300 * 1024}},
+    }
+    found = read(json.dumps({"apiVersion": "v1", "kind": "List", "items": [item, item]}))
+    assert (len(found.written), found.problems) == (2, ())

@@ -1,21 +1,26 @@
 """What Leeway needs of AWS, as Protocols; every method may raise the errors at the top."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Protocol
+from __future__ import annotations
 
-from leeway.arrivals import Arrival
-from leeway.drain.summary import DrainState
-from leeway.headroom.kept import Kept
-from leeway.hooks import HookResult
-from leeway.notices import LifecycleHook
-from leeway.omissions import SeenHook, SeenInstance, SeenInterruption
-from leeway.policies import ClusterPolicy
-from leeway.records import InstanceFacts, Retirement
-from leeway.replacement import GroupFacts
-from leeway.surges import SurgeLedger
-from leeway.turns import ChurnLedger
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+# Only shapes: a function that uses one port need not import what the others speak of.
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from leeway.arrivals import Arrival
+    from leeway.drain.summary import DrainState
+    from leeway.headroom.kept import Kept
+    from leeway.hooks import HookResult
+    from leeway.notices import LifecycleHook
+    from leeway.omissions import SeenHook, SeenInstance, SeenInterruption
+    from leeway.policies import ClusterPolicy
+    from leeway.records import InstanceFacts, Retirement
+    from leeway.replacement import GroupFacts
+    from leeway.surges import SurgeLedger
+    from leeway.turns import ChurnLedger
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,10 @@ from typing import Any
 
 import yaml
 
-from leeway.manifests.problems import Path, Problem
-
-LARGEST = 350 * 1024
-"""Bytes of a document as compact JSON, aliases expanded. One is kept as one DynamoDB item, which
-takes 400 KB, with what else is said about it."""
+from leeway.manifests.problems import Path, Problem, too_large
 
 LARGEST_TEXT = 16 * 1024 * 1024
-"""Bytes of a whole file."""
+"""Bytes of a whole file, and of each of its documents as compact JSON, aliases expanded."""
 
 DEEPEST = 64
 """How deep values may be nested."""
@@ -80,7 +76,7 @@ def read_documents(text: str, source: str) -> Documents:
     """Read all documents of a text; `source` names it in problems. One that is not even YAML ends
     the reading."""
     if len(text) > LARGEST_TEXT:
-        return Documents(problems=(Problem(source, 0, (), _too_large(len(text), LARGEST_TEXT)),))
+        return Documents(problems=(Problem(source, 0, (), too_large(len(text), LARGEST_TEXT)),))
     building = _Building(source)
     values: list[Value] = []
     try:
@@ -102,10 +98,6 @@ class _GivenUp(Exception):
         super().__init__(message)
         self.line = line
         self.message = message
-
-
-def _too_large(size: int, most: int) -> str:
-    return f"is {size // 1024:,} KB large; at most {most // 1024:,} KB are taken"
 
 
 def _syntax(error: yaml.YAMLError, text: str, source: str) -> Problem:
@@ -133,8 +125,8 @@ class _Building:
         """Build what follows a document's start; None where it holds nothing."""
         self.anchors = {}
         value = self.value(next(events), events, 0)
-        if value.size > LARGEST:
-            message = f"the document {_too_large(value.size, LARGEST)}"
+        if value.size > LARGEST_TEXT:
+            message = f"the document {too_large(value.size, LARGEST_TEXT)}"
             self.problems.append(Problem(self.source, value.line, (), message))
             return None
         return None if value.content is None else value

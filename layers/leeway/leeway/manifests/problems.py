@@ -70,6 +70,11 @@ def rendered(path: Path) -> str:
     return text
 
 
+def too_large(size: int, most: int) -> str:
+    """Say that something has too many bytes."""
+    return f"is {size // 1024:,} KB large; at most {most // 1024:,} KB are taken"
+
+
 def listed(words: Sequence[str]) -> str:
     """Render alternatives: `a, b or c`."""
     return " or ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)

@@ -3,10 +3,17 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from leeway.manifests.documents import Value, read_documents
 from leeway.manifests.interpreting import Interpreted, Written, interpret
-from leeway.manifests.problems import Path, Problem, without
+from leeway.manifests.problems import Path, Problem, too_large, without
+
+LARGEST = 350 * 1024
+"""Bytes of a manifest as compact JSON, aliases expanded. One is kept as one DynamoDB item, which
+takes 400 KB, with what else is said about it."""
+
+if TYPE_CHECKING:
+    from leeway.manifests.documents import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +34,21 @@ class Reading:
 
 def read_manifests(text: str, source: str) -> Reading:
     """Read all manifests of a text; `source` names it in problems."""
+    # Functions only read what is stored, which is JSON, and start without YAML.
+    from leeway.manifests.documents import read_documents
+
     documents = read_documents(text, source)
     reading = Reading(problems=documents.problems)
     for value in documents.values:
         for item in _items(value):
-            reading += _as_reading(interpret(item.plain(), source, item.line_of))
+            reading += _read_item(item, source)
     return reading
+
+
+def _read_item(item: "Value", source: str) -> Reading:
+    if item.size > LARGEST:
+        return Reading(problems=(Problem(source, item.line, (), too_large(item.size, LARGEST)),))
+    return _as_reading(interpret(item.plain(), source, item.line_of))
 
 
 def read_stored(body: str, source: str) -> Reading:
@@ -66,7 +82,7 @@ def _as_reading(found: Interpreted) -> Reading:
     return Reading(written, found.problems, found.warnings)
 
 
-def _items(value: Value) -> Iterator[Value]:
+def _items(value: "Value") -> "Iterator[Value]":
     """Open `kind: List`, which is what kubectl prints of several objects."""
     content = value.content
     if isinstance(content, dict) and "items" in content and "kind" in content:
