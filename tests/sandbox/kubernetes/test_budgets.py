@@ -73,12 +73,17 @@ def test_a_share_of_pods_without_controller_can_not_be_told(world: Live) -> None
 
 
 def test_evictions_at_once_take_no_more_than_the_budget_allows(world: Live) -> None:
-    pods = world.deploy("crowd", 10, annotations=_SLOW)
+    # Nobody replaces them, however long the requests take.
+    names = [f"crowd-{number}" for number in range(10)]
+    for name in names:
+        pod = bare_pod(name)
+        pod["metadata"] |= {"labels": {"app": "crowd"}, "annotations": _SLOW}
+        world.create("/api/v1/namespaces/default/pods", pod)
+    world.until(lambda: len(world.running("app=crowd")) == 10)
     world.create(_BUDGETS, budget("crowd", "crowd", minAvailable=7))
     status_of(world, "crowd")
 
     with concurrent.futures.ThreadPoolExecutor(10) as pool:
-        names = [pod["metadata"]["name"] for pod in pods]
         codes = collections.Counter(
             response.status_code for response in pool.map(world.evict, names)
         )
