@@ -5,13 +5,14 @@
 
 import sys
 
-from bench import drains, functions, headroom, kubernetes, storms, warmth
+from bench import drains, functions, headroom, kubernetes, packing, storms, warmth
 
 BENCHES = {
     "drains": drains.main,
     "functions": functions.main,
     "headroom": headroom.main,
     "kubernetes": kubernetes.main,
+    "packing": packing.main,
     "storms": storms.main,
     "warmth": warmth.main,
 }

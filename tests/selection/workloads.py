@@ -28,15 +28,15 @@ def instance_type(
     name: str,
     cpu: int,
     memory: int,
-    price: float,
+    price: float | None,
     zones: tuple[str, ...] = ZONES,
     arch: str = "amd64",
     spot: float | None = None,
     pods: int = 110,
-    **more: int,
+    devices: dict[str, int] | None = None,
 ) -> InstanceType:
     """A type of cpu millicores and memory MiB; `spot` is its Spot price where it has one."""
-    capacity = Resources({"cpu": cpu, "memory": memory * MIB, "pods": pods, **more})
+    capacity = Resources({"cpu": cpu, "memory": memory * MIB, "pods": pods, **(devices or {})})
     offerings = [Offering(zone, "on-demand", price) for zone in zones]
     if spot is not None:
         offerings += [Offering(zone, "spot", spot) for zone in zones]

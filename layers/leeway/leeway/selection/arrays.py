@@ -21,7 +21,8 @@ class Problem:
     Amounts are whole numbers held as floats (exact below 2**53: more bytes than any node has).
     A counter counts pods on one node: `matches` says how many one pod of the group adds to it,
     `caps` what it may have come to on a node that has a pod of the group (inf: anything). `alone`
-    is the most pods of the group that one node may have. `allowed` says where a group's
+    is the most pods of the group that one node may have. A counter that is not `firm` is a guess at
+    what can be loaded, not a rule. `allowed` says where a group's
     requirements let it go, whatever its size.
     """
 
@@ -30,6 +31,7 @@ class Problem:
     matches: Floats  # G x K
     caps: Floats  # G x K
     alone: Floats  # G
+    firm: Bools  # K
     capacity: Floats  # O x R
     prices: Floats  # O, USD per hour
     allowed: Bools  # G x O
@@ -47,6 +49,7 @@ class Problem:
             self.matches,
             self.caps,
             self.alone,
+            self.firm,
             self.capacity[index],
             self.prices[index],
             self.allowed[:, index],
@@ -60,6 +63,7 @@ class Problem:
             self.matches[index],
             self.caps[index],
             self.alone[index],
+            self.firm,
             self.capacity,
             self.prices,
             self.allowed[index],

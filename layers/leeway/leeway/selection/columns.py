@@ -8,6 +8,7 @@ they cost become columns, until there are none.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+import highspy
 import numpy as np
 
 from leeway.selection.arrays import Floats, Ints, Problem
@@ -18,7 +19,7 @@ ROUNDS = 30
 GAIN = 1e-4
 """Of a node's price, what a new pattern has to be worth beyond it."""
 
-SWEEP, HOPEFUL = 4, 0.8
+SWEEP, HOPEFUL = 4, 0.6
 """Of so many rounds one looks at all offerings, the others at those whose nodes came this near to
 the best."""
 
@@ -27,6 +28,9 @@ MOST_COLUMNS = 4000
 DIVES = 40
 WHOLE = 0.7
 """The fraction of a node from which on it is taken for a whole one."""
+
+MOST_BRANCHES = 200
+"""Of the search for whole numbers of patterns."""
 
 FILLED = 0.85
 """The part of a pattern's value that has to be left for it to be taken."""
@@ -87,6 +91,21 @@ class Master:
             len(counts), rows, counts, np.full(len(counts), np.inf)
         )
 
+    def whole(self) -> list[tuple[int, Floats]]:
+        """Return patterns in whole numbers that hold all pods: as cheap as is found in a while."""
+        columns = np.arange(len(self.patterns), dtype=np.int32)
+        kinds = np.full(len(columns), int(highspy.HighsVarType.kInteger), np.uint8)
+        self._solver.changeColsIntegrality(len(columns), columns, kinds)
+        self._solver.setOptionValue("mip_max_nodes", MOST_BRANCHES)
+        self._solver.setOptionValue("mip_rel_gap", 1e-3)
+        self._solver.run()
+        times = np.asarray(self._solver.getSolution().col_value)
+        return [
+            pattern
+            for pattern, share in zip(self.patterns, times.tolist(), strict=True)
+            for _ in range(round(share))
+        ]
+
     def solve(self) -> tuple[Floats, Floats]:
         """Return how often each pattern is launched, in fractions, and each group's value."""
         self._solver.run()
@@ -112,7 +131,7 @@ def improve(
     for turn in range(ROUNDS):
         asked = weight * steady + (1 - weight) * current
         whole = turn % SWEEP == 0
-        gains, grown = _generate(problem, offerings if whole else hopeful, master, asked, current)
+        gains, grown = generate(problem, offerings if whole else hopeful, master, asked, current)
         gain = max(float(gains.max()), 1.0)
         if whole:
             hopeful = offerings[gains >= HOPEFUL * gains.max()]
@@ -153,10 +172,10 @@ def _dive(problem: Problem, offerings: Ints, master: Master) -> Iterator[Pattern
             return
         master.ask(left)
         part = replace(problem, counts=left)
-        _generate(part, offerings, master, values, values)
+        generate(part, offerings, master, values, values)
 
 
-def _generate(
+def generate(
     problem: Problem, offerings: Ints, master: Master, asked: Floats, current: Floats
 ) -> tuple[Floats, bool]:
     """Fill nodes with what is worth most by the values asked, and keep those that are worth more

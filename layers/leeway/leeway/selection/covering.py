@@ -63,7 +63,8 @@ def _apart(problem: Problem) -> Floats:
     keeps apart add up, so it is those of the counter, or the one group, that needs most."""
     alone = problem.counts / problem.alone
     alone = np.where(np.arange(len(alone)) == alone.argmax(), alone, 0)
-    counted = problem.counts[:, None] * problem.matches / np.maximum(problem.caps, 1e-12)
+    firm = problem.matches * problem.firm
+    counted = problem.counts[:, None] * firm / np.maximum(problem.caps, 1e-12)
     each = np.concatenate([counted, alone[:, None]], axis=1)
     needed: Floats = each[:, each.sum(axis=0).argmax()]
     return needed

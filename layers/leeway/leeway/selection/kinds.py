@@ -15,9 +15,17 @@ from leeway.selection.supply import Supply
 
 MOST_KINDS = 60
 
+MINDING = 2
+"""How many pods that mind others' pods are taken to go onto one node, where there are too many
+kinds to know."""
+
 MAJOR = 0.5
 """Of the nodes that the counter needs which needs most: what another has to need to be heeded
 where there are too many kinds."""
+
+
+type _Counters = tuple[Floats, Floats, Floats, Bools]
+"""A problem's `matches`, `caps`, `alone` and `firm`."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +125,8 @@ class Sorter:
             counters, exact = _rough_counters(kinds, majors), False
         return self._arrays(kinds, counters, exact), lost
 
-    def _arrays(
-        self, kinds: list[list[_Seen]], counters: tuple[Floats, Floats, Floats], exact: bool
-    ) -> Kinds:
-        matches, caps, alone = counters
+    def _arrays(self, kinds: list[list[_Seen]], counters: _Counters, exact: bool) -> Kinds:
+        matches, caps, alone, firm = counters
         allowed = np.array([kind[0].allowed for kind in kinds])
         index = self._distinct(allowed)
         problem = Problem(
@@ -129,6 +135,7 @@ class Sorter:
             matches=matches,
             caps=caps,
             alone=alone,
+            firm=firm,
             capacity=self.capacity[index],
             prices=self.supply.prices[index],
             allowed=allowed[:, index],
@@ -192,7 +199,7 @@ def _minds(seen: _Seen, majors: frozenset[int]) -> bool:
     return any(c not in majors or c not in seen.counted for c in seen.caps)
 
 
-def _exact_counters(kinds: Sequence[Sequence[_Seen]]) -> tuple[Floats, Floats, Floats]:
+def _exact_counters(kinds: Sequence[Sequence[_Seen]]) -> _Counters:
     """Counters that several kinds are concerned with: G x K twice; and the most of a kind alone."""
     concerned: dict[int, set[int]] = {}
     capped = {counter for kind in kinds for counter in kind[0].caps}
@@ -213,12 +220,10 @@ def _exact_counters(kinds: Sequence[Sequence[_Seen]]) -> tuple[Floats, Floats, F
                 caps[number, column[counter]] = most
             elif counter in kind[0].counted:
                 alone[number] = min(alone[number], most // kind[0].counted[counter])
-    return matches, caps, np.maximum(alone, 1)
+    return matches, caps, np.maximum(alone, 1), np.ones(len(shared), dtype=bool)
 
 
-def _rough_counters(
-    kinds: Sequence[Sequence[_Seen]], majors: frozenset[int]
-) -> tuple[Floats, Floats, Floats]:
+def _rough_counters(kinds: Sequence[Sequence[_Seen]], majors: frozenset[int]) -> _Counters:
     """The same by the major counters; and as if those who mind others did not share nodes."""
     own: dict[int, list[tuple[int, int, int]]] = {}
     alone = np.full(len(kinds), np.inf)
@@ -226,7 +231,7 @@ def _rough_counters(
         for counter, adds, most in _own(kind[0], majors):
             own.setdefault(counter, []).append((number, adds, most))
         if _minds(kind[0], majors):
-            own.setdefault(-1, []).append((number, 1, 1))
+            own.setdefault(-1, []).append((number, 1, MINDING))
     for counter, concerned in list(own.items()):
         if len(concerned) == 1:
             ((number, adds, most),) = own.pop(counter)
@@ -236,4 +241,4 @@ def _rough_counters(
     for column, concerned in enumerate(own.values()):
         for number, adds, most in concerned:
             matches[number, column], caps[number, column] = adds, most
-    return matches, caps, alone
+    return matches, caps, alone, np.array([counter >= 0 for counter in own], dtype=bool)

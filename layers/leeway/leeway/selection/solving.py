@@ -9,8 +9,9 @@ from leeway.selection.arrays import Floats, Ints, Problem
 from leeway.selection.columns import Pattern, improve
 from leeway.selection.covering import Covering, cover
 from leeway.selection.filling import by_balance, fill
+from leeway.selection.polishing import polish
 
-NEAR_ENOUGH = 1.01
+NEAR_ENOUGH = 1.015
 """Of the bound: what greedy packing has to come to for patterns not to be tried."""
 
 MOST_GROUPS = 600
@@ -48,6 +49,8 @@ def solve(problem: Problem) -> Solution:
         left = problem.counts - sum(p.times * p.pods for p in whole)
         plans.append([*whole, *_greedily(problem, left, offerings, values)])
     best = min(plans, key=lambda plan: price(problem, plan))
+    if price(problem, best) > NEAR_ENOUGH * covering.bound:
+        best = polish(problem, best, offerings, covering.values)
     return Solution(tuple(best), covering.bound)
 
 

@@ -1,0 +1,108 @@
+"""Measures packing: pods per second, peak memory, and what the plan costs beside the bound."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from resource import RUSAGE_SELF, getrusage
+from typing import Any
+
+from leeway.selection.labels import CAPACITY_TYPE, INSTANCE
+from leeway.selection.packing import pack
+from leeway.selection.pods import Pod
+from leeway.selection.pools import NodePool
+from leeway.selection.requirements import Requirement, Requirements
+from leeway.selection.supply import Supply
+
+from bench.covering_bound import covering_bound
+from bench.plan_checker import violations
+from bench.workloads import diverse_pods, generic_pods, synthetic_catalog
+
+COUNTS = (500, 1_000, 5_000, 10_000, 20_000)
+WORKLOADS = {"unconstrained": generic_pods, "diverse": diverse_pods}
+CHECKED = 1_000
+"""Up to so many pods the plan is checked pod by pod, which takes the square of their number."""
+
+RUNS = 3
+
+
+def main() -> None:
+    """Print a table for each catalog and each kind of workload."""
+    for catalog in CATALOGS:
+        for workload in WORKLOADS:
+            sys.stdout.write(f"\n{workload} pods, {catalog}\n")
+            sys.stdout.write("  pods   pods/s  memory  nodes     USD/h  bound  price/bound\n")
+            for count in COUNTS:
+                sys.stdout.write(_line(_apart(catalog, workload, count)))
+                sys.stdout.flush()
+
+
+def _apart(catalog: str, workload: str, count: int) -> dict[str, Any]:
+    """Measure in a process of its own, so that its memory is its own."""
+    command = [sys.executable, "-m", "bench.packing", catalog, workload, str(count)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _line(found: dict[str, Any]) -> str:
+    return (
+        f"{found['pods']:6,} {found['pods_per_second']:8,.0f} {found['memory']:4,.0f} MB"
+        f" {found['nodes']:6,} {found['price']:9,.2f} {found['bound']:6,.0f} {found['ratio']:8.4f}"
+        f"{'' if found['sound'] else '  WRONG'}\n"
+    )
+
+
+def measure(supply: Supply, pods: Sequence[Pod]) -> dict[str, Any]:
+    """Pack some times on one processor; the fastest counts, as `timeit` has it."""
+    pack(pods[:100], supply)  # the arrays of the catalog, which a warm function has
+    seconds = []
+    for _ in range(RUNS):
+        started = time.process_time()
+        plan = pack(pods, supply)
+        seconds.append(time.process_time() - started)
+    memory = getrusage(RUSAGE_SELF).ru_maxrss / 1024
+    bound = covering_bound(pods, supply)
+    wrong = violations(plan, pods, supply.pools) if len(pods) <= CHECKED else []
+    return {
+        "pods": len(pods),
+        "pods_per_second": len(pods) / min(seconds),
+        "memory": memory,
+        "nodes": len(plan.launches),
+        "price": plan.price,
+        "bound": bound,
+        "ratio": plan.price / bound,
+        "sound": not (plan.unschedulable or wrong),
+    }
+
+
+def _synthetic() -> Supply:
+    return Supply([NodePool("default")], synthetic_catalog())
+
+
+def _real(*requirements: Requirement) -> Supply:
+    from cli.catalogs import sandbox_catalog
+
+    on_demand = Requirement.of(CAPACITY_TYPE, "In", ["on-demand"])
+    pool = NodePool("default", Requirements([on_demand, *requirements]))
+    return Supply([pool], sandbox_catalog())
+
+
+def _usual() -> Supply:
+    return _real(
+        Requirement.of(f"{INSTANCE}category", "In", ["c", "m", "r"]),
+        Requirement.of(f"{INSTANCE}generation", "Gt", ["2"]),
+    )
+
+
+CATALOGS = {
+    "400 synthetic types": _synthetic,
+    "us-east-1, c, m and r on demand": _usual,
+    "us-east-1, every type on demand": _real,
+}
+
+
+if __name__ == "__main__":
+    chosen, kind, number = sys.argv[1:]
+    json.dump(measure(CATALOGS[chosen](), WORKLOADS[kind](int(number))), sys.stdout)

@@ -1,0 +1,67 @@
+"""Packs the nodes that hold least for their price once more, by whole numbers of patterns."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from leeway.selection.arrays import Floats, Ints, Problem
+from leeway.selection.columns import Master, Pattern, generate
+from leeway.selection.filling import by_balance, fill
+
+NODES = 12
+"""Nodes that are packed again together."""
+
+ROUNDS = 8
+
+
+def polish(
+    problem: Problem, patterns: Sequence[Pattern], offerings: Ints, values: Floats
+) -> list[Pattern]:
+    """Return a plan that is no dearer: the worst nodes of this one, replaced where others that hold
+    their pods cost less."""
+    ranked = sorted(_single(patterns), key=lambda p: _worth(problem, p, values))
+    worst, kept = ranked[:NODES], ranked[NODES:]
+    counts = np.sum([pattern.pods for pattern in worst], axis=0)
+    some = np.flatnonzero(counts)
+    part = problem.of_groups(some, counts[some])
+    master = Master(part.counts)
+    for pattern in worst:
+        master.add(part, np.array([pattern.offering]), pattern.pods[None, some])
+    able = offerings[part.fits[:, offerings].any(axis=0)]
+    master.add(part, able, fill(part, part.counts, able, by_balance))
+    for _ in range(ROUNDS):
+        _, current = master.solve()
+        if not generate(part, able, master, current, current)[1]:
+            break
+    again = list(_spread(problem, some, master.whole(), counts))
+    if _price(problem, again) < _price(problem, worst) - 1e-9:
+        return [*kept, *again]
+    return list(patterns)
+
+
+def _single(patterns: Sequence[Pattern]) -> Iterator[Pattern]:
+    for pattern in patterns:
+        for _ in range(pattern.times):
+            yield Pattern(pattern.offering, pattern.pods, 1)
+
+
+def _worth(problem: Problem, pattern: Pattern, values: Floats) -> float:
+    return float(pattern.pods @ values) / max(float(problem.prices[pattern.offering]), 1e-12)
+
+
+def _price(problem: Problem, patterns: Sequence[Pattern]) -> float:
+    return float(sum(problem.prices[p.offering] for p in patterns))
+
+
+def _spread(
+    problem: Problem, some: Ints, chosen: Sequence[tuple[int, Floats]], counts: Floats
+) -> Iterator[Pattern]:
+    """Nodes of patterns that may hold more than there is: none holds what another has."""
+    left = counts.copy()
+    for offering, pods in chosen:
+        taken = np.zeros(len(left))
+        taken[some] = pods
+        taken = np.minimum(taken, left)
+        left -= taken
+        if taken.any():
+            yield Pattern(offering, taken, 1)

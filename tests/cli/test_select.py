@@ -1,0 +1,272 @@
+"""`leeway select`: manifests and pods in, nodes out, and a reason for every pod without one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import main
+from cli.catalogs import sandbox_catalog
+
+SPOT = """
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata: {name: default}
+spec:
+  requirements:
+    - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}
+  limits: {resources: {cpu: 1000}}
+  providerRef: {name: default}
+---
+apiVersion: karpenter.k8s.aws/v1alpha1
+kind: AWSNodeTemplate
+metadata: {name: default}
+spec:
+  subnetSelector: {karpenter.sh/discovery: x}
+  securityGroupSelector: {karpenter.sh/discovery: x}
+"""
+GPU = """
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata: {name: default}
+spec:
+  requirements:
+    - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}
+    - {key: node.kubernetes.io/instance-type, operator: In, values: [TYPES]}
+    - {key: kubernetes.io/arch, operator: In, values: [nvidia, amd64]}
+  limits: {resources: {cpu: 1000, memory: 1000Gi, nvidia.com/gpu: 10}}
+  providerRef: {name: default}
+"""
+OLD_GPUS = "p2.xlarge, p3.2xlarge, p3.8xlarge, p3.16xlarge"
+NOTEBOOK = """
+apiVersion: v1
+kind: Pod
+metadata: {name: test-0, namespace: kubeflow-user}
+spec:
+  containers:
+    - name: notebook
+      image: x
+      resources:
+        requests: {cpu: 665m, memory: 1184Mi, nvidia.com/gpu: 1}
+        limits: {cpu: 2600m, memory: 3167538380800m, nvidia.com/gpu: 1}
+"""
+INFLATE = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: inflate}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: inflate}}
+  template:
+    metadata: {labels: {app: inflate}}
+    spec:
+      containers:
+        - {name: inflate, image: x, resources: {requests: {cpu: 1}}}
+"""
+
+
+@pytest.fixture
+def select(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run the command on texts; returns what it printed as JSON."""
+
+    def run(pool: str, pods: str = "", nodes: str = "", *more: str) -> Any:
+        arguments = ["select", "-f", str(written(tmp_path, "pool.yaml", pool)), "--sandbox"]
+        if pods:
+            arguments += ["--pods", str(written(tmp_path, "pods.yaml", pods))]
+        if nodes:
+            arguments += ["--nodes", str(written(tmp_path, "nodes.json", nodes))]
+        assert main.run([*arguments, "-o", "json", *more]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def cheapest_spot(cpu: int, names: set[str] | None = None, families: str = "cmr") -> float:
+    """The least Spot price of a type with so many millicores for pods, by the catalog itself."""
+    from leeway.selection.node_class import NodeClass
+
+    return min(
+        offering.price
+        for kind in sandbox_catalog().for_node_class(NodeClass()).types()
+        if (kind.name in names if names else kind.name[0] in families)
+        and not kind.name.endswith("metal")
+        and kind.labels["kubernetes.io/arch"] == "amd64"
+        and kind.allocatable.of("cpu") >= cpu
+        for offering in kind.offerings
+        if offering.capacity_type == "spot" and offering.price is not None and offering.available
+    )
+
+
+@pytest.mark.parametrize("types", [OLD_GPUS, "g4dn.xlarge, g5.xlarge, g5.2xlarge"])
+def test_a_notebook_gets_the_cheapest_of_its_gpu_types_that_is_offered_on_spot(
+    types: str, select: Any
+) -> None:
+    plan = select(GPU.replace("TYPES", types), NOTEBOOK)
+    (launch,) = plan["launches"]
+    assert launch["capacityType"] == "spot"
+    assert launch["pods"] == ["kubeflow-user/test-0"]
+    assert launch["requests"]["nvidia.com/gpu"] == "1"
+    assert set(launch["instanceTypes"]) <= set(types.split(", "))
+    assert launch["pricePerHour"] == cheapest_spot(665, set(types.split(", ")))
+    assert plan["unschedulable"] == []
+
+
+def test_where_none_of_them_is_offered_select_says_so(select: Any) -> None:
+    plan = select(GPU.replace("TYPES", OLD_GPUS), NOTEBOOK, "", "--region", "eu-north-1")
+    assert plan["launches"] == []
+    (miss,) = plan["unschedulable"]
+    assert miss["pod"] == "kubeflow-user/test-0"
+    assert "eu-north-1 offers none of them" in miss["reason"]
+
+
+def test_inflate_at_five_replicas_gets_the_cheapest_spot_that_holds_it(select: Any) -> None:
+    plan = select(SPOT, INFLATE, "", "--replicas", "inflate=5")
+    (launch,) = plan["launches"]
+    assert launch["pods"] == [f"default/inflate-{i}" for i in range(5)]
+    assert launch["pricePerHour"] == plan["pricePerHour"] == cheapest_spot(5000)
+    assert launch["zones"]
+    assert 0 < plan["lowerBoundPerHour"] <= plan["pricePerHour"]
+    assert set(plan) == {
+        "launches",
+        "existing",
+        "unschedulable",
+        "pricePerHour",
+        "lowerBoundPerHour",
+    }
+
+
+def test_the_nodes_that_kubectl_lists_are_filled_first(select: Any) -> None:
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "here", "labels": {"topology.kubernetes.io/zone": "us-east-1a"}},
+        "spec": {},
+        "status": {
+            "allocatable": {"cpu": "3", "memory": "8Gi", "pods": "9"},
+            "capacity": {"cpu": "4"},
+        },
+    }
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    bound = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "bound", "namespace": "default"},
+        "spec": {"nodeName": "here", "containers": [container]},
+    }
+    waiting = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"waits-{i}", "namespace": "default"},
+            "spec": {"containers": [container]},
+        }
+        for i in range(3)
+    ]
+    items = [node, bound, *waiting]
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    plan = select(SPOT, "", listed)
+    assert plan["existing"] == [{"node": "here", "pods": ["default/waits-0", "default/waits-1"]}]
+    assert [launch["pods"] for launch in plan["launches"]] == [["default/waits-2"]]
+
+
+def test_a_claims_volume_says_which_zone(select: Any) -> None:
+    volume = """
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: kubeflow-user}
+spec: {volumeName: pv-1}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: pv-1}
+spec:
+  nodeAffinity:
+    required:
+      nodeSelectorTerms:
+        - matchExpressions:
+            - {key: topology.kubernetes.io/zone, operator: In, values: [us-east-1d]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: db, namespace: kubeflow-user}
+spec:
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+  containers: [{name: db, image: x}]
+"""
+    (launch,) = select(SPOT, volume)["launches"]
+    assert launch["zones"] == ["us-east-1d"]
+
+
+def test_the_table_says_what_is_launched_and_what_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = written(tmp_path, "pool.yaml", SPOT)
+    pods = written(tmp_path, "pods.yaml", INFLATE + "---" + NOTEBOOK)
+    arguments = ["--sandbox", "--replicas", "inflate=1"]
+    assert main.run(["select", "-f", str(pool), "--pods", str(pods), *arguments]) == 0
+    said = capsys.readouterr().out
+    assert "default/inflate-0" in said
+    assert "kubeflow-user/test-0 fits nowhere" in said
+    assert "1 nodes to launch" in said
+
+
+@pytest.mark.parametrize(
+    ("pods", "more", "words"),
+    [
+        ("kind: ConfigMap\nmetadata: {name: x}\n", [], "pods.yaml:1: kind: expected Pod"),
+        ("kind: Pod\nmetadata: {name: x}\n", [], "Pod x: spec.containers: expected at least one"),
+        (
+            (
+                "kind: Pod\nmetadata: {name: x}\nspec: {containers: [{resources: {requests: "
+                "{cpu: lots}}}]}\n"
+            ),
+            [],
+            "Pod x: spec.containers: expected a quantity",
+        ),
+        (
+            (
+                "kind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: c}], affinity: "
+                "{nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: "
+                "{nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Near, values: [b]}]"
+                "}]}}}}\n"
+            ),
+            [],
+            "Pod x: spec.affinity: expected one of In",
+        ),
+        ("[1, 2]\n", [], "pods.yaml:1: expected a Kubernetes object"),
+        (INFLATE, ["--replicas", "inflate=many"], "--replicas: expected NAME=N"),
+        (INFLATE, ["--replicas", "deflate=1"], "--replicas: there is no workload deflate"),
+        (INFLATE.replace("replicas: 0", "replicas: -1"), [], "spec.replicas: expected 0 to"),
+        (INFLATE, ["--region", "mars-1"], "--region: expected one of"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_the_place(
+    pods: str,
+    more: list[str],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pool = written(tmp_path, "pool.yaml", SPOT.partition("---")[0])
+    path = written(tmp_path, "pods.yaml", pods)
+    assert main.run(["select", "-f", str(pool), "--pods", str(path), "--sandbox", *more]) == 2
+    captured = capsys.readouterr()
+    lines = [line for line in captured.err.splitlines() if not line.startswith("warning:")]
+    assert len(lines) == 1
+    assert words in lines[0]
+    assert captured.out == ""
+
+
+def test_without_pods_there_is_nothing_to_select_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = written(tmp_path, "pool.yaml", SPOT)
+    assert main.run(["select", "-f", str(pool), "--sandbox"]) == 2
+    assert "--pods: expected a file of pods" in capsys.readouterr().err

@@ -1,0 +1,239 @@
+"""What packing decides: which node for which pods, and what it says of pods without a place."""
+
+import pytest
+from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE
+from leeway.selection.packing import pack
+from leeway.selection.plan import Plan
+from leeway.selection.pods import ExistingNode, HostPort, Pod, PodSpec, Spread, Toleration, Weighted
+from leeway.selection.pools import NodePool, Taint
+from leeway.selection.requirements import Requirement, Requirements
+from leeway.selection.resources import Resources
+from leeway.selection.supply import Supply
+
+from tests.selection.workloads import GIB, catalog, instance_type, pods, spec, term
+
+PLAIN = NodePool("plain")
+ON_DEMAND = NodePool("plain", Requirements([Requirement.of(CAPACITY_TYPE, "In", ["on-demand"])]))
+
+
+def plan_for(
+    waiting: list[Pod],
+    *pools: NodePool,
+    nodes: tuple[ExistingNode, ...] = (),
+    daemons: tuple[PodSpec, ...] = (),
+) -> Plan:
+    return pack(waiting, Supply(pools or (PLAIN,), catalog(), daemons=daemons), nodes)
+
+
+def node(name: str, zone: str = "a", *running: PodSpec, cpu: int = 4000) -> ExistingNode:
+    size = Resources({"cpu": cpu, "memory": 8 * GIB, "pods": 20})
+    return ExistingNode(name, {ZONE: zone, ARCH: "amd64"}, size, size, pods=running, pool="plain")
+
+
+def types_of(plan: Plan) -> list[str]:
+    return sorted(launch.cheapest.type.name for launch in plan.launches)
+
+
+def zones_of(plan: Plan) -> list[str]:
+    return sorted(launch.cheapest.offering.zone for launch in plan.launches)
+
+
+def test_pods_go_onto_the_node_that_costs_least_in_all() -> None:
+    plan = plan_for(pods("web", 8, spec(450)))
+    # Two small ones at 0.02 on Spot hold four each; a medium one would be 0.06.
+    assert types_of(plan) == ["small", "small"]
+    assert plan.price == pytest.approx(0.04)
+    assert plan.price >= plan.bound
+
+
+def test_ten_thousand_replicas_are_one_group() -> None:
+    plan = plan_for(pods("web", 10_000, spec(100)))
+    assert sum(len(launch.pods) for launch in plan.launches) == 10_000
+    assert plan.price / plan.bound < 1.03
+
+
+def test_nodes_that_are_there_are_filled_before_any_is_launched() -> None:
+    plan = plan_for(pods("web", 3, spec(1000)), nodes=(node("here", "a", spec(3000)), node("too")))
+    assert plan.launches == ()
+    assert {p.node: len(p.pods) for p in plan.existing} == {"here": 1, "too": 2}
+
+
+def test_a_node_that_is_cordoned_or_tainted_takes_nobody() -> None:
+    tainted = ExistingNode(
+        "here",
+        {ZONE: "a"},
+        Resources({"cpu": 4000, "memory": GIB, "pods": 9}),
+        taints=(Taint("node.kubernetes.io/unschedulable"),),
+    )
+    plan = plan_for(pods("web", 1, spec()), nodes=(tainted,))
+    assert plan.existing == ()
+    assert len(plan.launches) == 1
+
+
+def test_daemons_take_their_part_of_every_new_node() -> None:
+    plan = plan_for(pods("web", 1, spec(1900)), daemons=(spec(200),))
+    assert types_of(plan) == ["medium"]
+    assert types_of(plan_for(pods("web", 1, spec(1900)))) == ["small"]
+
+
+def test_daemons_that_do_not_tolerate_a_pools_taint_cost_nothing_there() -> None:
+    tainted = NodePool("tainted", taints=(Taint("dedicated", "x"),))
+    tolerant = spec(1900, tolerations=(Toleration("dedicated", "Exists"),))
+    plan = plan_for(pods("web", 1, tolerant), tainted, daemons=(spec(200),))
+    assert types_of(plan) == ["small"]
+
+
+def test_one_of_several_terms_of_node_affinity_is_enough() -> None:
+    either = spec(
+        terms=(
+            Requirements.from_labels({ARCH: "riscv"}),
+            Requirements.from_labels({ARCH: "arm64"}),
+        )
+    )
+    assert types_of(plan_for(pods("web", 1, either))) == ["arm"]
+
+
+def test_a_zone_spread_leaves_zones_even() -> None:
+    spread = Spread(term(ZONE, app="web"), max_skew=1)
+    web = spec(1500, labels={"app": "web"}, spreads=(spread,))
+    plan = plan_for(pods("web", 6, web), ON_DEMAND)
+    counts = {
+        zone: sum(
+            len(launch.pods) for launch in plan.launches if launch.cheapest.offering.zone == zone
+        )
+        for zone in "abc"
+    }
+    assert counts == {"a": 2, "b": 2, "c": 2}
+
+
+def test_pods_that_are_there_count_in_a_spread() -> None:
+    spread = Spread(term(ZONE, app="web"), max_skew=1)
+    web = spec(1500, labels={"app": "web"}, spreads=(spread,))
+    nodes = (node("one", "a", web, cpu=1500), node("two", "b", web, cpu=1500))
+    assert zones_of(plan_for(pods("web", 1, web), nodes=nodes)) == ["c"]
+
+
+def test_min_domains_hold_pods_back_where_there_are_fewer_zones() -> None:
+    spread = Spread(term(ZONE, app="web"), max_skew=1, min_domains=4)
+    web = spec(labels={"app": "web"}, spreads=(spread,))
+    plan = plan_for(pods("web", 5, web))
+    assert len(plan.unschedulable) == 2
+    assert "spread by zone" in plan.unschedulable[0].reason
+
+
+def test_pods_apart_by_hostname_get_a_node_each() -> None:
+    web = spec(labels={"app": "web"}, apart=(term(HOSTNAME, app="web"),))
+    plan = plan_for(pods("web", 4, web))
+    assert len(plan.launches) == 4
+    assert plan.bound == pytest.approx(4 * 0.02)
+
+
+def test_a_pod_that_runs_keeps_others_off_its_node_if_it_minds_them() -> None:
+    shy = spec(apart=(term(HOSTNAME, app="web"),))
+    plan = plan_for(pods("web", 1, spec(labels={"app": "web"})), nodes=(node("here", "a", shy),))
+    assert plan.existing == ()
+
+
+def test_pods_near_each_other_by_hostname_share_a_node() -> None:
+    pair = spec(700, labels={"app": "pair"}, near=(term(HOSTNAME, app="pair"),))
+    (launch,) = plan_for(pods("pair", 4, pair)).launches
+    assert launch.cheapest.type.name == "medium"
+
+
+def test_pods_near_others_that_are_nowhere_are_told_so() -> None:
+    lost = spec(near=(term(ZONE, app="db"),))
+    plan = plan_for(pods("web", 1, lost))
+    assert "has to be near" in plan.unschedulable[0].reason
+
+
+def test_pods_follow_those_they_are_near_to_into_their_zone() -> None:
+    db = spec(4000, labels={"app": "db"}, terms=(Requirements.from_labels({ZONE: "c"}),))
+    web = spec(4000, near=(term(ZONE, app="db"),))
+    plan = plan_for([*pods("web", 2, web), *pods("db", 1, db)])
+    assert set(zones_of(plan)) == {"c"}
+
+
+def test_two_pods_with_one_host_port_are_on_two_nodes() -> None:
+    proxy = spec(ports=frozenset({HostPort(80)}))
+    other = spec(ports=frozenset({HostPort(80, address="10.0.0.1")}))
+    assert len(plan_for([*pods("p", 1, proxy), *pods("q", 1, other)]).launches) == 2
+
+
+def test_the_pool_of_the_larger_weight_is_taken_until_its_limit() -> None:
+    first = NodePool("first", weight=10, limits={"cpu": 4000})
+    plan = plan_for(pods("web", 4, spec(1800)), first, PLAIN)
+    assert sorted(launch.pool for launch in plan.launches) == ["first", "first", "plain", "plain"]
+
+
+def test_nodes_that_run_count_against_a_pools_limits() -> None:
+    limited = NodePool("plain", limits={"nodes": 2})
+    nodes = (node("here", "a", spec(4000)),)
+    plan = plan_for(pods("web", 2, spec(15000)), limited, nodes=nodes)
+    assert len(plan.launches) == 1
+    assert "limits of its pools" in plan.unschedulable[0].reason
+
+
+def test_where_a_limit_ends_launching_the_higher_priority_has_its_place() -> None:
+    limited = NodePool("plain", limits={"nodes": 1})
+    low, high = spec(15000), spec(15000, priority=100)
+    plan = plan_for([*pods("low", 1, low), *pods("high", 1, high)], limited)
+    assert [miss.pod for miss in plan.unschedulable] == ["default/low-0"]
+
+
+def test_preferences_hold_where_they_can_and_are_given_up_where_they_cannot() -> None:
+    arm = Weighted(1, Requirements.from_labels({ARCH: "arm64"}))
+    riscv = Weighted(2, Requirements.from_labels({ARCH: "riscv"}))
+    assert types_of(plan_for(pods("web", 1, spec(preferred_terms=(arm,))))) == ["arm"]
+    assert types_of(plan_for(pods("web", 1, spec(preferred_terms=(riscv,))))) == ["small"]
+
+
+def test_a_spread_that_may_be_violated_is_kept_where_it_can_be() -> None:
+    spread = Spread(term(HOSTNAME, app="web"), max_skew=1, required=False)
+    web = spec(labels={"app": "web"}, spreads=(spread,))
+    assert len(plan_for(pods("web", 3, web)).launches) == 3
+    limited = NodePool("plain", limits={"nodes": 1})
+    plan = plan_for(pods("web", 3, web), limited)
+    assert len(plan.launches) <= 1
+
+
+def test_soft_taints_are_kept_off_until_there_is_nothing_else() -> None:
+    soft = NodePool("soft", weight=10, taints=(Taint("spotInstance", "true", "PreferNoSchedule"),))
+    assert [n.pool for n in plan_for(pods("web", 1, spec()), soft, PLAIN).launches] == ["plain"]
+    assert [n.pool for n in plan_for(pods("web", 1, spec()), soft).launches] == ["soft"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        (spec(200_000), "the largest of the 4 types that meet all requirements has 16"),
+        (spec(terms=(Requirements.from_labels({ARCH: "nvidia"}),)), "arch In [nvidia]"),
+        (
+            spec(terms=(Requirements.from_labels({"team": "x"}),)),
+            "no node of the pool has the label",
+        ),
+        (spec(apart=(term("rack", app="x"),)), "topology rack is not known"),
+    ],
+)
+def test_a_pod_that_fits_nowhere_is_told_what_came_nearest(pod: PodSpec, words: str) -> None:
+    (miss,) = plan_for(pods("web", 1, pod)).unschedulable
+    assert words in miss.reason
+
+
+def test_a_taint_nobody_tolerates_is_named() -> None:
+    plan = plan_for(pods("web", 1, spec()), NodePool("gpu", taints=(Taint("nvidia.com/gpu"),)))
+    assert "nvidia.com/gpu:NoSchedule" in plan.unschedulable[0].reason
+
+
+def test_without_a_pool_everybody_is_told_so() -> None:
+    plan = pack(pods("web", 1, spec()), Supply((), catalog()))
+    assert plan.unschedulable[0].reason == "there is no node pool"
+
+
+def test_an_offering_without_a_price_is_the_last_choice() -> None:
+    unknown = instance_type("unknown", 2000, 4096, None)
+    dear = instance_type("dear", 2000, 4096, 3.0)
+    plan = pack(pods("web", 1, spec()), Supply([PLAIN], catalog(unknown, dear)))
+    assert types_of(plan) == ["dear"]
+    alone = pack(pods("web", 1, spec()), Supply([PLAIN], catalog(unknown)))
+    assert alone.launches[0].choices[0].price is None
+    assert alone.price == 0

@@ -1,0 +1,67 @@
+"""The checker of plans finds what is wrong with one: each rule, broken on purpose."""
+
+from dataclasses import replace
+
+import pytest
+from leeway.selection.labels import ARCH, HOSTNAME, ZONE
+from leeway.selection.packing import pack
+from leeway.selection.plan import Plan
+from leeway.selection.pods import HostPort, Pod, PodSpec, Spread
+from leeway.selection.pools import NodePool, Taint
+from leeway.selection.requirements import Requirements
+from leeway.selection.supply import Supply
+
+from bench.plan_checker import violations
+from tests.selection.workloads import catalog, pods, spec, term
+
+PLAIN = NodePool("plain")
+
+
+def onto_one_node(waiting: list[Pod], pool: NodePool = PLAIN) -> Plan:
+    """A plan that puts everybody onto one node, whatever they say."""
+    plan = pack(pods("any", 1, spec(3500)), Supply([pool], catalog()))
+    (node,) = plan.launches
+    together = replace(node, pods=tuple(pod.name for pod in waiting))
+    return replace(plan, launches=(together,))
+
+
+WEB = {"app": "web"}
+APART = (term(HOSTNAME, app="web"),)
+
+
+@pytest.mark.parametrize(
+    ("of", "words"),
+    [
+        (spec(3000), "asked"),
+        (spec(labels=WEB, apart=APART), "apart"),
+        (spec(near=(term(ZONE, app="db"),)), "near no pod"),
+        (spec(labels=WEB, spreads=(Spread(term(HOSTNAME, app="web"), 1),)), "skew 2"),
+        (spec(ports=frozenset({HostPort(80)})), "port 80"),
+        (spec(terms=(Requirements.from_labels({ARCH: "riscv"}),)), "meets no term"),
+    ],
+)
+def test_a_broken_rule_is_found(of: PodSpec, words: str) -> None:
+    waiting = pods("web", 2, of)
+    found = violations(onto_one_node(waiting), waiting, [PLAIN])
+    assert any(words in line for line in found)
+
+
+def test_a_right_plan_has_nothing_wrong_with_it() -> None:
+    waiting = pods("web", 2, spec())
+    assert violations(onto_one_node(waiting), waiting, [PLAIN]) == []
+
+
+def test_pods_that_are_lost_or_told_of_twice_are_found() -> None:
+    waiting = pods("web", 2, spec())
+    plan = onto_one_node(waiting)
+    assert violations(plan, [*waiting, *pods("lost", 1, spec())], [PLAIN])
+    assert violations(replace(plan, launches=plan.launches * 2), waiting, [PLAIN])
+
+
+def test_a_limit_that_is_exceeded_and_a_taint_that_is_not_tolerated_are_found() -> None:
+    waiting = pods("web", 1, spec())
+    plan = onto_one_node(waiting)
+    assert violations(plan, waiting, [replace(PLAIN, limits={"cpu": 1000})])
+    tainted = replace(PLAIN, taints=(Taint("dedicated"),))
+    node = replace(plan.launches[0], cheapest=replace(plan.launches[0].cheapest, pool=tainted))
+    assert violations(replace(plan, launches=(node,)), waiting, [tainted])

@@ -1,0 +1,79 @@
+"""What plans cost, beside the best there is: by brute force where there are few pods."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from leeway.selection.packing import pack
+from leeway.selection.pods import Pod
+from leeway.selection.pools import NodePool
+from leeway.selection.supply import Supply
+
+from bench.covering_bound import covering_bound
+from bench.workloads import diverse_pods, generic_pods, synthetic_catalog
+from tests.selection.workloads import catalog, pods, spec
+
+SUPPLY = Supply([NodePool("plain")], catalog())
+
+
+def best(waiting: Sequence[Pod]) -> float:
+    """The least price of any way to part the pods onto nodes."""
+
+    @cache
+    def least(left: frozenset[int]) -> float:
+        if not left:
+            return 0.0
+        first, *others = sorted(left)
+        together = ([first, *more] for more in _subsets(others))
+        return min(
+            (
+                price + least(left - set(node))
+                for node in together
+                if (price := _price(node, waiting))
+            ),
+            default=float("inf"),
+        )
+
+    return least(frozenset(range(len(waiting))))
+
+
+def _subsets(items: Sequence[int]) -> Iterator[list[int]]:
+    for mask in range(1 << len(items)):
+        yield [item for i, item in enumerate(items) if mask >> i & 1]
+
+
+def _price(node: Sequence[int], waiting: Sequence[Pod]) -> float | None:
+    """The cheapest offering that holds these pods."""
+    asked = waiting[node[0]].spec.requests
+    for i in node[1:]:
+        asked = asked + waiting[i].spec.requests
+    prices = [c.price for c in SUPPLY.candidates if asked.fits(c.type.allocatable)]
+    return min(prices, default=None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([100, 400, 900, 1500, 2600]), st.sampled_from([128, 1500, 6000])),
+        min_size=1,
+        max_size=7,
+    )
+)
+def test_a_few_pods_cost_what_the_best_plan_costs(sizes: list[tuple[int, int]]) -> None:
+    waiting = [pod for i, size in enumerate(sizes) for pod in pods(f"p{i}", 1, spec(*size))]
+    plan = pack(waiting, SUPPLY)
+    optimum = best(waiting)
+    assert plan.bound - 1e-9 <= optimum <= plan.price + 1e-9
+    assert plan.price <= optimum + 1e-9
+
+
+@pytest.mark.parametrize(
+    "waiting", [generic_pods(300), diverse_pods(300)], ids=["generic", "diverse"]
+)
+def test_the_bound_is_that_of_the_whole_covering_program(waiting: list[Pod]) -> None:
+    supply = Supply([NodePool("default")], synthetic_catalog(100))
+    plan = pack(waiting, supply)
+    assert plan.bound == pytest.approx(covering_bound(waiting, supply), rel=1e-6)
+    assert plan.price >= plan.bound

@@ -1,0 +1,101 @@
+"""Which types and capacity types a request asks for, and in which order."""
+
+from leeway.selection.labels import CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE
+from leeway.selection.packing import pack
+from leeway.selection.plan import Plan
+from leeway.selection.pools import NodePool
+from leeway.selection.requirements import Requirement, Requirements
+from leeway.selection.supply import Supply
+
+from tests.selection.workloads import catalog, instance_type, pods, spec
+
+MANY = [
+    instance_type(f"t{i}.large", 2000 + i, 4096, 0.1 + i / 1000, spot=0.03 + i / 1000)
+    for i in range(80)
+]
+
+
+def plan_for(*types: object, pool: NodePool | None = None, cpu: int = 1500) -> Plan:
+    made = catalog(*types) if types else catalog(*MANY)  # type: ignore[arg-type]
+    return pack(pods("web", 1, spec(cpu)), Supply([pool or NodePool("plain")], made))
+
+
+def test_up_to_sixty_types_the_cheapest_first_and_on_demand_as_the_alternative() -> None:
+    spot, on_demand = plan_for().launches[0].choices
+    assert spot.capacity_type == "spot"
+    assert on_demand.capacity_type == "on-demand"
+    assert list(spot.instance_types) == [f"t{i}.large" for i in range(60)]
+    assert spot.price == 0.03
+    assert spot.zones == ("a", "b", "c")
+
+
+def test_spot_that_is_dearer_than_on_demand_is_dropped() -> None:
+    types = (
+        instance_type("cheap", 2000, 4096, 0.05, spot=0.02),
+        instance_type("dear", 2000, 4096, 0.2, spot=0.06),
+    )
+    spot, on_demand = plan_for(*types).launches[0].choices
+    assert spot.instance_types == ("cheap",)
+    assert on_demand.instance_types == ("cheap", "dear")
+
+
+def test_exotic_types_are_asked_for_only_where_nothing_else_fits() -> None:
+    types = (
+        instance_type("plain", 2000, 4096, 0.2),
+        instance_type("gpu", 8000, 8192, 0.1, devices={"nvidia.com/gpu": 1}),
+        instance_type("big.metal", 64000, 65536, 0.05),
+    )
+    assert plan_for(*types).launches[0].choices[0].instance_types == ("plain",)
+    (choice,) = plan_for(*types, cpu=7000).launches[0].choices
+    assert choice.instance_types == ("big.metal", "gpu")
+
+
+def test_min_values_keep_places_for_what_they_ask_for() -> None:
+    families = [instance_type(f"t{i}.large", 2000, 4096, 0.1 + i / 1000) for i in range(80)]
+    generations = [
+        type(each)(
+            each.name,
+            {**each.labels, f"{INSTANCE}generation": "6" if i == 79 else "5"},
+            each.capacity,
+            each.allocatable,
+            each.offerings,
+        )
+        for i, each in enumerate(families)
+    ]
+    two = Requirement.of(f"{INSTANCE}generation", "Exists", min_values=2)
+    pool = NodePool("plain", Requirements([two]))
+    (choice,) = plan_for(*generations, pool=pool).launches[0].choices
+    assert len(choice.instance_types) == 60
+    assert choice.instance_types[-1] == "t79.large"
+
+
+def test_pods_are_parted_until_enough_types_hold_them() -> None:
+    types = [instance_type(f"t{i}", 1000 * (i + 1), 8192, 0.1 * (i + 1)) for i in range(4)]
+    three = Requirement.of(INSTANCE_TYPE, "Exists", min_values=3)
+    pool = NodePool("plain", Requirements([three]))
+    plan = pack(pods("web", 4, spec(900)), Supply([pool], catalog(*types)))
+    assert all(len(launch.choices[0].instance_types) >= 3 for launch in plan.launches)
+    assert not plan.unschedulable
+
+
+def test_too_few_types_for_min_values_is_said() -> None:
+    three = Requirement.of(INSTANCE_TYPE, "Exists", min_values=3)
+    pool = NodePool("plain", Requirements([three]))
+    plan = plan_for(instance_type("one", 2000, 4096, 0.1), pool=pool)
+    assert "minValues 3 of instance-type" in plan.unschedulable[0].reason
+
+
+def test_a_reservation_comes_first_and_costs_nothing_more() -> None:
+    reserved = instance_type("m", 2000, 4096, 0.1)
+    both = type(reserved)(
+        "m",
+        reserved.labels,
+        reserved.capacity,
+        reserved.allocatable,
+        (*reserved.offerings, type(reserved.offerings[0])("a", "reserved", None)),
+    )
+    plan = plan_for(both)
+    assert [c.capacity_type for c in plan.launches[0].choices] == ["reserved", "on-demand"]
+    only = Requirement.of(CAPACITY_TYPE, "In", ["on-demand"])
+    plan = plan_for(both, pool=NodePool("plain", Requirements([only])))
+    assert [c.capacity_type for c in plan.launches[0].choices] == ["on-demand"]
