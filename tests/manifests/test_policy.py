@@ -1,0 +1,72 @@
+"""A Cluster manifest laid over the defaults: what it says holds, and nothing else changes."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from leeway.durations import parse_duration
+from leeway.manifests.cluster import Cluster
+from leeway.manifests.policy import cluster_policy
+from leeway.notices import NoticeKind
+from leeway.policies import DEFAULTS, Action, ClusterPolicy, OnBlocked, Policy, Replacement
+
+
+def policy_of(spec: dict[str, Any]) -> ClusterPolicy:
+    document = {
+        "apiVersion": "leeway.sh/v1",
+        "kind": "Cluster",
+        "metadata": {"name": "prod"},
+        "spec": spec,
+    }
+    return cluster_policy(Cluster.model_validate_json(json.dumps(document)))
+
+
+WRITTEN = st.fixed_dictionaries(
+    {},
+    optional={
+        "action": st.sampled_from(["ignore", "cordon", "retire"]),
+        "deadline": st.sampled_from(["1s", "90s", "1m55s"]),
+        "replacement": st.sampled_from([one.value for one in Replacement]),
+        "onBlocked": st.sampled_from([one.value for one in OnBlocked]),
+    },
+)
+KINDS = [k for k in NoticeKind if k not in {NoticeKind.TEST_NOTIFICATION, NoticeKind.LAUNCH_HOOK}]
+
+
+def expected(default: Policy, written: dict[str, str]) -> Policy:
+    """The default with every written field put in by hand."""
+    if "action" in written:
+        default = replace(default, action=Action(written["action"]))
+    if "deadline" in written:
+        default = replace(default, within=parse_duration(written["deadline"]))
+    if "replacement" in written:
+        default = replace(default, replacement=Replacement(written["replacement"]))
+    if "onBlocked" in written:
+        default = replace(default, on_blocked=OnBlocked(written["onBlocked"]))
+    return default
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.sampled_from(KINDS), WRITTEN))
+def test_what_is_written_holds_and_all_else_is_as_by_default(
+    written: dict[NoticeKind, dict[str, str]],
+) -> None:
+    found = policy_of({"notices": {kind.value: said for kind, said in written.items()}})
+    assert found.notices.keys() == DEFAULTS.keys()
+    for kind, default in DEFAULTS.items():
+        assert found.notices[kind] == expected(default, written.get(kind, {}))
+
+
+def test_an_empty_manifest_is_no_manifest() -> None:
+    assert policy_of({}) == ClusterPolicy()
+
+
+@pytest.mark.parametrize("action", ["ignore", "admit"])
+def test_a_launch_hook_is_admitted_or_ignored(action: str) -> None:
+    found = policy_of({"notices": {"launch-hook": {"action": action, "deadline": "20m"}}})
+    hook = found.notices[NoticeKind.LAUNCH_HOOK]
+    assert (hook.action, hook.within) == (Action(action), timedelta(minutes=20))
