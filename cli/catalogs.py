@@ -1,11 +1,13 @@
 """Which catalog a command chooses from: the sandbox's, or the one of an account's region."""
 
+import sys
 from typing import TYPE_CHECKING
 
-from cli.errors import BadInputError
+from cli.errors import BadInputError, CannotBeDoneError
 
 if TYPE_CHECKING:
     from leeway.selection.catalog import Catalog
+    from leeway.selection.survey import Survey
 
 SANDBOX_REGION = "us-east-1"
 
@@ -13,6 +15,16 @@ SANDBOX_REGION = "us-east-1"
 def sandbox_catalog(region: str | None = None) -> "Catalog":
     """Make the catalog of the sandbox: real instance types and zones, its own price book."""
     from leeway.selection.compressed import compressed, opened
+
+    return opened(compressed(sandbox_survey(region)))
+
+
+def sandbox_survey(region: str | None = None) -> "Survey":
+    """Survey a region of the sandbox.
+
+    Raises:
+        BadInputError: the sandbox has no such region.
+    """
     from leeway.selection.machines import machine
     from leeway.selection.survey import Survey
 
@@ -24,16 +36,70 @@ def sandbox_catalog(region: str | None = None) -> "Catalog":
         raise BadInputError(
             f"--region: expected one of {', '.join(regions())}, got {region}"
         ) from None
-    survey = Survey(
+    return Survey(
         region=found.name,
         machines=tuple(map(machine, found.types)),
         offered=found.offered,
         on_demand=found.on_demand,
         spot=found.spot,
     )
+
+
+def account_catalog(region: str | None, stack: str) -> "Catalog":
+    """Open the catalog of an account's region: the one that the deployment keeps, without what is
+    unavailable at the moment, or where it keeps none one read now.
+
+    Raises:
+        CannotBeDoneError: AWS cannot be asked, or does not say what is offered.
+    """
+    from leeway.wiring.clients import session
+
+    from cli.aws import aws_trouble
+
+    name = region or session().region_name
+    if name is None:
+        raise CannotBeDoneError("no AWS region: set AWS_REGION, or give --region (or --sandbox)")
+    with aws_trouble(f"the catalog of {name}"):
+        kept = _kept(name, stack)
+        return kept if kept is not None else _read_now(name)
+
+
+def _kept(region: str, stack: str) -> "Catalog | None":
+    from functools import partial
+
+    from leeway.cloud.surveys import DynamoSurveys
+    from leeway.selection.compressed import UnknownForm, opened
+    from leeway.wiring.clients import client
+
+    from cli.stack import find_stack
+
+    try:
+        table = find_stack(stack).table
+        packed = DynamoSurveys(partial(client, "dynamodb"), table).packed(region)
+        return opened(packed) if packed else None
+    except (CannotBeDoneError, UnknownForm):
+        return None  # not deployed, or by another version: whoever asks may read it all the same
+
+
+def _read_now(region: str) -> "Catalog":
+    from functools import partial
+
+    from leeway.clock import SystemClock
+    from leeway.cloud.market import Ec2Market, PricingPriceList, pricing_region
+    from leeway.selection.compressed import compressed, opened
+    from leeway.selection.survey import Survey
+    from leeway.surveying import NothingSurveyed, Surveyor
+    from leeway.wiring.clients import patient_client
+
+    sys.stderr.write(f"{region}: no catalog is kept; reading what EC2 offers\n")
+    market = Ec2Market(partial(patient_client, "ec2", region))
+    prices = PricingPriceList(partial(patient_client, "pricing", pricing_region(region)))
+    try:
+        now = SystemClock().now()
+        survey, parts = Surveyor(market, prices).survey(region, now, Survey(region))
+    except NothingSurveyed as error:
+        raise CannotBeDoneError(str(error)) from error
+    for part in parts:
+        if part.problem:
+            sys.stderr.write(f"warning: {part.part}: {part.problem}\n")
     return opened(compressed(survey))
-
-
-def account_catalog(region: str | None = None) -> "Catalog":
-    """Read the catalog of the account's region, as the deployment keeps it."""
-    raise BadInputError("--sandbox: expected, until a catalog is kept")

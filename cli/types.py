@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.manifest_files import FilesOption, read_files
+from cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
     from leeway.selection.catalog import Catalog, InstanceType, Offering, TypeTable
@@ -47,6 +48,7 @@ def types(
     region: Annotated[
         str | None, typer.Option(metavar="REGION", help="The region (default: the account's).")
     ] = None,
+    stack: StackOption = DEFAULT_STACK,
     output: Annotated[
         TypesFormat, typer.Option("--output", "-o", help="How the result is printed on stdout.")
     ] = TypesFormat.TABLE,
@@ -61,7 +63,7 @@ def types(
     from cli.catalogs import account_catalog, sandbox_catalog
 
     reading = read_files(files) if files else None
-    catalog = sandbox_catalog(region) if sandbox else account_catalog(region)
+    catalog = sandbox_catalog(region) if sandbox else account_catalog(region, stack)
     if reading is None:
         matches = _everything(catalog)
     else:

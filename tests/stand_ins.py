@@ -7,6 +7,7 @@ from typing import Any
 
 from leeway.cloud.ports import Offering
 from leeway.policies import ClusterPolicy
+from leeway.selection.catalog import Unavailable
 
 
 @dataclass
@@ -40,3 +41,10 @@ class OfferingsInMemory:
 
     def mark(self, offering: Offering, reason: str, until: datetime) -> None:
         self.marked[offering] = (reason, until)
+
+    def now(self, region: str, at: datetime) -> frozenset[Unavailable]:
+        return frozenset(
+            Unavailable(one.instance_type, one.zone, one.capacity_type)
+            for one, (_, until) in self.marked.items()
+            if one.region == region and until > at
+        )

@@ -20,7 +20,7 @@ from leeway.notices.health import narrowed
 from leeway.notices.parse import parse_notice
 
 EVENTS = Path(__file__).parents[2] / "events"
-OTHERS = {"keep-headroom.json", "retire-node.json"}
+OTHERS = {"keep-headroom.json", "refresh-catalog.json", "retire-node.json"}
 NOTICE_FILES = sorted(p.name for p in EVENTS.glob("*.json") if p.name not in OTHERS)
 
 

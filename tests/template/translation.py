@@ -16,6 +16,7 @@ CODE = {
     "LeewayLayer": "ContentUri",
     "ReconcileFunction": "CodeUri",
     "ReceiveNoticeFunction": "CodeUri",
+    "RefreshCatalogFunction": "CodeUri",
     "RetireNodeFunction": "CodeUri",
 }
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from leeway.reception import Receipt
     from leeway.reconciliation import ClusterReport
     from leeway.records import Retirement
+    from leeway.surveying import Surveyed
     from leeway.upkeep import Tended
     from leeway.welcome import Welcome
 
@@ -199,4 +200,19 @@ class PowertoolsTelemetry:
         self._metrics.add_dimension("Cluster", tended.cluster)
         self._metrics.add_metric("HeadroomReplicas", MetricUnit.Count, tended.replicas)
         self._metrics.add_metric("HeadroomProblems", MetricUnit.Count, troubles)
+        self._metrics.flush_metrics()
+
+    def surveyed(self, outcome: "Surveyed") -> None:
+        """Log and measure what became of a region's survey, and what of it is not of today."""
+        about = {"region": outcome.region}
+        self._logger.info(f"surveyed {outcome.region}", extra=outcome.to_dict())
+        for kept in outcome.kept:
+            since = kept.read_at.isoformat() if kept.read_at else "never"
+            said = f"{kept.part} could not be read and are those of {since}: {kept.problem}"
+            self._logger.warning(said, extra={**about, "part": kept.part})
+        sizes = {part.part.value: part.size for part in outcome.parts}
+        self._metrics.add_dimension("Region", outcome.region)
+        self._metrics.add_metric("InstanceTypes", MetricUnit.Count, sizes["types"])
+        self._metrics.add_metric("CatalogPartsKept", MetricUnit.Count, len(outcome.kept))
+        self._metrics.add_metric("CatalogSize", MetricUnit.Bytes, outcome.size)
         self._metrics.flush_metrics()

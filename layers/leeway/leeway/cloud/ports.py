@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from leeway.policies import ClusterPolicy
     from leeway.records import InstanceFacts, Retirement
     from leeway.replacement import GroupFacts
+    from leeway.selection.catalog import Unavailable
+    from leeway.selection.machines import Machine
     from leeway.surges import SurgeLedger
     from leeway.turns import ChurnLedger
 
@@ -307,6 +309,50 @@ class UnavailableOfferings(Protocol):
 
     def mark(self, offering: Offering, reason: str, until: datetime) -> None:
         """Note that an offering is not to be launched until then."""
+        ...
+
+    def now(self, region: str, at: datetime) -> frozenset[Unavailable]:
+        """Read which offerings of a region are not to be launched at this time."""
+        ...
+
+
+class Market(Protocol):
+    """What EC2 says of a region's instance types, where it has them, and what Spot costs."""
+
+    def types(self) -> tuple[Machine, ...]:
+        """Read every instance type."""
+        ...
+
+    def offered(self) -> dict[str, frozenset[str]]:
+        """Read which types each zone has, by name."""
+        ...
+
+    def spot(self) -> dict[str, dict[str, float]]:
+        """Read what Spot costs now on Linux, in USD per hour, by zone and type."""
+        ...
+
+
+class PriceList(Protocol):
+    """What instances cost on demand."""
+
+    def on_demand(self, region: str) -> dict[str, float]:
+        """Read what types cost on Linux with shared tenancy, in USD per hour."""
+        ...
+
+
+class Surveys(Protocol):
+    """The table's surveys, one for each region, as `selection.compressed` packs them."""
+
+    def packed(self, region: str) -> bytes | None:
+        """Read a region's survey; None where there has been none."""
+        ...
+
+    def write(self, region: str, packed: bytes) -> None:
+        """Write a region's survey in place of what there was.
+
+        Raises:
+            CloudRefused: it is larger than an item of the table may be.
+        """
         ...
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from leeway.cloud.errors import aws_errors
 from leeway.cloud.ports import Offering
+from leeway.selection.catalog import Unavailable
 
 
 class DynamoUnavailableOfferings:
@@ -30,3 +31,25 @@ class DynamoUnavailableOfferings:
         }
         with aws_errors():
             self._client().put_item(TableName=self._table, Item=item)
+
+    def now(self, region: str, at: datetime) -> frozenset[Unavailable]:
+        """Read which offerings of a region are not to be launched at this time."""
+        with aws_errors():
+            pages = (
+                self._client()
+                .get_paginator("query")
+                .paginate(
+                    TableName=self._table,
+                    KeyConditionExpression="pk = :region AND begins_with(sk, :unavailable)",
+                    # DynamoDB removes expired items only some time after they expire.
+                    FilterExpression="expires > :now",
+                    ExpressionAttributeValues={
+                        ":region": {"S": f"OFFERINGS#{region}"},
+                        ":unavailable": {"S": "UNAVAILABLE#"},
+                        ":now": {"N": str(int(at.timestamp()))},
+                    },
+                )
+            )
+            keys = [item["sk"]["S"] for page in pages for item in page["Items"]]
+        named = (key.split("#") for key in keys)
+        return frozenset(Unavailable(kind, zone, sold_as) for _, sold_as, kind, zone in named)

@@ -37,6 +37,23 @@ class Survey:
         name = _FIELDS[part]
         return replace(self, **{name: found, "read_at": {**self.read_at, part: at}})
 
+    def of_what_is_offered(self) -> "Survey":
+        """Return the survey without types that no zone offers: nothing can be done with them."""
+        offered = frozenset(name for names in self.offered.values() for name in names)
+        return replace(self, machines=tuple(m for m in self.machines if m.name in offered))
+
+    def size(self, part: Part) -> int:
+        """Return how many types (with their zone, where it matters) a part tells of."""
+        match part:
+            case Part.TYPES:
+                return len(self.machines)
+            case Part.ON_DEMAND_PRICES:
+                return len(self.on_demand)
+            case Part.OFFERINGS:
+                return sum(map(len, self.offered.values()))
+            case Part.SPOT_PRICES:
+                return sum(map(len, self.spot.values()))
+
     @property
     def complete(self) -> bool:
         """Whether nodes can be chosen by it: prices may be unknown, types and offerings not."""

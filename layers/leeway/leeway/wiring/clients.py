@@ -23,6 +23,9 @@ from leeway.typed_json import adapter_of
 TRIES = 6
 """Of an AWS call, with growing pauses between: a throttled storm gets through in some seconds."""
 
+PATIENT_TRIES = 10
+"""Of a call that nobody waits for."""
+
 TRIES_AMID_A_DRAIN = {"autoscaling": 2}
 """Fewer where the drain would wait for the answer: a retirement tries again by itself."""
 
@@ -64,6 +67,18 @@ def settings() -> Settings:
 def session() -> boto3.Session:
     """Open the session that all clients share. Boto3 itself reads AWS_DEFAULT_REGION alone."""
     return boto3.Session(region_name=os.environ.get("AWS_REGION"))
+
+
+@cache
+def patient_client(service: str, region: str | None = None) -> Any:
+    """Build a boto3 client for what has time: it slows down by itself where AWS throttles it, and
+    waits for long answers."""
+    config = Config(
+        retries={"mode": "adaptive", "total_max_attempts": PATIENT_TRIES},
+        connect_timeout=5,
+        read_timeout=60,
+    )
+    return session().client(service, region_name=region, config=config)
 
 
 @cache

@@ -1,0 +1,33 @@
+"""Puts together `refresh_catalog`."""
+
+from functools import cache, partial
+
+from leeway.clock import SystemClock
+from leeway.cloud.market import Ec2Market, PricingPriceList, pricing_region
+from leeway.cloud.surveys import DynamoSurveys
+from leeway.surveying import RefreshCatalog, Surveyor
+from leeway.wiring.clients import client, patient_client, prepare, session, settings, telemetry
+
+
+def region() -> str:
+    """Return the region that this function runs in."""
+    return str(session().region_name)
+
+
+@cache
+def refresh_catalog() -> RefreshCatalog:
+    """Build the use case."""
+    return RefreshCatalog(
+        surveyor=Surveyor(
+            market=Ec2Market(partial(patient_client, "ec2")),
+            price_list=PricingPriceList(
+                partial(patient_client, "pricing", pricing_region(region()))
+            ),
+        ),
+        surveys=DynamoSurveys(partial(client, "dynamodb"), settings().table),
+        telemetry=telemetry(),
+        clock=SystemClock(),
+    )
+
+
+prepare(["dynamodb"], [])
