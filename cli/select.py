@@ -9,6 +9,7 @@ import typer
 from cli.errors import BadInputError
 from cli.manifest_files import FilesOption, read_files, read_texts
 from cli.output import Format, FormatOption, print_json, results
+from cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
     from leeway.selection.plan import Plan, PlannedNode
@@ -35,6 +36,7 @@ def select(
     region: Annotated[
         str | None, typer.Option(metavar="REGION", help="The region (default: the account's).")
     ] = None,
+    stack: StackOption = DEFAULT_STACK,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Select nodes for pods by the pools of manifests, launching nothing.
@@ -42,7 +44,7 @@ def select(
     Pods go onto the nodes of --nodes first. Without --pods, the pods of --nodes that have no node
     are selected for.
     """
-    plan = _plan(files or (), pods or (), nodes or (), replicas or (), sandbox, region)
+    plan = _plan(files or (), pods or (), nodes or (), replicas or (), sandbox, region, stack)
     if output is Format.JSON:
         print_json(as_data(plan))
     else:
@@ -56,6 +58,7 @@ def _plan(
     replicas: Sequence[str],
     sandbox: bool,
     region: str | None,
+    stack: str,
 ) -> "Plan":
     from leeway.manifests.pools import pools_of
     from leeway.selection.cluster_objects import daemons_of, existing_nodes, waiting_pods
@@ -79,7 +82,7 @@ def _plan(
         daemons = daemons_of([*asked.documents, *there.documents])
     except BadObject as error:
         raise (asked if pods else there).bad(error) from error
-    catalog = sandbox_catalog(region) if sandbox else account_catalog(region)
+    catalog = sandbox_catalog(region) if sandbox else account_catalog(region, stack)
     return pack(waiting, Supply(pools, catalog, daemons=daemons), existing)
 
 
