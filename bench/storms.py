@@ -19,6 +19,8 @@ from sandbox.world import Group, Manifest, World
 
 SIZES = (1, 10, 100)
 PODS_A_NODE = 3
+WORKERS = 60
+"""Invocations of a function at a time: more only take turns on two processors."""
 LEAST_COUNTED = 10
 """Interruptions from which on a bill says something about each."""
 PATIENCE = 150.0
@@ -179,7 +181,7 @@ def main(size: int | None = None) -> None:
 
 def _run(plan: Sequence[tuple[str, int]]) -> list[Storm]:
     # Schedules stand still: what they do by the minute belongs to no storm.
-    options = {"aws": ["--schedule-speed", "0"]}
+    options = {"aws": ["--schedule-speed", "0"], "lambda": ["--concurrency", str(WORKERS)]}
     needed = sum(size for _, size in plan)
     storms = []
     with TemporaryDirectory() as folder:

@@ -248,10 +248,13 @@ def interrupt(
     warning: Annotated[
         bool, typer.Option(help="Whether the warning and the end follow at all.")
     ] = True,
+    reservation: Annotated[
+        bool, typer.Option("--reservation", help="Warn as of a capacity reservation's instance.")
+    ] = False,
     state_dir: StateDirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Let EC2 take a Spot instance back, with its two-minute warning."""
+    """Let EC2 take an instance back, with its two-minute warning."""
     with _attached(state_dir) as sandbox:
         instance = _instance_of(sandbox, node)
         (begun,) = sandbox.interrupt(
@@ -261,6 +264,7 @@ def interrupt(
             action=action.value,
             rebalance=rebalance,
             warning=warning,
+            reservation=reservation,
         )
     if output is Format.JSON:
         print_json(begun)

@@ -292,13 +292,22 @@ class Sandbox:
         action: str = "terminate",
         rebalance: bool = False,
         warning: bool = True,
+        reservation: bool = False,
     ) -> list[dict[str, Any]]:
-        """Let EC2 take Spot instances back, two minutes after the time in their warnings.
+        """Let EC2 take instances back, two minutes after the time in their warnings.
 
-        `late` is how many seconds in the past that time lies; `action` is terminate, stop or
-        hibernate; `rebalance` sends the recommendation first, and without `warning` it is all that
-        comes. Returns for each instance the warning's id (`event`) and the epoch second of the
-        reclaim (`reclaim_at`), or None for both.
+        Args:
+            instances: their ids.
+            late: how many seconds in the past that time lies.
+            copies: how often a warning is delivered; 0: it is lost.
+            action: terminate, stop or hibernate.
+            rebalance: whether the recommendation comes first.
+            warning: whether anything comes but the recommendation.
+            reservation: warn as of a capacity reservation's instances.
+
+        Returns:
+            For each the `instance`, the warning's id (`event`) and the epoch second of the reclaim
+            (`reclaim_at`), both None without a warning.
         """
         body = {
             "instance": list(instances),
@@ -306,6 +315,7 @@ class Sandbox:
             "copies": copies,
             "action": action,
             "rebalance": rebalance,
+            "reservation": reservation,
             **({} if warning else {"warning": None}),
         }
         begun: list[dict[str, Any]] = self._control("aws", "POST", "interrupt", body)[

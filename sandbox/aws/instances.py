@@ -31,6 +31,10 @@ FORGOTTEN_AFTER = 3600  # seconds that a terminated instance stays visible, as i
 
 USER = ("Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown")
 SPOT = ("Server.SpotInstanceTermination", "Server.SpotInstanceTermination: Spot Instance reclaimed")
+RESERVATION = (
+    "Server.InsufficientInstanceCapacity",
+    "Server.InsufficientInstanceCapacity: The reservation's capacity was reclaimed",
+)
 
 
 class LivingInstances(QuickLookup):

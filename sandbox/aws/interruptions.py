@@ -13,7 +13,7 @@ from sandbox.aws import instances, spot
 from sandbox.aws.cloud import ACCOUNT, Cloud
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.groups import group_of
-from sandbox.aws.notices import interruption_warning, rebalance_recommendation
+from sandbox.aws.notices import interruption_warning, rebalance_recommendation, reservation_warning
 
 
 class Interruption(BaseModel):
@@ -31,6 +31,7 @@ class Interruption(BaseModel):
     rebalance: bool = False
     copies: int = Field(default=1, ge=0)  # 0: the warning is lost, the reclaim is not
     action: Literal["terminate", "stop", "hibernate"] = "terminate"
+    reservation: bool = False  # of an instance of a capacity reservation, not of Spot
 
 
 class UnknownInstance(LookupError):
@@ -69,7 +70,10 @@ class Interruptions:
                 group.rebalance(instance.id)
         if command.warning is None:
             return {"instance": instance.id, "event": None, "reclaim_at": None}
-        event = interruption_warning(instance, command.action, at)
+        if command.reservation:
+            event = reservation_warning(instance, at + command.warning, at)
+        else:
+            event = interruption_warning(instance, command.action, at)
         fate = "termination" if command.action == "terminate" else "stop"
         spot.mark(instance, "active", f"marked-for-{fate}")
         if command.copies:
@@ -87,7 +91,8 @@ class Interruptions:
         self._cloud.journal.add("reclaimed", instance=instance.id)
         if action == "terminate":
             spot.mark(instance, "closed", "instance-terminated-no-capacity")
-            ec2.terminate_instances([instance.id], instances.SPOT)
+            reason = instances.SPOT if instance.lifecycle == "spot" else instances.RESERVATION
+            ec2.terminate_instances([instance.id], reason)
         else:
             spot.mark(instance, "disabled", "instance-stopped-no-capacity")
             ec2.stop_instances([instance.id])

@@ -9,6 +9,7 @@ import uuid
 from typing import Any
 
 from moto.autoscaling.models import FakeAutoScalingGroup
+from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 from moto.ec2.models.instances import Instance
 
 from sandbox.aws.cloud import ACCOUNT
@@ -77,6 +78,27 @@ def interruption_warning(instance: Instance, action: str, at: float) -> Event:
         {"instance-id": instance.id, "instance-action": action},
         at,
     )
+
+
+def reservation_warning(instance: Instance, ends: float, at: float) -> Event:
+    """EC2 will end this instance of a capacity reservation, at `ends` (epoch seconds)."""
+    zone = instance.placement.zone
+    known = RegionsAndZonesBackend.zones.get(instance.region_name, [])
+    detail = {
+        "instance-id": instance.id,
+        "instance-action": "terminate",
+        "instance-termination-time": timestamp(ends),
+        "azId": next((one.zone_id for one in known if one.name == zone), zone),
+    }
+    warning = event(
+        "aws.ec2",
+        "EC2 Capacity Reservation Instance Interruption Warning",
+        instance.region_name,
+        [],
+        detail,
+        at,
+    )
+    return {**warning, "resources": instance_arn(instance)}  # text, as documented
 
 
 def rebalance_recommendation(instance: Instance, at: float) -> Event:

@@ -247,3 +247,27 @@ def test_a_stopped_instance_can_be_started_again(aws: Sandbox) -> None:
 def test_terminating_an_unknown_instance_is_ec2s_own_error(aws: Sandbox) -> None:
     with pytest.raises(ClientError, match=r"InvalidInstanceID\.NotFound"):
         aws.client("ec2").terminate_instances(InstanceIds=["i-0123456789abcdef0"])
+
+
+def test_the_warning_of_a_capacity_reservation_has_its_own_documented_shape(
+    aws: Sandbox, recorder: Recorder
+) -> None:
+    events = aws.client("events")
+    function = "arn:aws:lambda:us-east-1:123456789012:function:receive"
+    events.put_rule(Name="reserved", EventPattern='{"detail": {"azId": [{"exists": true}]}}')
+    events.put_targets(Rule="reserved", Targets=[{"Id": "one", "Arn": function}])
+    aws.control("PUT", "links", {"lambda": recorder.url})
+    [instance] = aws.group("reserved", 1)
+    command = {"instance": instance, "reservation": True, "warning": 1}
+    [begun] = aws.control("POST", "interrupt", command)["interruptions"]
+    [event] = aws.wait(
+        lambda: [r["body"] for r in recorder.requests if r["body"].get("id") == begun["event"]]
+    )
+    assert event["detail-type"] == "EC2 Capacity Reservation Instance Interruption Warning"
+    assert event["resources"].endswith(f":instance/{instance}")
+    assert event["detail"]["azId"].startswith("use1-az")
+    ends = datetime.fromisoformat(event["detail"]["instance-termination-time"]).timestamp()
+    assert abs(ends - begun["reclaim_at"]) < 1
+    aws.wait(lambda: aws.journal("reclaimed", instance=instance))
+    events.remove_targets(Rule="reserved", Ids=["one"])
+    events.delete_rule(Name="reserved")
