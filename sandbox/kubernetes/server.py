@@ -7,6 +7,7 @@ import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -130,6 +131,10 @@ class ApiServer:
     async def _answer(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         try:
             self._authorizer.check(call)
+            if self._would_create(call):
+                creating = replace(call, verb="create")
+                self.calls[call.user.name][creating.right] += 1
+                self._authorizer.check(creating)
             if call.verb == "watch":
                 return await self._watch(request, call)
             response = self._carry_out(call)
@@ -139,6 +144,13 @@ class ApiServer:
         else:
             self._note_eviction(call, response.status)
         return response
+
+    def _would_create(self, call: Call) -> bool:
+        """Whether a patch makes a new object, which takes the right to create one besides."""
+        if call.verb != "patch" or call.content_type != writing.APPLY or call.target.subresource:
+            return False
+        target = call.target
+        return self._cluster.store.get(call.kind, target.namespace, target.name) is None
 
     def _note_eviction(self, call: Call, status: int) -> None:
         if call.resource != "pods/eviction":

@@ -157,6 +157,21 @@ def test_a_role_gives_what_it_names_and_nothing_more(guarded: Live) -> None:
     assert (refused.status_code, subresource.status_code) == (403, 403)
 
 
+def test_who_applies_what_is_not_there_has_to_be_allowed_to_create_it(guarded: Live) -> None:
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    params = {"fieldManager": "test", "force": "true"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "made-up"}}
+    with guarded.client(eks_token("drains")) as api:
+        answer = api.patch(
+            "/api/v1/nodes/made-up", params=params, content=json.dumps(node), headers=headers
+        )
+    assert answer.status_code == 403
+    assert answer.json()["message"] == (
+        'nodes "made-up" is forbidden: User "drains" cannot create resource "nodes" in API group '
+        '"" at the cluster scope'
+    )
+
+
 def test_a_client_may_ask_what_it_can_do(guarded: Live) -> None:
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     with guarded.client(eks_token()) as client:
