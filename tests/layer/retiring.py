@@ -76,6 +76,7 @@ class Surrounding:
     detaches: bool = True
     blocks: bool = True
     announces: bool = True
+    cordons_refused: int = 0
     refusals: int = 0
     answers: int = 0
     timeout: int = 300
@@ -242,6 +243,9 @@ class Surrounding:
         return Node("new", "uid-2", f"aws:///z/{SUCCESSOR}", False, ready, {})
 
     def cordon(self, node: str, marks: Marks | None) -> None:
+        if self.cordons_refused > 0:
+            self.cordons_refused -= 1
+            raise ClusterRefused("403: nodes is forbidden: cannot patch resource")
         self.did("cordon")
 
     def release(self, node: str, generation: int | None = None) -> bool:

@@ -13,6 +13,9 @@ from tests.layer.retiring import retire, surrounding
 from tests.layer.test_records import HOOK, NOTICED
 
 
+POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
+
+
 def test_all_is_well_in_a_world_that_refuses_nothing() -> None:
     calm = surrounding()
     outcome = retire(calm)
@@ -30,6 +33,22 @@ def test_a_replacement_that_is_refused_is_tried_at_a_pace_and_then_said() -> Non
     assert refusing.operations < 500, "a durable execution has room for 3,000"
     assert refusing.asked < 250, "in 10 minutes without a successor, and 30 of draining"
     assert refusing.ended == []
+
+
+def test_a_cordon_that_fails_is_tried_again_until_it_succeeds() -> None:
+    refusing = surrounding(cordons_refused=5, pods=[POD], blocks=False)
+    outcome = retire(refusing)
+    assert outcome.result is Result.DRAINED
+    assert refusing.order_of("cordon", "evict") == ["cordon", "evict"]
+
+
+def test_a_cordon_that_never_succeeds_is_said_in_the_outcome_and_no_warning_beside_it() -> None:
+    refusing = surrounding(cordons_refused=10_000, pods=[POD], blocks=False)
+    outcome = retire(refusing)
+    assert outcome.result is Result.INCOMPLETE
+    assert "cannot patch resource" in outcome.reason
+    assert outcome.troubled
+    assert refusing.operations < 500
 
 
 @pytest.mark.parametrize("kind", [NoticeKind.SPOT_INTERRUPTION, NoticeKind.TERMINATE_HOOK])
@@ -62,9 +81,6 @@ def test_an_answer_that_stays_refused_is_tried_until_the_hook_has_run_out_by_its
     retire(refusing)
     assert refusing.now_ - NOTICED > timedelta(seconds=7200)
     assert refusing.operations < 300
-
-
-POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 
 
 @pytest.mark.parametrize("timeout", [30, 45, 300, 1728, 3600, 7200])
