@@ -431,3 +431,17 @@ def test_what_a_strangers_instance_or_a_stopped_one_leaves_is_not() -> None:
     own = Desk()
     own.receive(state("stopped", "2026-11-20T09:47:30Z"))
     assert desk.cleaning.started == own.cleaning.started == []
+
+
+def test_a_hook_of_ekss_own_is_drained_for_and_left_for_eks_to_answer() -> None:
+    takes = ClusterPolicy(takes=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
+    desk = Desk(owner=Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), policies=OnePolicy(takes))
+    detail = {
+        "EC2InstanceId": FIRST,
+        "AutoScalingGroupName": "eks-ng-1",
+        "LifecycleHookName": "Terminate-LC-Hook",
+    }
+    told = event(source="aws.autoscaling", detail=detail)
+    told["detail-type"] = "EC2 Instance-terminate Lifecycle Action"
+    assert desk.results(told) == [Result.STARTED]
+    assert desk.stored[FIRST].hooks == ()

@@ -12,7 +12,6 @@ from leeway.outcome import Result
 from tests.layer.retiring import retire, surrounding
 from tests.layer.test_records import HOOK, NOTICED
 
-
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 
 

@@ -37,6 +37,10 @@ LOCK_TRIES = 6
 UNAVAILABLE_FOR = timedelta(minutes=3)
 """How long an offering is not launched from which EC2 takes an instance back."""
 
+EKS_HOOKS = frozenset({"Launch-LC-Hook", "Terminate-LC-Hook"})
+"""Hooks that EKS puts on the groups of managed node groups: it drains by them too, and answers them
+when it is done. Leeway drains beside it where the policy takes these nodes, and answers neither."""
+
 
 class Result(StrEnum):
     """What became of a notice for one instance."""
@@ -225,7 +229,10 @@ class Reception:
         ruling = rule(case.notice, case.policy)
         if ruling.action is Action.IGNORE:
             return case.became(Result.IGNORED, ruling.reason)
-        change = receive(case.stored, case.notice, ruling, case.facts)
+        notice = case.notice
+        if notice.hook is not None and notice.hook.name in EKS_HOOKS:
+            notice = replace(notice, hook=None)
+        change = receive(case.stored, notice, ruling, case.facts)
         self._carry_out(change)
         if case.notice.kind is NoticeKind.SPOT_INTERRUPTION:
             self._mark_unavailable(case.notice, case.facts)
