@@ -1,5 +1,6 @@
 """A retirement whose surroundings refuse: it is paced, it ends, and it says why."""
 
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -123,3 +124,10 @@ def test_those_who_watch_see_every_pass_and_a_table_that_is_full_holds_up_nothin
     assert 1 < len(blocked.shown) < 15, "of 115 seconds, in passes of ten"
     assert [pod.stage for pod in blocked.shown[0].pods] == [Stage.BLOCKED]
     assert [pod.stage for pod in blocked.shown[-1].pods] == [Stage.GONE]
+
+
+def test_pods_whose_volumes_stayed_attached_are_said_in_the_sentence() -> None:
+    outcome = retire(surrounding())
+    assert "volumes" not in outcome.sentence
+    unclean = replace(outcome, still_attached=("shop/db-0",))
+    assert "0 pods evicted, 1 gone with volumes still attached" in unclean.sentence

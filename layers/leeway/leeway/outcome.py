@@ -44,7 +44,8 @@ _NODE_REASONS = {
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """A retirement that has ended. Times are UTC; `hooks` are the lifecycle hooks that told of it,
-    `refused` what AWS said to the calls at the end that it refused."""
+    `refused` what AWS said to the calls at the end that it refused, `load_balancers` what was said
+    to them, and `still_attached` the pods that went while their volumes stayed."""
 
     result: Result
     instance: str
@@ -63,6 +64,8 @@ class Outcome:
     terminated: bool
     refused: tuple[str, ...]
     pods: tuple[PodProgress, ...]
+    load_balancers: str = ""
+    still_attached: tuple[str, ...] = ()
 
     @property
     def evicted(self) -> int:
@@ -110,6 +113,8 @@ class Outcome:
         if self.failed:
             first = self.failed[0]
             done += f", {len(self.failed)} left behind (first {first.pod}: {first.reason})"
+        if self.still_attached:
+            done += f", {len(self.still_attached)} gone with volumes still attached"
         told = [f"{self.kind}: {self.node or self.instance} {self.result}", done]
         told.append(f"replacement: {self.replacement}")
         if self.replacement == Method.DETACH and not self.terminated:

@@ -138,6 +138,8 @@ class Ending:
             hooks=tuple(hook.name for hook in closed.hooks),
             terminated=terminated,
             pods=tuple(drain.pods.values()),
+            load_balancers=drain.load_balancers,
+            still_attached=tuple(pod.pod for pod in drain.unclean),
         )
 
     def _terminate(self, instance: str) -> tuple[str, ...]:
