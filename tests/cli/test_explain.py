@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +64,107 @@ def test_the_table_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["explain", str(EVENTS / "state-change-running.json")]) == 0
     said = capsys.readouterr().out
     assert "an instance that is running is not on its way out" in said
+
+
+def explained(event: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
+    assert main.run(["explain", str(event), "-o", "json", *more]) == 0
+    plan: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("event", "decision"),
+    [
+        ("spot-interruption.json", "retire"),
+        ("spot-interruption-hibernate.json", "retire"),
+        ("rebalance-recommendation.json", "retire"),
+        ("capacity-reservation-interruption.json", "retire"),
+        ("terminate-lifecycle-action.json", "retire"),
+        ("state-change-shutting-down.json", "retire"),
+        ("state-change-running.json", "undo"),
+        ("scheduled-change.json", "schedule"),
+        ("scheduled-change-cancelled.json", "undo"),
+        ("launch-lifecycle-action.json", "admit"),
+    ],
+)
+def test_every_kind_of_notice_has_a_decision_with_its_reason(
+    event: str, decision: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = explained(EVENTS / event, capsys)
+    assert plan["instances"]
+    for instance in plan["instances"]:
+        assert instance["decision"] == decision
+        assert instance["reason"]
+        assert instance["policy"]["source"] == "defaults"
+
+
+def test_a_health_event_is_explained_for_each_of_its_instances(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = explained(EVENTS / "scheduled-change.json", capsys)
+    assert len(plan["instances"]) > 1
+    for instance in plan["instances"]:
+        begins = datetime.fromisoformat(instance["beginsAt"])
+        effective = datetime.fromisoformat(plan["notice"]["effectiveAt"])
+        assert effective - begins == timedelta(hours=4)
+        assert datetime.fromisoformat(instance["policy"]["deadline"]) > begins
+
+
+def test_a_test_notification_asks_for_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = explained(EVENTS / "lifecycle-test-notification.json", capsys)
+    assert plan["policy"]["action"] == "ignore"
+    assert plan["instances"] == []
+
+
+CLUSTER = """apiVersion: leeway.sh/v1
+kind: Cluster
+metadata: {name: prod}
+spec:
+  paused: true
+  notices:
+    rebalance: {deadline: 10m, onBlocked: delete, replacement: none}
+    spot-interruption: {action: ignore}
+"""
+
+
+def test_a_cluster_manifest_changes_what_is_planned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = tmp_path / "cluster.yaml"
+    manifest.write_text(CLUSTER)
+    event = EVENTS / "rebalance-recommendation.json"
+    plan = explained(event, capsys, "-f", str(manifest))
+    (instance,) = plan["instances"]
+    assert instance["policy"]["source"] == str(manifest)
+    assert instance["policy"]["onBlocked"] == "delete"
+    told = datetime.fromisoformat(plan["notice"]["time"])
+    assert datetime.fromisoformat(instance["policy"]["deadline"]) - told == timedelta(minutes=10)
+    assert any("paused" in remark for remark in instance["remarks"])
+    ignored = explained(EVENTS / "spot-interruption.json", capsys, "-f", str(manifest))
+    assert ignored["instances"][0]["decision"] == "ignore"
+
+
+def test_a_file_without_a_cluster_manifest_is_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = tmp_path / "cluster.yaml"
+    manifest.write_text("apiVersion: leeway.sh/v1\nkind: Clutser\nmetadata: {name: prod}\n")
+    event = str(EVENTS / "spot-interruption.json")
+    assert main.run(["explain", event, "-f", str(manifest)]) == 2
+    assert str(manifest) in capsys.readouterr().err
+
+
+def test_a_node_of_an_owner_that_sees_to_it_is_left_alone(
+    live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live.add_nodes(9, **{"eks.amazonaws.com/compute-type": "auto"})
+    event = json.loads((EVENTS / "spot-interruption.json").read_text())
+    event["detail"]["instance-id"] = f"i-{8:017x}"
+    path = tmp_path / "event.json"
+    path.write_text(json.dumps(event))
+    plan = explained(path, capsys, "--kubeconfig", str(live.kubeconfig()))
+    assert plan["instances"][0]["decision"] == "leave-to-owner"
+    assert "auto-mode" in plan["instances"][0]["reason"]
 
 
 @pytest.mark.parametrize(

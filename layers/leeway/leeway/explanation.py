@@ -1,13 +1,16 @@
 """What Leeway would do about a notice, and why: the decisions of a retirement, none carried out."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 
+from leeway.cluster.ports import Node
 from leeway.drain.deadline import Terms, grace_that_fits, latest_moment
 from leeway.drain.pods import Pod, Verdict, decide_pod
 from leeway.notices import Notice
-from leeway.policies import Ruling
+from leeway.owners import Owner, OwnerKind, owner_of
+from leeway.policies import VOLUNTARY, Action, ClusterPolicy, Ruling, begins_at, rule
 from leeway.records import InstanceFacts
 from leeway.replacement import Decision, GroupFacts, decide_replacement
 
@@ -25,23 +28,71 @@ class PodPlan:
     grace: int
 
 
+class Course(StrEnum):
+    """What a notice leads to for one instance."""
+
+    IGNORE = "ignore"
+    LEAVE = "leave-to-owner"
+    UNDO = "undo"
+    ADMIT = "admit"
+    SCHEDULE = "schedule"
+    CORDON = "cordon"
+    RETIRE = "retire"
+
+
+DRAINS = frozenset({Course.SCHEDULE, Course.RETIRE})
+"""The courses on which pods are asked to go, now or later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was found out about one instance. `facts` and `group` are None where EC2 was not asked,
+    `node` where none was looked for or found, as `node_reason` says."""
+
+    instance: str
+    facts: InstanceFacts | None
+    group: GroupFacts | None
+    node: Node | None
+    node_reason: str
+    pods: tuple[Pod, ...] = ()
+
+    @property
+    def owner(self) -> Owner | None:
+        """Who owns it, by its tags, or else by its node's labels."""
+        if self.facts is not None:
+            return self.facts.owner
+        return owner_of({}, self.node.labels) if self.node else None
+
+
 @dataclass(frozen=True, slots=True)
 class InstancePlan:
-    """What would become of one instance. `node` is empty where none was found or looked for."""
+    """What would become of one instance.
+
+    `node` is empty where none was found or looked for. `begins_at` is when a retirement begins that
+    does not begin at once. `remarks` are what else holds for it: pauses, caps, protections.
+    """
 
     instance: str
     cluster: str
     owner: str
     node: str
     node_reason: str
+    course: Course
+    reason: str
+    ruling: Ruling
+    policy_source: str
+    begins_at: datetime | None
     replacement: str
     replacement_reason: str
+    replacement_first: bool
+    remarks: tuple[str, ...]
     pods: tuple[PodPlan, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A notice, the ruling on it, and the plan for each of its instances."""
+    """A notice, the ruling on it by the policy that holds where no cluster's own does, and the plan
+    for each of its instances."""
 
     notice: Notice
     ruling: Ruling
@@ -65,33 +116,97 @@ def plan_pod(pod: Pod, terms: Terms, now: datetime) -> PodPlan:
 
 
 def plan_instance(
-    notice: Notice,
-    ruling: Ruling,
-    instance: str,
-    facts: InstanceFacts | None,
-    group: GroupFacts | None,
-    node: str,
-    node_reason: str,
-    pods: Sequence[Pod],
+    notice: Notice, policy: ClusterPolicy, policy_source: str, seen: Seen
 ) -> InstancePlan:
-    """Plan one instance's retirement as if its notice arrived at its own time."""
+    """Plan what becomes of one instance, as if its notice arrived at its own time."""
+    here = policy.notices[notice.kind]
+    begins = begins_at(notice, here)
+    if begins is not None and begins <= notice.time:
+        begins = None
+    # What is asked for weeks ahead counts from when it begins.
+    ruling = rule(replace(notice, time=begins or notice.time), here)
+    course, reason = _course(notice, policy, ruling, seen.owner, seen.instance, begins)
     terms = Terms(ruling.deadline, ruling.on_blocked)
-    replacement = _replacement(notice, ruling, facts, group)
+    replacement = _replacement(notice, policy, ruling, seen) if course in DRAINS else None
+    why_no_replacement = "EC2 was not asked" if course in DRAINS else "the node is not retired"
+    owner = seen.owner
     return InstancePlan(
-        instance=instance,
-        cluster=facts.cluster if facts else "",
-        owner=f"{facts.owner.kind} {facts.owner.name}".strip() if facts else "",
-        node=node,
-        node_reason=node_reason,
+        instance=seen.instance,
+        cluster=seen.facts.cluster if seen.facts else "",
+        owner=f"{owner.kind} {owner.name}".strip() if owner else "",
+        node=seen.node.name if seen.node else "",
+        node_reason=seen.node_reason,
+        course=course,
+        reason=reason,
+        ruling=ruling,
+        policy_source=policy_source,
+        begins_at=begins,
         replacement=replacement.method if replacement else "",
-        replacement_reason=replacement.reason if replacement else "EC2 was not asked",
-        pods=tuple(plan_pod(pod, terms, notice.time) for pod in pods),
+        replacement_reason=replacement.reason if replacement else why_no_replacement,
+        replacement_first=replacement.before if replacement else False,
+        remarks=tuple(_remarks(notice, policy, course, seen)),
+        pods=tuple(
+            plan_pod(pod, terms, begins or notice.time) for pod in seen.pods if course in DRAINS
+        ),
     )
 
 
+def _course(
+    notice: Notice,
+    policy: ClusterPolicy,
+    ruling: Ruling,
+    owner: Owner | None,
+    instance: str,
+    begins: datetime | None,
+) -> tuple[Course, str]:
+    if notice.state == "running":
+        undone = "what a retirement put on its node is taken off, if one did"
+        return Course.UNDO, f"an instance that is running is not on its way out: {undone}"
+    if owner is not None and owner.retires_itself and not _is_taken(policy, owner):
+        return Course.LEAVE, f"{owner.kind} {owner.name}".strip() + " sees to its own nodes"
+    if instance in notice.over:
+        return Course.UNDO, "what was announced is called off or done"
+    match ruling.action:
+        case Action.IGNORE:
+            return Course.IGNORE, ruling.reason
+        case Action.ADMIT:
+            return Course.ADMIT, f"{ruling.reason}: its hook is completed when its node is Ready"
+        case Action.CORDON:
+            return Course.CORDON, ruling.reason
+        case _ if begins is not None:
+            return Course.SCHEDULE, f"{ruling.reason}, ahead of what is announced"
+        case _:
+            return Course.RETIRE, ruling.reason
+
+
+def _is_taken(policy: ClusterPolicy, owner: Owner) -> bool:
+    return owner.kind in policy.takes and owner.kind is not OwnerKind.FARGATE
+
+
 def _replacement(
-    notice: Notice, ruling: Ruling, facts: InstanceFacts | None, group: GroupFacts | None
+    notice: Notice, policy: ClusterPolicy, ruling: Ruling, seen: Seen
 ) -> Decision | None:
-    if facts is None:
+    if seen.facts is None:
         return None
-    return decide_replacement(notice.kind, ruling.replacement, facts.owner, group)
+    owner = seen.facts.owner
+    return decide_replacement(
+        notice.kind, ruling.replacement, owner, seen.group, taken=_is_taken(policy, owner)
+    )
+
+
+def _remarks(notice: Notice, policy: ClusterPolicy, course: Course, seen: Seen) -> Iterator[str]:
+    if policy.dry_run:
+        yield "the cluster is on dry run: all of this is only reported"
+    if notice.kind not in VOLUNTARY or course not in DRAINS:
+        return
+    if policy.paused:
+        yield "the cluster is paused: this waits until it is resumed"
+    cap = policy.churn
+    minutes = int(cap.within.total_seconds() // 60)
+    yield (
+        f"it waits for its turn: at most {cap.percent} % of the nodes (at least {cap.at_least}) "
+        f"leave of choice in {minutes} minutes"
+    )
+    for pod in seen.pods:
+        if pod.protected_until is not None and notice.time < pod.protected_until:
+            yield f"pod {pod.key} asks not to be disrupted: this waits for it"
