@@ -174,10 +174,9 @@ class _Turn:
         return drain
 
     def _name_budgets(self, drain: Drain, pod: Pod) -> Drain:
-        if drain.pods[pod.uid].budgets:
-            return drain
         try:
-            return name_budgets(drain, pod.uid, self._cluster.budgets_of(pod))
+            budgets = drain.pods[pod.uid].budgets or self._cluster.budgets_of(pod)
+            return name_budgets(drain, pod.uid, budgets)
         except (ClusterUnavailable, ClusterRefused):
             return drain  # the server's own words have to do
 
