@@ -11,7 +11,15 @@ import msgspec
 from sandbox.kubernetes import errors, registry, tables
 from sandbox.kubernetes.calls import Call
 from sandbox.kubernetes.matching import ObjectTest, parse_fields, parse_labels
-from sandbox.kubernetes.objects import Object, decode, encode, labels_of, name_of, namespace_of
+from sandbox.kubernetes.objects import (
+    Object,
+    decode,
+    encode,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+)
 from sandbox.kubernetes.store import Key, Store
 
 
@@ -28,9 +36,7 @@ def selection(call: Call) -> tuple[dict[str, str], ObjectTest | None]:
     return equal, lambda obj: by_labels(labels_of(obj)) and (by_fields is None or by_fields(obj))
 
 
-def candidates(
-    store: Store, call: Call, equal: dict[str, str], after: Key | None = None
-) -> Iterable[Object]:
+def candidates(store: Store, call: Call, equal: dict[str, str]) -> Iterable[Object]:
     """Return the objects a selection can match, by the narrowest index there is, in list order."""
     kind, namespace = call.kind, call.target.namespace
     name, node = equal.get("metadata.name"), equal.get("spec.nodeName")
@@ -38,14 +44,8 @@ def candidates(
         found = store.get(kind, namespace, name)
         return [found] if found else []
     if kind is registry.POD and node:
-        pods = store.on_node(node)
-        return (
-            pod
-            for pod in pods
-            if (not namespace or namespace_of(pod) == namespace)
-            and (after is None or (namespace_of(pod), name_of(pod)) > after)
-        )
-    return store.every(kind, namespace, after)
+        return (pod for pod in store.on_node(node) if namespace in ("", namespace_of(pod)))
+    return store.every(kind, namespace)
 
 
 def get(store: Store, call: Call) -> Object:
@@ -61,19 +61,20 @@ def get(store: Store, call: Call) -> Object:
 def listing(store: Store, call: Call) -> Object:
     """Answer a list, or a page of one.
 
-    The pages of a list all carry the version of its first page, so that a watch from there
-    misses nothing that changed between them.
+    All pages show what there was at the version of the first, which they carry, so that a watch
+    from there misses nothing.
     """
     equal, test = selection(call)
     limit = max(0, call.number("limit"))
     if version_of(store, call) == 0:
         limit = 0  # A server that answers from its cache gives all at once.
-    revision, after = store.revision, None
+    revision = store.revision
+    found = iter(candidates(store, call, equal))
     if call.query.get("continue"):
         revision, after = _continue(call.query["continue"])
         if revision < store.oldest:
             raise _outdated(store, after)
-    found: Iterator[Object] = iter(candidates(store, call, equal, after))
+        found = _as_of(store, call, revision, after)
     if test is not None:
         found = filter(test, found)
     metadata: Object = {"resourceVersion": str(revision)}
@@ -82,7 +83,7 @@ def listing(store: Store, call: Call) -> Object:
         left = sum(1 for _ in found)
         if left:
             last = items[-1]
-            metadata["continue"] = _token(revision, (namespace_of(last), name_of(last)))
+            metadata["continue"] = _token(revision, key_of(last))
             if test is None:
                 metadata["remainingItemCount"] = left
     if tables.wanted(call.accept):
@@ -94,6 +95,19 @@ def listing(store: Store, call: Call) -> Object:
         "metadata": metadata,
         "items": items,
     }
+
+
+def _as_of(store: Store, call: Call, revision: int, after: Key) -> Iterator[Object]:
+    """Yield what was behind a key at a version: what there is now, with all since then undone."""
+    kind, namespace = call.kind, call.target.namespace
+    found = {key_of(obj): obj for obj in store.every(kind, namespace, after)}
+    for change in store.undoing(kind, revision):
+        key = key_of(change.object)
+        if change.previous is None:
+            found.pop(key, None)
+        elif key > after and namespace in ("", key[0]):
+            found[key] = change.previous
+    return (found[key] for key in sorted(found))
 
 
 def version_of(store: Store, call: Call) -> int | None:

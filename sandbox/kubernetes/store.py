@@ -125,6 +125,14 @@ class Store:
             if change.revision > revision:
                 yield change
 
+    def undoing(self, kind: Kind, revision: int) -> Iterator[Change]:
+        """Yield a kind's changes after a revision that is remembered, newest first."""
+        for change in reversed(self._history):
+            if change.revision <= revision:
+                return
+            if change.kind is kind:
+                yield change
+
     def forget(self) -> None:
         """Let the history begin now, as a server's watch cache begins when it starts."""
         self._history.clear()

@@ -79,6 +79,26 @@ def test_pages_together_are_the_whole_list(world: Live) -> None:
     assert len(versions) == 1
 
 
+def test_a_later_page_shows_what_there_was_when_the_first_was_read(live: Live) -> None:
+    maps = "/api/v1/namespaces/kube-public/configmaps"
+    for name in ("a", "b", "c", "d"):
+        live.create(maps, {"metadata": {"name": name}, "data": {"is": "old"}})
+
+    first = live.api.get(maps, params={"limit": 1}).json()
+    live.api.delete(f"{maps}/b")
+    live.patch(f"{maps}/c", {"data": {"is": "new"}})
+    live.create(maps, {"metadata": {"name": "bb"}})
+    live.create("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}})
+    rest = live.api.get(maps, params={"continue": first["metadata"]["continue"]}).json()
+
+    assert rest["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    assert [(one["metadata"]["name"], one["data"]["is"]) for one in rest["items"]] == [
+        ("b", "old"),
+        ("c", "old"),
+        ("d", "old"),
+    ]
+
+
 @pytest.mark.parametrize("exchange", _KNOWN_TO_ALL, ids=lambda one: one.label)
 def test_discovery_and_access_are_answered_as_recorded(live: Live, exchange: Exchange) -> None:
     token = "nobody's" if exchange.label == "a bad token" else live.token
