@@ -238,7 +238,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     ("content", "said"),
     [
         (CLUSTER + f"  x: {'y' * 1024 * 1024}\n", "prod.yaml:1: is 1,024 KB large; at most 350 KB"),
-        (BOMB, "KB large; at most 16,384 KB are taken"),
+        (BOMB, "KB large; at most 32,768 KB are taken"),
         (CLUSTER + "kind: Cluster\n", "prod.yaml:8: the key 'kind' stands here and on line 2"),
         (CLUSTER + "\tdryRun: true\n", "prod.yaml:8: a tab in the indentation"),
         (CLUSTER.replace("Cluster", "Custer"), "prod.yaml:2: kind: no kind Custer of leeway.sh/v1"),

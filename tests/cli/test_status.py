@@ -114,3 +114,24 @@ def test_whoever_watches_sees_a_retirement_end(aws: Sandbox) -> None:
     then = watched.look(stack, ["prod"])[0].retirements
     assert [one.record.phase for one in then] == [Phase.FINISHED]
     assert Watched().look(stack, ["prod"])[0].retirements == ()
+
+
+def test_watching_goes_on_through_trouble_until_ctrl_c(
+    run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        faults = [{"service": "dynamodb", "error": "ThrottlingException"}]
+        aws.control("PUT", "faults", {"faults": faults if len(looks) == 1 else []})
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("cli.status.time.sleep", sleep)
+    show(aws, retire(aws))
+    code, out, _ = run("--cluster", "prod", "--watch")
+    assert code == 0
+    assert looks == [2.0, 2.0, 2.0]
+    assert "1/2 pods gone, 1 blocked" in out

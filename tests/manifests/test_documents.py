@@ -97,11 +97,39 @@ def test_what_is_wrong_is_told_in_one_line_with_its_place(text: str, said: str) 
 def test_a_bomb_of_aliases_is_refused_without_being_expanded() -> None:
     lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
-    assert "KB large; at most 16,384 KB are taken" in problem("\n".join(lines))
+    assert "KB large; at most 32,768 KB are taken" in problem("\n".join(lines))
+
+
+def test_merging_the_same_again_and_again_comes_to_an_end() -> None:
+    base = "base: &b {" + ", ".join(f"k{n}: {n}" for n in range(20_000)) + "}\n"
+    text = base + "list:\n" + "- {<<: *b}\n" * 20_000
+    assert "KB large; at most 32,768 KB are taken" in problem(text)
+
+
+def test_nesting_by_aliases_is_nesting() -> None:
+    nests = ["a0: &a0 x"]
+    nests += [f"a{n}: &a{n} {'[' * 40}*a{n - 1}{']' * 40}" for n in range(1, 60)]
+    assert f"values are nested more than {DEEPEST} deep" in problem("\n".join(nests))
+
+
+def test_documents_without_end_are_refused() -> None:
+    assert "more than 10,000 documents" in str(read_documents("--- x\n" * 10_001, "f").problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r'{"a": "\ud83d\uDE00"}', "😀"),
+        (r'{"a": "\\ud83d\\ude00"}', r"\ud83d\ude00"),
+        (r'{"a": "\u00e9"}', "é"),
+    ],
+)
+def test_what_json_escapes_is_what_it_escaped(text: str, value: str) -> None:
+    assert plain(text) == [{"a": value}]
 
 
 def test_a_text_that_no_manifests_come_to_is_not_even_parsed() -> None:
-    assert "at most 16,384 KB" in problem("[" * (LARGEST_TEXT + 1))
+    assert "at most 32,768 KB" in problem("[" * (LARGEST_TEXT + 1))
 
 
 JSON = st.recursive(

@@ -9,17 +9,21 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import yaml
 
 from leeway.manifests.problems import Path, Problem, too_large
 
-LARGEST_TEXT = 16 * 1024 * 1024
+LARGEST_TEXT = 32 * 1024 * 1024
 """Bytes of a whole file, and of each of its documents as compact JSON, aliases expanded."""
 
 DEEPEST = 64
-"""How deep values may be nested."""
+"""How deep values may be nested, aliases expanded."""
+
+MOST_DOCUMENTS = 10_000
+"""Documents of one text."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -30,6 +34,9 @@ _FALSE = frozenset(w for t in ("n", "no", "false", "off") for w in (t, t.title()
 _BOOLEANS = dict.fromkeys(_TRUE - {"y", "Y"}, True) | dict.fromkeys(_FALSE - {"n", "N"}, False)
 _INTEGER = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[1-9][0-9_]*|0)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_SURROGATES = re.compile(
+    r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
+)
 _STANDARD = "tag:yaml.org,2002:"
 
 
@@ -37,12 +44,14 @@ _STANDARD = "tag:yaml.org,2002:"
 class Value:
     """A value and the line it begins on; a mapping's members are at the lines of their keys.
 
-    `size` is in bytes of compact JSON, with aliases expanded: an alias is the same Value again.
+    `size` is no less than the bytes of its compact JSON and `depth` counts what is nested in it,
+    both with aliases expanded: an alias is the same Value again.
     """
 
     line: int
     size: int
     content: Any
+    depth: int = 0
 
     def plain(self) -> Any:
         """Build the value of dicts, lists, text, numbers, booleans and None."""
@@ -80,17 +89,26 @@ def read_documents(text: str, source: str) -> Documents:
     building = _Building(source)
     values: list[Value] = []
     try:
-        events = yaml.parse(text, Loader=_LOADER)
-        for event in events:
-            if isinstance(event, yaml.DocumentStartEvent):
-                value = building.document(events)
-                if value is not None:
-                    values.append(value)
+        events = yaml.parse(_SURROGATES.sub(_joined, text), Loader=_LOADER)
+        starts = (event for event in events if isinstance(event, yaml.DocumentStartEvent))
+        for _ in islice(starts, MOST_DOCUMENTS):
+            value = building.document(events)
+            if value is not None:
+                values.append(value)
+        if next(starts, None) is not None:
+            message = f"holds more than {MOST_DOCUMENTS:,} documents"
+            building.problems.append(Problem(source, 0, (), message))
     except yaml.YAMLError as error:
         building.problems.append(_syntax(error, text, source))
     except _GivenUp as error:
         building.problems.append(Problem(source, error.line, (), error.message))
     return Documents(tuple(values), tuple(building.problems))
+
+
+def _joined(pair: re.Match[str]) -> str:
+    """JSON escapes what is beyond 16 bits by two escapes together, which YAML does not know."""
+    high, low = int(pair[2], 16), int(pair[3], 16)
+    return pair[1] + chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
 class _GivenUp(Exception):
@@ -124,17 +142,13 @@ class _Building:
     def document(self, events: Iterator[Any]) -> Value | None:
         """Build what follows a document's start; None where it holds nothing."""
         self.anchors = {}
-        value = self.value(next(events), events, 0)
-        if value.size > LARGEST_TEXT:
-            message = f"the document {too_large(value.size, LARGEST_TEXT)}"
-            self.problems.append(Problem(self.source, value.line, (), message))
-            return None
+        value = self.value(next(events), events)
         return None if value.content is None else value
 
-    def value(self, event: Any, events: Iterator[Any], depth: int) -> Value:
+    def value(self, event: Any, events: Iterator[Any], above: int = 0) -> Value:
         line = event.start_mark.line + 1
-        if depth > DEEPEST:
-            raise _GivenUp(line, f"values are nested more than {DEEPEST} deep")
+        if above > DEEPEST:
+            raise _GivenUp(line, _TOO_DEEP)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self.anchors:
                 raise _GivenUp(line, f"*{event.anchor} stands for nothing that ends above it")
@@ -142,9 +156,9 @@ class _Building:
         if isinstance(event, yaml.ScalarEvent):
             value = self.scalar(event, line)
         elif isinstance(event, yaml.SequenceStartEvent):
-            value = self.sequence(events, line, depth)
+            value = self.sequence(events, line, above)
         else:
-            value = self.mapping(events, line, depth)
+            value = self.mapping(events, line, above)
         if event.anchor is not None:
             self.anchors[event.anchor] = value
         return value
@@ -156,45 +170,65 @@ class _Building:
         text = event.value
         quoted = not event.implicit[0] or tag in {"!", "str"}
         content = text if quoted and tag not in {"int", "float", "bool", "null"} else _meant(text)
-        return Value(line, len(json.dumps(content, ensure_ascii=False).encode()), content)
+        return Value(line, _size_of(content), content)
 
-    def sequence(self, events: Iterator[Any], line: int, depth: int) -> Value:
+    def sequence(self, events: Iterator[Any], line: int, above: int) -> Value:
         items: list[Value] = []
+        size, depth = 2, 0
         for event in events:
             if isinstance(event, yaml.SequenceEndEvent):
                 break
-            items.append(self.value(event, events, depth + 1))
-        return Value(line, 2 + sum(item.size + 1 for item in items), items)
+            item = self.value(event, events, above + 1)
+            items.append(item)
+            size, depth = _grown(line, size + item.size + 1, max(depth, item.depth + 1))
+        return Value(line, size, items, depth)
 
-    def mapping(self, events: Iterator[Any], line: int, depth: int) -> Value:
+    def mapping(self, events: Iterator[Any], line: int, above: int) -> Value:
         members: dict[str, Value] = {}
         merged: list[Value] = []
+        size, depth = 2, 0
         for event in events:
             if isinstance(event, yaml.MappingEndEvent):
                 break
             at = event.start_mark.line + 1
             key = self.key(event, at)
-            value = self.value(next(events), events, depth + 1)
+            value = self.value(next(events), events, above + 1)
+            grown = size + _size_of(key) + value.size + 2
+            size, depth = _grown(line, grown, max(depth, value.depth + 1))
             if key == "<<" and event.implicit[0]:
                 merged += value.content if isinstance(value.content, list) else [value]
                 continue
             if key in members:
                 message = f"the key {key!r} stands here and on line {members[key].line}"
                 self.problems.append(Problem(self.source, at, (), message))
-            members[key] = Value(at, value.size, value.content)
+            members[key] = Value(at, value.size, value.content, value.depth)
         for other in merged:
             if not isinstance(other.content, dict):
                 raise _GivenUp(line, "<< takes a mapping, or a list of mappings")
             members = other.content | members
-        size = 2 + sum(
-            len(json.dumps(k, ensure_ascii=False).encode()) + v.size + 2 for k, v in members.items()
-        )
-        return Value(line, size, members)
+        return Value(line, size, members, depth)
 
     def key(self, event: Any, line: int) -> str:
         if not isinstance(event, yaml.ScalarEvent):
             raise _GivenUp(line, "a key is expected to be text")
         return str(event.value)
+
+
+_TOO_DEEP = f"values are nested more than {DEEPEST} deep"
+
+
+def _grown(line: int, size: int, depth: int) -> tuple[int, int]:
+    """Give up on a collection as soon as it is too large or too deep, aliases expanded: merging
+    copies, and a document may merge the same a thousand times."""
+    if size > LARGEST_TEXT:
+        raise _GivenUp(line, too_large(size, LARGEST_TEXT))
+    if depth > DEEPEST:
+        raise _GivenUp(line, _TOO_DEEP)
+    return size, depth
+
+
+def _size_of(content: Any) -> int:
+    return len(json.dumps(content, ensure_ascii=False).encode())
 
 
 def _meant(text: str) -> Any:
