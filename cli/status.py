@@ -1,7 +1,8 @@
 """`leeway status`: what is under way in clusters now."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from cli.output import Format, FormatOption, print_json, results
 from cli.stack import CLUSTERS, DEFAULT_STACK, Stack, StackOption, find_stack
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from cli.situation import Situation
 
@@ -60,25 +61,37 @@ def status(
 
 
 def _watch(stack: Stack, names: Sequence[str], console: "Console") -> None:
-    """Show it anew every two seconds; trouble on the way is shown instead, and passes."""
+    """Show it anew every two seconds: in place on a terminal, else whenever it has changed."""
     from rich.live import Live
+
+    shown = ""
+    live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+    with suppress(KeyboardInterrupt), live or nullcontext():
+        for view in _views(stack, names):
+            if live is not None:
+                live.update(view, refresh=True)
+                continue
+            with console.capture() as captured:
+                console.print(view, soft_wrap=True)
+            if captured.get() != shown:
+                shown = captured.get()
+                console.print(view, soft_wrap=True)
+
+
+def _views(stack: Stack, names: Sequence[str]) -> Iterator["RenderableType"]:
+    """Look every two seconds, for ever; trouble on the way is shown instead, and passes."""
     from rich.text import Text
 
     from cli.situation_view import as_view
 
     watched = Watched()
-    shown = as_view(watched.look(stack, names), datetime.now(UTC))
-    try:
-        with Live(shown, console=console, auto_refresh=False) as live:
-            while True:
-                time.sleep(EVERY)
-                try:
-                    shown = as_view(watched.look(stack, names), datetime.now(UTC))
-                    live.update(shown, refresh=True)
-                except CannotBeDoneError as error:
-                    live.update(Text(str(error), style="red"), refresh=True)
-    except KeyboardInterrupt:
-        return
+    yield as_view(watched.look(stack, names), datetime.now(UTC))
+    while True:
+        time.sleep(EVERY)
+        try:
+            yield as_view(watched.look(stack, names), datetime.now(UTC))
+        except CannotBeDoneError as error:
+            yield Text(str(error), style="red")
 
 
 class Watched:
