@@ -47,7 +47,6 @@ class Control:
             [
                 web.get("/_sandbox/journal", self.journal),
                 web.get("/_sandbox/audit", self.audit),
-                web.get("/_sandbox/faults", self.show_faults),
                 web.put("/_sandbox/faults", self.replace_faults),
                 web.get("/_sandbox/status", self.status),
                 web.put("/_sandbox/access", self.access),
@@ -64,10 +63,6 @@ class Control:
         """GET: the audit records from a number on."""
         return _json(self._cluster.audit.since(_since(request)))
 
-    async def show_faults(self, _request: web.Request) -> web.Response:
-        """GET: the faults that hold now."""
-        return _json({"faults": self._faults.listed})
-
     async def replace_faults(self, request: web.Request) -> web.Response:
         """PUT: replace the faults; one with `refuse` closes the API's port until the next PUT."""
         body = await _body(request)
@@ -76,7 +71,7 @@ class Control:
         except (ValueError, TypeError, AttributeError) as error:
             raise web.HTTPBadRequest(text=str(error)) from error
         await self._listen(not self._faults.refusing)
-        return _json({"faults": self._faults.listed})
+        return _json({"faults": body.get("faults", [])})
 
     async def status(self, _request: web.Request) -> web.Response:
         """GET: how much there is of everything."""

@@ -27,7 +27,6 @@ class Faults:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._faults: list[Fault] = []
-        self.listed: list[dict[str, Any]] = []
         self.refusing = False
 
     def replace(self, faults: list[dict[str, Any]]) -> None:
@@ -35,7 +34,6 @@ class Faults:
         read = [_read(one) for one in faults if not one.get("refuse")]
         self.refusing = any(one.get("refuse") for one in faults)
         self._faults = read
-        self.listed = faults
 
     def strike(self, verb: str, resource: str) -> Fault | None:
         """Return the fault that this call meets, and count it."""

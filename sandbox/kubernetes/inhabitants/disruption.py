@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import math
 import time
-from collections.abc import Iterator
 
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
@@ -49,9 +48,6 @@ class _Budget:
         self.key = key
         self.test: LabelTest = label_selector(selector)
         self.selector = selector
-        # One label that every covered pod must have, None where the selector names none.
-        equal = (selector or {}).get("matchLabels") or {}
-        self.hint: tuple[str, str] | None = next(iter(equal.items()), None)
         self.healthy: set[str] = set()
         self.unowned: dict[str, str] = {}
         self.owners: dict[str, Object] = {}
@@ -87,32 +83,6 @@ class _Budget:
                 del self.owners[owner]
 
 
-class _Namespace:
-    """The budgets of one namespace, by name and by a label their pods must have."""
-
-    def __init__(self) -> None:
-        self.budgets: dict[str, _Budget] = {}
-        self._by_hint: dict[tuple[str, str] | None, list[_Budget]] = {}
-
-    def put(self, budget: _Budget) -> None:
-        self.budgets[budget.key[1]] = budget
-        self._by_hint.setdefault(budget.hint, []).append(budget)
-
-    def take(self, name: str) -> _Budget | None:
-        budget = self.budgets.pop(name, None)
-        if budget is not None:
-            self._by_hint[budget.hint].remove(budget)
-            if not self._by_hint[budget.hint]:
-                del self._by_hint[budget.hint]
-        return budget
-
-    def covering(self, labels: dict[str, str]) -> Iterator[_Budget]:
-        for hint in (None, *labels.items()):
-            for budget in self._by_hint.get(hint, ()):
-                if budget.test(labels):
-                    yield budget
-
-
 class Disruption:
     """Watches budgets, pods and their owners; answers which budgets cover a pod."""
 
@@ -120,7 +90,8 @@ class Disruption:
         self._cluster = cluster
         self._store = cluster.store
         self._queue: WorkQueue[Key] = WorkQueue(cluster, self._reconcile, after=_GATHER)
-        self._namespaces: dict[str, _Namespace] = collections.defaultdict(_Namespace)
+        # By namespace and name.
+        self._budgets: dict[str, dict[str, _Budget]] = {}
         self._of_pod: dict[str, list[Key]] = {}
         self._expiring: set[Key] = set()
 
@@ -141,11 +112,11 @@ class Disruption:
     def _budget_changed(self, change: Change) -> None:
         budget = change.object
         key = (namespace_of(budget), name_of(budget))
-        known = self._namespaces[key[0]]
-        old = known.budgets.get(key[1])
+        known = self._budgets.setdefault(key[0], {})
+        old = known.get(key[1])
         selector = budget["spec"].get("selector")
         if change.type == "DELETED" or old is None or old.selector != selector:
-            known.take(key[1])
+            known.pop(key[1], None)
             for uid in old.pods if old else ():
                 self._of_pod[uid].remove(key)
                 if not self._of_pod[uid]:
@@ -153,7 +124,7 @@ class Disruption:
             if change.type == "DELETED":
                 return
             fresh = _Budget(key, selector)
-            known.put(fresh)
+            known[key[1]] = fresh
             for pod in self._store.every(registry.POD, key[0]):
                 if fresh.test(labels_of(pod)):
                     fresh.put(pod)
@@ -163,34 +134,34 @@ class Disruption:
 
     def _pod_changed(self, change: Change) -> None:
         pod, uid = change.object, uid_of(change.object)
-        known = self._namespaces[namespace_of(pod)]
-        if not known.budgets:
+        known = self._budgets.get(namespace_of(pod))
+        if not known:
             return
         before, gone = change.previous, change.type == "DELETED"
         relabelled = before is None or labels_of(before) != labels_of(pod)
         if not relabelled and not gone and before and _health(before) == _health(pod):
             return
         for key in self._of_pod.get(uid, ()):
-            known.budgets[key[1]].drop(uid)
+            known[key[1]].drop(uid)
             self._queue.add(key)
         if relabelled or gone:
             self._of_pod.pop(uid, None)
-            covering = [] if gone else list(known.covering(labels_of(pod)))
-            if covering:
-                self._of_pod[uid] = [one.key for one in covering]
+            covering = [one.key for one in known.values() if one.test(labels_of(pod))]
+            if covering and not gone:
+                self._of_pod[uid] = covering
         for key in self._of_pod.get(uid, ()):
-            known.budgets[key[1]].put(pod)
+            known[key[1]].put(pod)
             self._queue.add(key)
 
     def _owner_changed(self, change: Change) -> None:
         before = (change.previous or {}).get("spec", {}).get("replicas")
         if before != change.object["spec"].get("replicas"):
-            for name in self._namespaces[namespace_of(change.object)].budgets:
+            for name in self._budgets.get(namespace_of(change.object), ()):
                 self._queue.add((namespace_of(change.object), name))
 
     def _reconcile(self, key: Key) -> None:
         budget = self._store.get(registry.BUDGET, *key)
-        known = self._namespaces[key[0]].budgets.get(key[1])
+        known = self._budgets.get(key[0], {}).get(key[1])
         if budget is None or known is None:
             return
         disrupted = self._still_disrupted(budget)
