@@ -66,10 +66,33 @@ def test_the_layer_brings_its_bytecode_so_that_no_cold_start_compiles(build: Pat
     assert int.from_bytes(flags, "little") == 0b01
 
 
+MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
+"""The machines of ELF files, as their headers number them."""
+
+
 def test_one_layer_serves_both_architectures(build: Path) -> None:
     layer = build / "LeewayLayer" / "python"
-    found = {path.name.split(".")[0]: set[str]() for path in layer.rglob("*.so")}
-    for path in layer.rglob("*.so"):
-        found[path.name.split(".")[0]].add(path.suffixes[-2].split("-")[2])
-    assert found
+    found: dict[str, set[str]] = {}
+    for path in layer.rglob("*.so*"):
+        name = path.name.split(".")[0].split("-")[0]
+        machine = int.from_bytes(path.read_bytes()[18:20], "little")
+        found.setdefault(name, set()).add(MACHINES[machine])
+    assert {"_pydantic_core", "_core", "libhighs"} <= found.keys()
     assert all(machines == {"aarch64", "x86_64"} for machines in found.values())
+
+
+def test_what_packs_pods_is_importable_with_the_layer_alone(build: Path) -> None:
+    python = Path(sys.base_prefix) / "bin" / "python3.13"
+    layer = build / "LeewayLayer" / "python"
+    packing = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import highspy, leeway.selection.packing"
+    )
+    done = subprocess.run(
+        [python, "-I", "-S", "-c", packing, layer], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_layer_leaves_room_in_what_lambda_takes(build: Path) -> None:
+    files = [path for path in (build / "LeewayLayer").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 220_000_000
