@@ -37,21 +37,25 @@ class Authorizer:
         """Let a call pass, or refuse it with 403."""
         target = call.target
         group = call.kind.group
-        allowed = self.allows(
-            call.user, call.verb, group, call.resource, target.namespace, target.name
-        )
-        if allowed:
+        # A namespace itself counts as being in it.
+        is_namespace = call.kind is registry.NAMESPACE
+        namespace = target.name if is_namespace else target.namespace
+        if self.allows(call.user, call.verb, group, call.resource, namespace, target.name):
             return
-        scope = (
-            f'in the namespace "{target.namespace}"'
-            if target.namespace
-            else ("at the cluster scope")
-        )
+        scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
         why = (
             f'User "{call.user.name}" cannot {call.verb} resource "{call.resource}" in API group '
             f'"{group}" {scope}'
         )
         raise errors.forbidden(call.kind, target.name, why)
+
+    def check_creation(self, call: Call) -> None:
+        """Let an apply create its object, or refuse it with 403, in a real server's few words."""
+        target, group = call.target, call.kind.group
+        if not self.allows(
+            call.user, call.verb, group, call.resource, target.namespace, target.name
+        ):
+            raise errors.forbidden(call.kind, target.name, "")
 
     def allows(
         self, user: User, verb: str, group: str, resource: str, namespace: str, name: str

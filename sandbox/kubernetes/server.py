@@ -134,7 +134,7 @@ class ApiServer:
             if self._would_create(call):
                 creating = replace(call, verb="create")
                 self.calls[call.user.name][creating.right] += 1
-                self._authorizer.check(creating)
+                self._authorizer.check_creation(creating)
             if call.verb == "watch":
                 return await self._watch(request, call)
             response = self._carry_out(call)
