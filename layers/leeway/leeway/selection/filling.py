@@ -7,7 +7,7 @@ import numpy as np
 
 from leeway.selection.arrays import Bools, Floats, Ints, Problem
 
-SHARE = 0.34
+SHARE = 0.5
 """How much of what fits of a group is put onto a node in one step. Less than all, so that groups
 alternate and the mix on the node follows what is left of its resources."""
 

@@ -31,11 +31,13 @@ type _Counters = tuple[Floats, Floats, Floats, Bools]
 @dataclass(frozen=True)
 class Kinds:
     """What is to be packed. `lots` are each kind's; `index` says which offering of the supply each
-    of the problem's is; `exact`: whatever the problem admits, all lots admit."""
+    of the problem's is, `allowed` where each kind may go (G x all offerings); `exact`: whatever the
+    problem admits, all lots admit."""
 
     problem: Problem
     lots: tuple[tuple[Lot, ...], ...]
     index: Ints
+    allowed: Bools
     exact: bool
 
 
@@ -102,28 +104,56 @@ class Sorter:
     def kinds(self, lots: Sequence[Lot], open_to: Bools) -> tuple[Kinds | None, list[Lot]]:
         """Sort lots into kinds; those that fit nowhere come back as they are.
 
-        Where all zones offer the same at the same prices, lots of different zones may be one kind.
+        Where all zones offer the same at the same prices, and where there would be too many kinds,
+        lots of different zones may be one kind.
         """
-        alike = self.supply.zones_alike
         pinned = any(lot.zone is not None for lot in lots)
+        blind = pinned and self.supply.zones_alike
+        seen, lost = self._see(lots, open_to, blind)
+        kinds = _sorted(seen, _exactly)
+        if len(kinds) > MOST_KINDS and pinned and not blind:
+            blind = True
+            seen, _ = self._see([each.lot for each in seen], open_to, blind)
+            kinds = _sorted(seen, _exactly)
+        if not kinds:
+            return None, lost
+        if len(kinds) <= MOST_KINDS:
+            return self._arrays(kinds, _exact_counters(kinds), not blind), lost
+        majors = _majors(seen)
+        kinds = _sorted(seen, _roughly(majors))
+        return self._arrays(kinds, _rough_counters(kinds, majors), False), lost
+
+    def _see(
+        self, lots: Sequence[Lot], open_to: Bools, blind: bool
+    ) -> tuple[list[_Seen], list[Lot]]:
+        """Look at lots; those that fit nowhere are apart. `blind`: as if they might go to any
+        zone."""
         seen, lost = [], []
         for lot in lots:
-            allowed = self._allowed(lot, None if alike else lot.zone, open_to)
-            if allowed.any():
-                size, place = self.size(lot), self._place(allowed)
-                seen.append(_Seen(lot, size, allowed, place, lot.counted, lot.caps))
-            else:
+            if not self.allowed(lot, open_to).any():
                 lost.append(lot)
-        if not seen:
-            return None, lost
-        kinds = _sorted(seen, _exactly)
-        if len(kinds) <= MOST_KINDS:
-            counters, exact = _exact_counters(kinds), not (alike and pinned)
-        else:
-            majors = _majors(seen)
-            kinds = _sorted(seen, _roughly(majors))
-            counters, exact = _rough_counters(kinds, majors), False
-        return self._arrays(kinds, counters, exact), lost
+                continue
+            allowed = self._allowed(lot, None if blind else lot.zone, open_to)
+            size, place = self.size(lot), self._place(allowed)
+            seen.append(_Seen(lot, size, allowed, place, lot.counted, lot.caps))
+        return seen, lost
+
+    def homes(self, kinds: Kinds, offering: int, pods: Sequence[int]) -> dict[int, int]:
+        """For each zone where these kinds may go: the offering there that stands for another one,
+        the same if there is one, else the cheapest of its pool that holds no less."""
+        supply = self.supply
+        able = kinds.allowed[list(pods)].all(axis=0)
+        able &= supply.of_pool == supply.of_pool[offering]
+        able &= (self.capacity >= self.capacity[offering]).all(axis=1)
+        found = {}
+        for zone in range(len(supply.zone_names)):
+            twin = supply.twins.get((offering, zone))
+            there = np.flatnonzero(able & (supply.zones == zone))
+            if twin is not None and able[twin]:
+                found[zone] = twin
+            elif len(there):
+                found[zone] = int(there[supply.prices[there].argmin()])
+        return found
 
     def _arrays(self, kinds: list[list[_Seen]], counters: _Counters, exact: bool) -> Kinds:
         matches, caps, alone, firm = counters
@@ -140,7 +170,8 @@ class Sorter:
             prices=self.supply.prices[index],
             allowed=allowed[:, index],
         )
-        return Kinds(problem, tuple(tuple(s.lot for s in kind) for kind in kinds), index, exact)
+        lots = tuple(tuple(s.lot for s in kind) for kind in kinds)
+        return Kinds(problem, lots, index, allowed, exact)
 
     def _distinct(self, allowed: Bools) -> Ints:
         """Of offerings that the same kinds may go to and that hold the same, the cheapest."""

@@ -102,16 +102,19 @@ def _load(
         candidate = supply.candidates[offering]
         units = [(kind, int(pattern.pods[kind])) for kind in order if pattern.pods[kind]]
         pods = [(queues[kind], number) for kind, number in units]
+        homes = {int(supply.zones[offering]): offering}
+        if not kinds.exact:
+            homes = sorter.homes(kinds, offering, [kind for kind, _ in units])
         for _ in range(pattern.times):
             if not limits.admits(candidate.pool.name, candidate.type.capacity):
                 outcome.limited = True
                 break
-            zone = int(supply.zones[offering]) if kinds.exact else best_zone(pods)
+            zone = int(supply.zones[offering]) if kinds.exact else best_zone(pods, homes)
             exact = kinds.exact
             load = taken(pods) if exact else careful.load(units, pattern.offering, zone)
             if load:
                 limits.take(candidate.pool.name, candidate.type.capacity)
-                outcome.nodes.append(NewNode(supply.twins.get((offering, zone), offering), load))
+                outcome.nodes.append(NewNode(homes[zone], load))
     return [lot for queue in queues for lot in queue.left()]
 
 

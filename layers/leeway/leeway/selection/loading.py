@@ -1,6 +1,6 @@
 """Takes pods for a node from what waits, so that no counter on the node is exceeded."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -96,16 +96,15 @@ def _admits(
     )
 
 
-def best_zone(pods: Sequence[tuple[Queue, int]]) -> int:
-    """The zone that has most of what a node is to hold; of equal ones that with most left."""
-    zones = range(len(pods[0][0].waiting))
+def best_zone(pods: Sequence[tuple[Queue, int]], zones: Iterable[int]) -> int:
+    """Of these zones the one that has most of what a node is to hold; of equal ones that with most
+    left."""
     return max(
         zones,
         key=lambda zone: (
             sum(min(units, queue.waiting[zone] + queue.free) for queue, units in pods),
             sum(queue.waiting[zone] for queue, _ in pods),
         ),
-        default=-1,
     )
 
 
