@@ -5,9 +5,10 @@
 
 import sys
 
-from bench import drains, functions, headroom, kubernetes, packing, storms, warmth
+from bench import catalog, drains, functions, headroom, kubernetes, packing, storms, warmth
 
 BENCHES = {
+    "catalog": catalog.main,
     "drains": drains.main,
     "functions": functions.main,
     "headroom": headroom.main,

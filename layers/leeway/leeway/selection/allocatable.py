@@ -7,6 +7,7 @@ Compute Resources for System Daemons"; the max-pods calculator and the bootstrap
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cache
 
 from leeway.selection.machines import Machine
 from leeway.selection.node_class import GIB, AmiFamily, NodeClass
@@ -40,7 +41,7 @@ _MANY_VCPUS = 30
 def capacity(machine: Machine, node_class: NodeClass) -> Resources:
     """Return what the kubelet would report as the node's capacity."""
     memory = machine.memory_mib - (_ARM_KEEPS_MIB if machine.arm else 0)
-    memory -= math.ceil(memory * node_class.vm_memory_overhead)
+    memory -= _share(memory, node_class.vm_memory_overhead)
     return Resources(
         {
             "cpu": machine.vcpus * 1000,
@@ -103,6 +104,7 @@ def _kube_reserved(machine: Machine, node_class: NodeClass) -> dict[str, int]:
     }
 
 
+@cache
 def _reserved_cpu(millicores: int) -> int:
     reserved, below = 0, 0
     for upper, share in _CPU_BANDS:
@@ -132,8 +134,13 @@ def _threshold(written: str, capacity: int) -> int:
     """A threshold is an amount, or a share of the capacity; 100 % turns it off."""
     if not written.endswith("%"):
         return whole(written)
-    percent = parse(written.removesuffix("%"))
-    return 0 if percent == 100 else math.ceil(capacity * percent / 100)
+    share = parse(written.removesuffix("%")) / 100
+    return 0 if share == 1 else _share(capacity, share)
+
+
+def _share(amount: int, share: Fraction) -> int:
+    """A share of an amount, rounded up; in integers, since a region asks for thousands of them."""
+    return -(-amount * share.numerator // share.denominator)
 
 
 def _storage(machine: Machine, node_class: NodeClass) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from leeway.selection.allocatable import allocatable, capacity
 from leeway.selection.catalog import Catalog, Market, bits, mask
-from leeway.selection.labels import INSTANCE_TYPE, ON_DEMAND, SPOT
+from leeway.selection.labels import ARCH, INSTANCE_TYPE, ON_DEMAND, SPOT
 from leeway.selection.machines import Machine
 from leeway.selection.node_class import NodeClass
 from leeway.selection.resources import Resources
@@ -117,10 +117,14 @@ class _Columns:
             return [None] * len(self.names)
         return list(map(self._values[key].__getitem__, self._columns[key]))
 
+    @cached_property
+    def _label_columns(self) -> Sequence[tuple[str, Sequence[str | None], "array[int]"]]:
+        return [(key, values, self._columns[key]) for key, values in self._values.items()]
+
     def labels(self, index: int) -> Mapping[str, str]:
         found = {INSTANCE_TYPE: self.names[index]}
-        for key, values in self._values.items():
-            value = values[self._columns[key][index]]
+        for key, values, column in self._label_columns:
+            value = values[column[index]]
             if value is not None:
                 found[key] = value
         return found
@@ -129,14 +133,17 @@ class _Columns:
         return self._sets["bootable"]
 
     def resources(self, index: int, node_class: NodeClass) -> tuple[Resources, Resources]:
-        machine = self._machine(index)
+        # Of the labels, only the architecture matters here; all of them would take longer than
+        # the rest.
+        architecture = self._values[ARCH][self._columns[ARCH][index]]
+        machine = self._machine(index, {ARCH: architecture or ""})
         whole = capacity(machine, node_class)
         return whole, allocatable(machine, node_class, whole)
 
-    def _machine(self, index: int) -> Machine:
+    def _machine(self, index: int, labels: Mapping[str, str]) -> Machine:
         return Machine(
             name=self.names[index],
-            labels=self.labels(index),
+            labels=labels,
             devices=self._header["devices"].get(str(index), {}),
             **{name: self._columns[name][index] for name in _NUMBERS},
             **{name: bool(self._sets[name] >> index & 1) for name in _SETS},
@@ -155,7 +162,7 @@ class _Columns:
     def survey(self) -> Survey:
         return Survey(
             region=self.region,
-            machines=tuple(map(self._machine, range(len(self.names)))),
+            machines=tuple(self._machine(i, self.labels(i)) for i in range(len(self.names))),
             offered={
                 zone: frozenset(self.names[i] for i in bits(int(digits, 16)))
                 for zone, digits in self._header["offered"].items()
