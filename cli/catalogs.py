@@ -67,7 +67,9 @@ def account_catalog(region: str | None, stack: str) -> "Catalog":
 def _kept(region: str, stack: str) -> "Catalog | None":
     from functools import partial
 
+    from leeway.clock import SystemClock
     from leeway.cloud.surveys import DynamoSurveys
+    from leeway.cloud.unavailable import DynamoUnavailableOfferings
     from leeway.selection.compressed import UnknownForm, opened
     from leeway.wiring.clients import client
 
@@ -75,8 +77,12 @@ def _kept(region: str, stack: str) -> "Catalog | None":
 
     try:
         table = find_stack(stack).table
-        packed = DynamoSurveys(partial(client, "dynamodb"), table).packed(region)
-        return opened(packed) if packed else None
+        dynamodb = partial(client, "dynamodb")
+        packed = DynamoSurveys(dynamodb, table).packed(region)
+        if packed is None:
+            return None
+        now = SystemClock().now()
+        return opened(packed).without(DynamoUnavailableOfferings(dynamodb, table).now(region, now))
     except (CannotBeDoneError, UnknownForm):
         return None  # not deployed, or by another version: whoever asks may read it all the same
 

@@ -3,11 +3,14 @@
 import json
 import os
 import time
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import boto3
 import pytest
+from leeway.cloud.ports import Offering
 from leeway.cloud.surveys import DynamoSurveys
+from leeway.cloud.unavailable import DynamoUnavailableOfferings
 
 from cli.catalogs import sandbox_catalog
 from cli.main import run
@@ -22,17 +25,27 @@ def test_a_scheduled_run_keeps_a_catalog_that_the_command_line_reads(
     sandbox = rehearsal.sandbox
     for name, value in sandbox.environment().items():
         monkeypatch.setenv(name, value)
-    surveys = DynamoSurveys(
-        partial(boto3.client, "dynamodb", region_name=REGION), os.environ["LEEWAY_TABLE"]
-    )
+    dynamodb = partial(boto3.client, "dynamodb", region_name=REGION)
+    surveys = DynamoSurveys(dynamodb, os.environ["LEEWAY_TABLE"])
     (schedule,) = [s["name"] for s in sandbox.schedules() if "RefreshCatalog" in s["name"]]
     sandbox.fire(str(schedule))
     until = time.monotonic() + 120
     while surveys.packed(REGION) is None:
         assert time.monotonic() < until, "nothing was surveyed"
         time.sleep(1)
+    lost = Offering(REGION, "m5.large", "us-east-1a", "spot")
+    soon = datetime.now(UTC) + timedelta(minutes=3)
+    unavailable = DynamoUnavailableOfferings(dynamodb, os.environ["LEEWAY_TABLE"])
+    unavailable.mark(lost, "interrupted", soon)
     assert run(["types", "--region", REGION, "-o", "json"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     found = json.loads(out)
     assert {one["name"] for one in found} == set(sandbox_catalog(REGION).names)
+    gone = [
+        (one["name"], offering["zone"], offering["capacityType"])
+        for one in found
+        for offering in one["offerings"]
+        if not offering["available"]
+    ]
+    assert gone == [("m5.large", "us-east-1a", "spot")]

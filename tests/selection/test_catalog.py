@@ -150,6 +150,8 @@ def test_what_could_not_be_had_is_not_available_until_it_is_forgotten(catalog: C
     }
     assert not available["us-east-1a", "spot"]
     assert available["us-east-1b", "spot"]
+    same = catalog.without(gone).for_node_class(NodeClass())
+    assert same.markets == table.markets
     everywhere = catalog.for_node_class(NodeClass(), [Unavailable(ANY, ANY, "spot")])
     assert not everywhere.matching(asking((CAPACITY_TYPE, "In", ["spot"])))
     assert everywhere.matching(asking((CAPACITY_TYPE, "In", ["on-demand"])))

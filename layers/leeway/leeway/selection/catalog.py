@@ -130,8 +130,15 @@ class Shapes(Protocol):
 class Catalog:
     """The instance types of one region, their offerings and prices."""
 
-    def __init__(self, region: str, shapes: Shapes, markets: Iterable[Market]) -> None:
+    def __init__(
+        self,
+        region: str,
+        shapes: Shapes,
+        markets: Iterable[Market],
+        unavailable: Iterable[Unavailable] = (),
+    ) -> None:
         self.region = region
+        self._unavailable = tuple(unavailable)
         self.shapes = shapes
         self.markets = tuple(markets)
         self.zones = tuple(sorted({market.zone for market in self.markets}))
@@ -142,6 +149,10 @@ class Catalog:
         """Make a catalog of types that are ready as they are, whatever the node class."""
         ready = tuple(types)
         return cls(region, _Ready(ready), _markets(ready))
+
+    def without(self, unavailable: Iterable[Unavailable]) -> "Catalog":
+        """Return the catalog in which these offerings are not available."""
+        return Catalog(self.region, self.shapes, self.markets, unavailable)
 
     @property
     def names(self) -> Sequence[str]:
@@ -163,7 +174,7 @@ class Catalog:
         self, node_class: NodeClass, unavailable: Iterable[Unavailable] = ()
     ) -> "TypeTable":
         """See the types as nodes of a node class, without what can't be had at the moment."""
-        gone = tuple(unavailable)
+        gone = (*self._unavailable, *unavailable)
         return TypeTable(self, node_class, tuple(self._less(m, gone) for m in self.markets))
 
     def _less(self, market: Market, gone: Sequence[Unavailable]) -> tuple[Market, int]:
