@@ -75,7 +75,7 @@ class Interruptions:
         else:
             event = interruption_warning(instance, command.action, at)
         fate = "termination" if command.action == "terminate" else "stop"
-        spot.mark(instance, "active", f"marked-for-{fate}")
+        spot.mark(instance, "active", f"marked-for-{fate}", at)
         if command.copies:
             self._bus.emit(event, command.copies)
         # Hibernation begins with its notice: only the other two wait.

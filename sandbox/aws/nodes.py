@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 # here as well, for there is no user data that a kubelet would read.
 LABEL_TAG = "k8s.io/cluster-autoscaler/node-template/label/"
 TAINT_TAG = "k8s.io/cluster-autoscaler/node-template/taint/"
+RESOURCE_TAG = "k8s.io/cluster-autoscaler/node-template/resources/"
 CLUSTER_TAG = "kubernetes.io/cluster/"
 CLUSTER_NAME_TAGS = ("aws:eks:cluster-name", "eks:cluster-name")
 
@@ -68,6 +69,10 @@ def node_of(instance: Instance) -> dict[str, Any]:
             taint = {"key": key.removeprefix(TAINT_TAG), "value": content, "effect": effect}
             taints.append(taint)
     capacity, allocatable = _resources(kind)
+    for key, value in tags.items():
+        if key.startswith(RESOURCE_TAG):
+            resource = key.removeprefix(RESOURCE_TAG)
+            capacity[resource] = allocatable[resource] = value
     return {
         "apiVersion": "v1",
         "kind": "Node",

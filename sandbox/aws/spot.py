@@ -3,6 +3,7 @@
 Stands in for allocation strategies and for the Spot requests behind a group, which moto lacks.
 """
 
+import time
 from typing import Any
 
 from moto.autoscaling.models import FakeAutoScalingGroup
@@ -13,6 +14,7 @@ from moto.ec2.responses.spot_instances import SpotInstances
 from moto.ec2.utils import random_spot_request_id
 
 from sandbox.aws import prices
+from sandbox.aws.notices import timestamp
 from sandbox.aws.paging import page
 
 Plan = list[tuple[str, str | None, int]]  # instance type, market ("spot" or None), how many
@@ -57,6 +59,7 @@ class FulfilledRequest(SpotInstanceRequest):
 
     def __init__(self, instance: Instance):
         self._fulfilled_by = instance
+        self.updated_at = time.time()
         super().__init__(
             ec2_backend=instance.ec2_backend,
             spot_request_id=random_spot_request_id(),
@@ -92,6 +95,12 @@ class FulfilledRequest(SpotInstanceRequest):
                 return self._fulfilled_by.placement.zone
         return super().get_filter_value(filter_name, method_name)
 
+    @property
+    def status(self) -> dict[str, Any]:
+        """With the time of the last change, which moto does not keep."""
+        told: dict[str, Any] = super().status
+        return told | {"UpdateTime": timestamp(self.updated_at)}
+
     def launch_instance(self) -> Instance:
         """The instance that the group launched."""
         return self._fulfilled_by
@@ -104,12 +113,14 @@ def request_for(instance: Instance) -> None:
     instance.spot_instance_request_id = request.id  # type: ignore[attr-defined]
 
 
-def mark(instance: Instance, state: str, status: str) -> None:
-    """Let DescribeSpotInstanceRequests show what becomes of the instance's request."""
+def mark(instance: Instance, state: str, status: str, at: float | None = None) -> None:
+    """Let DescribeSpotInstanceRequests show what becomes of the instance's request, and since when
+    (epoch seconds; now when None)."""
     request_id = getattr(instance, "spot_instance_request_id", None)
     request = instance.ec2_backend.spot_instance_requests.get(request_id)
     if request:
         request.state, request._status_code = state, status
+        request.updated_at = time.time() if at is None else at
 
 
 def forget(instance: Instance) -> None:

@@ -31,7 +31,14 @@ TAKEN_BY = {
     "state-change-terminated": "StateChange",
     "terminate-lifecycle-action": "TerminateLifecycleAction",
 }
-NO_EVENT = {"keep-headroom", "refresh-catalog", "retire-node"}
+NO_EVENT = {
+    "admit-node",
+    "keep-headroom",
+    "reconcile",
+    "reconcile-instance",
+    "refresh-catalog",
+    "retire-node",
+}
 
 NEAR_MISSES: dict[str, tuple[str, dict[str, Any]]] = {
     "a state that asks for nothing": ("state-change-running", {"detail": {"state": "pending"}}),

@@ -7,7 +7,7 @@ are freed at once. Nobody but EC2 knows, and it is asked here, whoever says so b
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from leeway.clock import Clock
@@ -16,7 +16,8 @@ from leeway.cluster.ports import Attachment, Node, Remains
 from leeway.records import InstanceFacts
 
 DETACHING = timedelta(seconds=25)
-"""How long volumes are waited for; where it takes longer, the next tick looks again."""
+"""How long the volumes of one instance are waited for; where it takes longer, the next tick looks
+again."""
 
 LOOK_EVERY = 1.0
 """Seconds."""
@@ -68,12 +69,15 @@ class Cleaning:
         self._cluster_named = cluster_named
         self._clock = clock
 
-    def clean(self, facts: InstanceFacts, node: Node | None = None) -> Cleaned:
+    def clean(
+        self, facts: InstanceFacts, node: Node | None = None, patience: timedelta = DETACHING
+    ) -> Cleaned:
         """Clean up after an instance that Leeway knows, if EC2 says now that it is terminated, or
         knows it no more. Cleaning up again changes nothing.
 
         `node` is its node where that is known; else it is looked for by the instance's names only,
         since all nodes of a large cluster are too many to list for each of a storm's instances.
+        `patience` is how long its volumes are waited for, before its node is removed.
 
         Raises:
             ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused: nothing is known, or
@@ -89,22 +93,21 @@ class Cleaning:
         if node is None:
             why = "it has no node of its name"
             return Cleaned(Result.NOTHING, facts.instance, facts.cluster, "", why)
-        return self._clean(cluster, _Remains(facts, node))
+        return self._clean(cluster, _Remains(facts, node), self._clock.now() + patience)
 
-    def _clean(self, cluster: Remains, remains: _Remains) -> Cleaned:
+    def _clean(self, cluster: Remains, remains: _Remains, until: datetime) -> Cleaned:
         node = remains.node
         volumes = cluster.attachments_on(node.name)
         if volumes:
             cluster.mark_out_of_service(node.name, node.uid)
-            if left := self._wait_for_volumes(cluster, node.name):
+            if left := self._wait_for_volumes(cluster, node.name, until):
                 why = f"{len(left)} volumes are still attached to the node"
                 return remains.became(Result.WAITING, why, [v for v in volumes if v not in left])
         # The Node goes last: without it, nobody knows that its volumes may be taken by force.
         cluster.delete_node(node.name, node.uid)
         return remains.became(Result.CLEANED, "EC2 says that the instance is terminated", volumes)
 
-    def _wait_for_volumes(self, cluster: Remains, node: str) -> list[Attachment]:
-        until = self._clock.now() + DETACHING
+    def _wait_for_volumes(self, cluster: Remains, node: str, until: datetime) -> list[Attachment]:
         while (left := cluster.attachments_on(node)) and self._clock.now() < until:
             self._clock.sleep(LOOK_EVERY)
         return left

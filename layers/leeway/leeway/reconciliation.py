@@ -7,6 +7,7 @@ cluster, and each part of the work on it, fails for itself.
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any
 
@@ -223,8 +224,8 @@ class Reconciliation:
         remaining = set()
         for node in self._world.cluster_named(report.cluster).unready():
             instance = node.provider_id.rsplit("/", 1)[-1]
-            facts = index.get(instance)
             there = ours.get(instance)
+            facts = there.facts if there else index.get(instance)
             if facts is None or (there is not None and there.state not in GONE):
                 continue
             cleaned = report.guard(f"{instance}: what it leaves", partial(self._clean, facts, node))
@@ -235,7 +236,8 @@ class Reconciliation:
         return frozenset(remaining)
 
     def _clean(self, facts: InstanceFacts, node: Node) -> Cleaned:
-        return self._cleaning.clean(facts, node)
+        # Volumes of many nodes would take longer than a tick: the next one sees whether they went.
+        return self._cleaning.clean(facts, node, timedelta(0))
 
     def _keep_index(
         self,

@@ -24,7 +24,9 @@ class AutoScalingWaitingActions:
 
     def of_groups(self, groups: Collection[str]) -> list[SeenHook]:
         """List the instances of these groups that wait, once for each hook that may be meant:
-        Auto Scaling tells neither which hook an instance waits for, nor since when."""
+        Auto Scaling tells neither which hook an instance waits for, nor since when. A hook that has
+        a target of its own to notify is that one's business.
+        """
         return list(self._waiting(sorted(groups)))
 
     def _waiting(self, groups: list[str]) -> Iterator[SeenHook]:
@@ -45,9 +47,10 @@ class AutoScalingWaitingActions:
             return
         name = group["AutoScalingGroupName"]
         answer = self._client().describe_lifecycle_hooks(AutoScalingGroupName=name)
+        hooks = [h for h in answer["LifecycleHooks"] if not h.get("NotificationTargetARN")]
         for member in waiting:
             state = member["LifecycleState"]
-            for hook in answer["LifecycleHooks"]:
+            for hook in hooks:
                 if hook["LifecycleTransition"] == _TRANSITIONS[state]:
                     waits_for = LifecycleHook(name, hook["LifecycleHookName"])
                     yield SeenHook(member["InstanceId"], waits_for, state == "Pending:Wait")

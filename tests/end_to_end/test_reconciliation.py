@@ -1,0 +1,461 @@
+"""Nodes that come in, hooks that wait, notices that get lost, and what instances leave behind."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from leeway.cloud.manifests import DynamoManifestWriting
+from lightkube import Client, KubeConfig
+from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
+from lightkube.models.policy_v1 import PodDisruptionBudgetSpec
+from lightkube.resources.core_v1 import Node, Pod
+from lightkube.resources.policy_v1 import PodDisruptionBudget
+from lightkube.resources.storage_v1 import VolumeAttachment
+
+from sandbox.aws.nodes import RESOURCE_TAG
+from sandbox.furnishing import HOOK, IMAGE, client
+from sandbox.up import Sandbox
+from sandbox.world import ZONES, Group, Manifest, World
+from tests.cloud.stored import manifest
+from tests.end_to_end.conftest import daemonset, deployment
+from tests.end_to_end.rehearsal import Aftermath, Entry, Rehearsal
+from tests.end_to_end.test_interruption import events_about
+from tests.end_to_end.test_rights import granted, used
+
+CLUSTER = "arrivals"
+ADMIT = "leeway-admit"
+
+
+def database(replicas: int) -> Manifest:
+    """A StatefulSet whose every pod has a volume."""
+    labels = {"app": "database"}
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    container = {
+        "name": "c",
+        "image": "pause",
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "database", "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "serviceName": "database",
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [container], "terminationGracePeriodSeconds": 5},
+            },
+            "volumeClaimTemplates": [claim],
+        },
+    }
+
+
+WORLD = World(
+    cluster=CLUSTER,
+    groups=(Group("hooked", 6, terminate_hook=True), Group("plain", 6)),
+    workloads=(deployment("web", 24, 5), database(12), daemonset("cni")),
+)
+
+
+@pytest.fixture(scope="module")
+def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
+    """A sandbox in which nothing cleans up by itself, and reconcile runs when it is told to."""
+    options = {
+        "kubernetes": ["--node-removal", "3600"],
+        "aws": ["--schedule-speed", "0"],
+        "lambda": ["--retry-delay", "1"],
+    }
+    state = tmp_path_factory.mktemp("arrivals")
+    with Sandbox.start(WORLD, state_dir=state, options=options) as sandbox:
+        spec = {"notices": {"launch-hook": {"deadline": "20s"}}}
+        assert sandbox.deployed is not None
+        (table,) = sandbox.deployed.tables
+        DynamoManifestWriting(lambda: client("dynamodb", sandbox.aws_url), table.name).write(
+            CLUSTER, manifest(CLUSTER, spec=spec), 0
+        )
+        yield Rehearsal(sandbox)
+
+
+def tick(rehearsal: Rehearsal) -> None:
+    """Let a minute have passed."""
+    (name,) = [s["name"] for s in rehearsal.sandbox.schedules() if "reconcile" in s["name"]]
+    assert rehearsal.sandbox.fire(name) == ["leeway-reconcile"]
+
+
+def until[T](condition: Callable[[], T], patience: float = 60) -> T:
+    end = time.monotonic() + patience
+    while not (value := condition()):
+        assert time.monotonic() < end, "it did not come about in time"
+        time.sleep(0.3)
+    return value
+
+
+@contextmanager
+def kubernetes(rehearsal: Rehearsal) -> Iterator[Client]:
+    with Client(KubeConfig.from_file(rehearsal.sandbox.kubeconfig), trust_env=False) as kube:
+        yield kube
+
+
+@contextmanager
+def silence(rehearsal: Rehearsal) -> Iterator[None]:
+    """EventBridge delivers no notice."""
+    assert rehearsal.sandbox.deployed is not None
+    rules = [rule.name for rule in rehearsal.sandbox.deployed.rules if rule.pattern]
+    events = client("events", rehearsal.sandbox.aws_url)
+    for name in rules:
+        events.disable_rule(Name=name)
+    try:
+        yield
+    finally:
+        for name in rules:
+            events.enable_rule(Name=name)
+
+
+def launch(
+    rehearsal: Rehearsal,
+    name: str,
+    kind: str = "m5.large",
+    size: int = 1,
+    extra: Mapping[str, str] | None = None,
+) -> Any:
+    """Make a group with a launch hook, and have it launch so many; its Auto Scaling client."""
+    ec2 = client("ec2", rehearsal.sandbox.aws_url)
+    scaling = client("autoscaling", rehearsal.sandbox.aws_url)
+    ec2.create_launch_template(
+        LaunchTemplateName=name, LaunchTemplateData={"ImageId": IMAGE, "InstanceType": kind}
+    )
+    tags = {
+        f"kubernetes.io/cluster/{CLUSTER}": "owned",
+        "eks:cluster-name": CLUSTER,
+        **(extra or {}),
+    }
+    scaling.create_auto_scaling_group(
+        AutoScalingGroupName=name,
+        LaunchTemplate={"LaunchTemplateName": name, "Version": "$Latest"},
+        MinSize=0,
+        MaxSize=size,
+        DesiredCapacity=size,
+        AvailabilityZones=list(ZONES),
+        LifecycleHookSpecificationList=[
+            {
+                "LifecycleHookName": ADMIT,
+                "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING",
+                "HeartbeatTimeout": 300,
+                "DefaultResult": "ABANDON",
+            }
+        ],
+        Tags=[
+            {
+                "ResourceId": name,
+                "ResourceType": "auto-scaling-group",
+                "Key": key,
+                "Value": value,
+                "PropagateAtLaunch": True,
+            }
+            for key, value in tags.items()
+        ],
+    )
+    return scaling
+
+
+def members(scaling: Any, group: str) -> dict[str, str]:
+    """The group's instances, each with its lifecycle state."""
+
+    def found() -> dict[str, str]:
+        described = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])
+        instances = described["AutoScalingGroups"][0]["Instances"]
+        return {one["InstanceId"]: one["LifecycleState"] for one in instances}
+
+    return until(found)
+
+
+def member(scaling: Any, group: str) -> tuple[str, str]:
+    """The group's one instance, and its lifecycle state."""
+    (found,) = members(scaling, group).items()
+    return found
+
+
+def admission(seen: Aftermath, instance: str) -> Entry:
+    """What came of the instance's one admission."""
+    titles = {"Leeway Node Admitted", "Leeway Node Not Admitted"}
+    said = [e for e in told_of(seen, instance) if e["detail_type"] in titles]
+    (detail,) = [e["detail"] for e in said]
+    found: Entry = detail
+    return found
+
+
+def told_of(seen: Aftermath, instance: str) -> list[Entry]:
+    """Leeway's own events about an instance."""
+    events = seen.of("put-events", source="leeway")
+    return [e for e in events if e["detail"]["instance"] == instance]
+
+
+def answers(rehearsal: Rehearsal, instance: str) -> list[str]:
+    """What became of the instance's lifecycle actions."""
+    entries = rehearsal.since(0).of("lifecycle-action", instance=instance)
+    return [entry["outcome"] for entry in entries]
+
+
+def test_an_instance_whose_launch_waits_goes_into_service_when_its_node_is_ready(
+    rehearsal: Rehearsal,
+) -> None:
+    scaling = launch(rehearsal, "arriving")
+    instance, state = member(scaling, "arriving")
+    assert state.startswith("Pending")
+    seen = rehearsal.wait([instance], 0)
+    outcome = admission(seen, instance)
+    assert (outcome["result"], outcome["hooks"]) == ("admitted", [ADMIT])
+    assert answers(rehearsal, instance) == ["begun", "CONTINUE"]
+    (ready,) = seen.of("node-ready", node=outcome["node"])
+    (answered,) = seen.of("lifecycle-action", instance=instance, outcome="CONTINUE")
+    assert answered["at"] >= ready["at"]
+    until(lambda: member(scaling, "arriving") == (instance, "InService"))
+    (event,) = events_about(rehearsal.sandbox, outcome["node"])
+    assert event.reason == "LeewayAdmitted"
+    lines = [e["line"] for e in seen.of("logs") if isinstance(e["line"], dict)]
+    assert [line["NodesAdmitted"] for line in lines if "NodesAdmitted" in line] == [[1.0]]
+
+
+def test_a_gpu_node_without_a_device_plugin_is_abandoned_with_the_likely_cause(
+    rehearsal: Rehearsal,
+) -> None:
+    scaling = launch(
+        rehearsal, "bare-gpu", "g4dn.xlarge", extra={f"{RESOURCE_TAG}nvidia.com/gpu": "0"}
+    )
+    instance, _ = member(scaling, "bare-gpu")
+    # The group would try again, and again.
+    scaling.suspend_processes(AutoScalingGroupName="bare-gpu", ScalingProcesses=["Launch"])
+    seen = rehearsal.wait([instance], 0)
+    outcome = admission(seen, instance)
+    assert outcome["result"] == "not-ready"
+    assert "nvidia.com/gpu is not allocatable: the NVIDIA device plugin" in outcome["reason"]
+    assert answers(rehearsal, instance) == ["begun", "ABANDON"]
+    events = events_about(rehearsal.sandbox, outcome["node"])
+    assert ("LeewayNotAdmitted", "Warning") in {(e.reason, e.type) for e in events}
+    assert "Leeway Node Not Admitted" in {e["detail_type"] for e in seen.of("put-events")}
+
+
+def test_a_gpu_node_with_its_devices_is_admitted(rehearsal: Rehearsal) -> None:
+    scaling = launch(rehearsal, "gpu", "g4dn.xlarge")
+    instance, _ = member(scaling, "gpu")
+    assert admission(rehearsal.wait([instance], 0), instance)["result"] == "admitted"
+
+
+def pods_of(kube: Client, app: str, node: str) -> list[str]:
+    listed = kube.list(
+        Pod, namespace="default", labels={"app": app}, fields={"spec.nodeName": node}
+    )
+    return [str(pod.metadata.name) for pod in listed if pod.metadata]
+
+
+def test_a_terminate_hook_outlives_its_timeout_behind_a_budget_and_is_answered_in_the_end(
+    rehearsal: Rehearsal,
+) -> None:
+    sandbox = rehearsal.sandbox
+    scaling = client("autoscaling", sandbox.aws_url)
+    scaling.put_lifecycle_hook(
+        AutoScalingGroupName="hooked",
+        LifecycleHookName=HOOK,
+        LifecycleTransition="autoscaling:EC2_INSTANCE_TERMINATING",
+        HeartbeatTimeout=30,
+        DefaultResult="CONTINUE",
+    )
+    (instance, node) = rehearsal.take(1, "hooked").popitem()
+    rule = PodDisruptionBudgetSpec(
+        selector=LabelSelector(matchLabels={"app": "web"}), maxUnavailable=0
+    )
+    with kubernetes(rehearsal) as kube:
+        metadata = ObjectMeta(name="never", namespace="default")
+        kube.create(PodDisruptionBudget(metadata=metadata, spec=rule))
+        assert pods_of(kube, "web", node)
+        since = time.time()
+        scaling.terminate_instance_in_auto_scaling_group(
+            InstanceId=instance, ShouldDecrementDesiredCapacity=True
+        )
+        time.sleep(40)
+        assert answers(rehearsal, instance)[-1] == "heartbeat"
+        assert not rehearsal.since(since).outcomes(instance)
+        kube.delete(PodDisruptionBudget, "never", namespace="default")
+    seen = rehearsal.wait([instance], since)
+    assert [o["result"] for o in seen.outcomes(instance)] == ["drained"]
+    outcomes = answers(rehearsal, instance)
+    assert outcomes.count("heartbeat") >= 2
+    assert (outcomes[0], outcomes[-1]) == ("begun", "CONTINUE")
+    assert not seen.died([node])
+
+
+def test_an_answer_that_is_refused_is_said_and_then_tried_until_it_is_taken(
+    rehearsal: Rehearsal,
+) -> None:
+    (instance,) = rehearsal.take(1, "hooked")
+    fault = {"service": "autoscaling", "action": "CompleteLifecycleAction", "count": 2}
+    rehearsal.sandbox.faults("aws", [fault | {"error": "AccessDenied", "status": 403}])
+    seen = rehearsal.interrupt([instance], late=60)
+    (outcome,) = seen.outcomes(instance)
+    assert "AccessDenied" in outcome["refused"][0]
+    until(lambda: answers(rehearsal, instance)[-1] == "CONTINUE")
+
+
+def test_an_interruption_whose_warning_got_lost_is_found_at_the_next_tick(
+    rehearsal: Rehearsal,
+) -> None:
+    (instance, node) = rehearsal.take(1, "plain").popitem()
+    since = time.time()
+    assert rehearsal.sandbox.interrupt([instance], late=40, copies=0)
+    tick(rehearsal)
+    seen = rehearsal.wait([instance], since)
+    (outcome,) = seen.outcomes(instance)
+    assert (outcome["kind"], outcome["result"]) == ("spot-interruption", "drained")
+    assert not seen.died([node])
+    tick(rehearsal)
+    time.sleep(2)
+    assert len(rehearsal.since(since).outcomes(instance)) == 1, "and it is retired once"
+
+
+def test_hooks_whose_notices_got_lost_are_found_at_the_next_tick(rehearsal: Rehearsal) -> None:
+    (instance, node) = rehearsal.take(1, "hooked").popitem()
+    scaling = client("autoscaling", rehearsal.sandbox.aws_url)
+    since = time.time()
+    with silence(rehearsal):
+        launch(rehearsal, "unheard")
+        scaling.terminate_instance_in_auto_scaling_group(
+            InstanceId=instance, ShouldDecrementDesiredCapacity=True
+        )
+        until(lambda: member(scaling, "unheard")[1] == "Pending:Wait")
+        arriving, _ = member(scaling, "unheard")
+        assert answers(rehearsal, instance) == answers(rehearsal, arriving) == ["begun"]
+    tick(rehearsal)
+    seen = rehearsal.wait([instance, arriving], since)
+    assert [o["result"] for o in seen.outcomes(instance)] == ["drained"]
+    assert admission(seen, arriving)["result"] == "admitted"
+    until(
+        lambda: answers(rehearsal, instance)[-1] == answers(rehearsal, arriving)[-1] == "CONTINUE"
+    )
+    assert not seen.died([node])
+
+
+def attached(kube: Client, node: str) -> list[str]:
+    listed = kube.list(VolumeAttachment)
+    return [str(one.metadata.name) for one in listed if one.metadata and one.spec.nodeName == node]
+
+
+def vanish(rehearsal: Rehearsal, instance: str) -> None:
+    """EC2 terminates the instance without a word to anybody before."""
+    ec2 = client("ec2", rehearsal.sandbox.aws_url)
+    ec2.terminate_instances(InstanceIds=[instance])
+    wanted = {"instance": instance, "state": "terminated"}
+    until(lambda: rehearsal.since(0).of("instance-state", **wanted))
+
+
+def vouched(seen: Aftermath, node: str) -> list[Entry]:
+    """When somebody vouched that the node's machine is gone."""
+    return [e for e in seen.of("node-tainted", node=node) if "out-of-service" in e["taint"]]
+
+
+@pytest.mark.parametrize("heard", [True, False], ids=["at once", "by the next tick"])
+def test_a_terminated_instances_volumes_are_freed_and_its_node_is_removed(
+    rehearsal: Rehearsal, heard: bool
+) -> None:
+    tick(rehearsal)  # which puts all instances into the index
+    time.sleep(2)
+    (instance, node) = rehearsal.take(1, "plain").popitem()
+    since = time.time()
+    with kubernetes(rehearsal) as kube:
+        assert attached(kube, node), "a pod with a volume runs there"
+        if heard:
+            vanish(rehearsal, instance)
+        else:
+            with silence(rehearsal):
+                vanish(rehearsal, instance)
+                time.sleep(3)
+                assert node in {n.metadata.name for n in kube.list(Node) if n.metadata}
+            tick(rehearsal)
+        until(lambda: rehearsal.since(since).of("node-gone", node=node))
+        assert attached(kube, node) == []
+        until(lambda: all_run(kube, 12), patience=60)
+    seen = rehearsal.since(since)
+    tainted = vouched(seen, node)
+    (gone,) = seen.of("node-gone", node=node)
+    (ended,) = seen.of("instance-state", instance=instance, state="terminated")
+    assert ended["at"] <= tainted[0]["at"] <= gone["at"]
+
+
+def all_run(kube: Client, replicas: int) -> bool:
+    pods = list(kube.list(Pod, namespace="default", labels={"app": "database"}))
+    return sum(p.status is not None and p.status.phase == "Running" for p in pods) == replicas
+
+
+def test_a_stopped_instance_keeps_its_node_and_its_volumes(rehearsal: Rehearsal) -> None:
+    (instance, node) = rehearsal.take(1, "plain").popitem()
+    ec2 = client("ec2", rehearsal.sandbox.aws_url)
+    scaling = client("autoscaling", rehearsal.sandbox.aws_url)
+    # Else the group would find it unhealthy, and end it.
+    scaling.suspend_processes(AutoScalingGroupName="plain", ScalingProcesses=["HealthCheck"])
+    since = time.time()
+    ec2.stop_instances(InstanceIds=[instance])
+    until(lambda: rehearsal.since(since).of("instance-state", instance=instance, state="stopped"))
+    until(lambda: not is_ready(rehearsal, node))
+    tick(rehearsal)
+    time.sleep(3)
+    seen = rehearsal.since(since)
+    assert vouched(seen, node) == []
+    assert not seen.of("node-gone", node=node)
+
+
+def is_ready(rehearsal: Rehearsal, node: str) -> bool:
+    with kubernetes(rehearsal) as kube:
+        found = kube.get(Node, node)
+    conditions = (found.status.conditions if found.status else None) or []
+    return any(c.type == "Ready" and c.status == "True" for c in conditions)
+
+
+def test_a_tick_keeps_the_index_and_finds_nothing_when_all_is_well(rehearsal: Rehearsal) -> None:
+    tick(rehearsal)
+    assert rehearsal.sandbox.deployed is not None
+    (table,) = rehearsal.sandbox.deployed.tables
+    dynamodb = client("dynamodb", rehearsal.sandbox.aws_url)
+
+    def indexed() -> set[str]:
+        answer = dynamodb.query(
+            TableName=table.name,
+            IndexName="by-cluster",
+            KeyConditionExpression="#cluster = :cluster AND sk = :sk",
+            ExpressionAttributeNames={"#cluster": "cluster"},
+            ExpressionAttributeValues={":cluster": {"S": CLUSTER}, ":sk": {"S": "FACTS"}},
+        )
+        return {json.loads(item["record"]["S"])["instance"] for item in answer["Items"]}
+
+    described = client("ec2", rehearsal.sandbox.aws_url).describe_instances(
+        Filters=[{"Name": "tag:eks:cluster-name", "Values": [CLUSTER]}]
+    )
+    there = {i["InstanceId"] for r in described["Reservations"] for i in r["Instances"]}
+    until(lambda: indexed() == there)
+    since = time.time()
+    tick(rehearsal)
+
+    def counted(metric: str) -> list[float]:
+        logs = (e["line"] for e in rehearsal.since(since).of("logs"))
+        lines = [line for line in logs if isinstance(line, dict) and metric in line]
+        return [line[metric][0] for line in lines]
+
+    assert set(until(lambda: counted("ReconcileProblems"))) == {0.0}
+    assert set(counted("NoticesFound")) == {0.0}
+
+
+def test_the_role_grants_what_admissions_and_reconciling_use_and_no_more(
+    rehearsal: Rehearsal,
+) -> None:
+    rights = used(rehearsal.sandbox, "AdmitNodeRole") | used(rehearsal.sandbox, "ReconcileRole")
+    assert rights == granted("leeway-capacity")
