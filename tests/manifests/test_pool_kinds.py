@@ -321,6 +321,12 @@ def test_the_volume_that_holds_pods_data_depends_on_the_family(
             PROVISIONER + "  ttlSecondsAfterEmpty: 1\n  consolidation: {enabled: true}\n",
             "expected either consolidation or ttlSecondsAfterEmpty",
         ),
+        (
+            POOL.replace(
+                "  name: web\nspec", "  name: web\n  annotations: {leeway.sh/kubelet: x}\nspec"
+            ),
+            "metadata.annotations: expected leeway.sh/kubelet to be a kubelet's settings, as JSON",
+        ),
         (TEMPLATE + "  subnetSelector: {aws-ids: vpc-1}\n", "expected text like ^subnet-"),
     ],
 )

@@ -1,7 +1,7 @@
 """Keeping a region's survey fresh: each part that can be read is, the others stay as they were."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -93,12 +93,18 @@ class Surveyor:
                 problems[part] = "the answer was empty"
         survey = survey.of_what_is_offered()
         if all(problems.values()) or not survey.complete:
-            told = "; ".join(f"{part}: {problem}" for part, problem in problems.items() if problem)
-            raise NothingSurveyed(f"{region}: {told}")
+            raise NothingSurveyed(f"{region}: {_told(problems)}")
         return survey, tuple(
             PartRead(part, survey.size(part), problem, survey.read_at.get(part))
             for part, problem in problems.items()
         )
+
+
+def _told(problems: Mapping[Part, str]) -> str:
+    """One problem that all parts share is told once."""
+    if len(set(problems.values())) == 1:
+        return next(iter(problems.values()))
+    return "; ".join(f"{part}: {problem}" for part, problem in problems.items() if problem)
 
 
 @dataclass(frozen=True, slots=True)

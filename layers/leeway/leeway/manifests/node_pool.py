@@ -3,7 +3,13 @@
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from leeway.manifests.amounts import Amounts
 from leeway.manifests.base import (
@@ -174,7 +180,12 @@ class NodePool(Manifest):
 
     @model_validator(mode="after")
     def _kubelet_can_be_read(self) -> Self:
-        self.kubelet()
+        try:
+            self.kubelet()
+        except ValidationError:
+            raise ValueError(
+                f"metadata.annotations: expected {KUBELET} to be a kubelet's settings, as JSON"
+            ) from None
         return self
 
     def kubelet(self) -> KubeletSettings | None:

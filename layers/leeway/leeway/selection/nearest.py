@@ -55,6 +55,10 @@ def _impossible(table: TypeTable, requirement: Requirement) -> str:
     else:
         said = "no instance type has it"
     wanted = "" if requirement.complement else min(requirement.values, default="")
+    if requirement.key == INSTANCE_TYPE:
+        # A like name of another family (d2 for p2) is another machine, and never meant.
+        family = wanted.partition(".")[0]
+        values = {name: n for name, n in values.items() if name.partition(".")[0] == family}
     return f"{requirement}: {said}{_did_you_mean(wanted, values) or _range(values)}"
 
 
