@@ -5,7 +5,7 @@ from typing import Any
 
 import boto3
 
-from sandbox.access_entries import SECRET
+from sandbox.access_entries import PERSONS_KEY, SECRET
 from sandbox.world import Group, Manifest, World
 
 REGION = "us-east-1"
@@ -21,7 +21,7 @@ def credentials(aws_url: str, lambda_url: str) -> dict[str, str]:
     return {
         "AWS_ENDPOINT_URL": aws_url,
         "AWS_ENDPOINT_URL_LAMBDA": lambda_url,
-        "AWS_ACCESS_KEY_ID": "AKIASANDBOX000000000",
+        "AWS_ACCESS_KEY_ID": PERSONS_KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_REGION": REGION,
         "AWS_DEFAULT_REGION": REGION,

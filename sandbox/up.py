@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import urllib3
 import yaml
 
-from sandbox.access_entries import access_entries, access_key
+from sandbox.access_entries import access_entries
 from sandbox.children import ROOT, Child, RefusedError, SandboxError, stop_all
 from sandbox.furnishing import (
     client,
@@ -203,14 +203,7 @@ class Sandbox:
         host = self.endpoints.advertise
         outside = credentials(*(_at(host, url) for url in (self.aws_url, self.lambda_url)))
         functions = self.deployed.functions if self.deployed else ()
-        return {
-            function.logical_id: {
-                **function.environment,
-                **outside,
-                "AWS_ACCESS_KEY_ID": access_key(function.name),
-            }
-            for function in functions
-        }
+        return {function.logical_id: {**function.environment, **outside} for function in functions}
 
     def write_kubeconfig(self) -> dict[str, Any]:
         """Write `kubeconfig`, readable by its owner only, and return what it says."""

@@ -31,8 +31,15 @@ def test_each_function_of_a_role_with_an_entry_is_let_in_under_its_own_name() ->
     template = read_template(ROOT / "template.yaml", {})
     entries = access_entries(template)
 
-    names = {entry["username"].rpartition("/")[2] for entry in entries.values()}
+    names = {entry["username"].rpartition("/")[2] for entry in entries.values()} - {"sandbox"}
     roles = {function.name: function.role for function in template.functions}
 
     assert names == {name for name, role in roles.items() if role in template.access_entries}
     assert set(template.access_entries) <= set(roles.values())
+
+
+def test_a_person_who_runs_functions_by_sam_is_let_in_with_every_group() -> None:
+    template = read_template(ROOT / "template.yaml", {})
+    (person,) = [e for e in access_entries(template).values() if ":user/" in e["username"]]
+
+    assert set(person["groups"]) == bound_groups()
