@@ -71,6 +71,21 @@ def test_an_unavailable_offering_is_an_item_that_expires(aws: Sandbox) -> None:
     assert item["expires"] == {"N": str(int(until.timestamp()))}
 
 
+def test_a_storm_writes_an_offering_once_in_a_while_and_not_for_every_instance(
+    aws: Sandbox,
+) -> None:
+    offering = Offering("eu-west-1", "m5.large", "eu-west-1a", "spot")
+    offerings = DynamoUnavailableOfferings(maker(aws, "dynamodb"), TABLE)
+    key = {"pk": {"S": "OFFERINGS#eu-west-1"}, "sk": {"S": "UNAVAILABLE#spot#m5.large#eu-west-1a"}}
+    first = datetime.now(UTC) + timedelta(minutes=3)
+    kept = []
+    for after in (0, 1, 29, 30):
+        offerings.mark(offering, f"interrupted {after}", first + timedelta(seconds=after))
+        item = aws.client("dynamodb").get_item(TableName=TABLE, Key=key)["Item"]
+        kept.append(item["reason"]["S"])
+    assert kept == ["interrupted 0"] * 3 + ["interrupted 30"]
+
+
 def test_a_group_is_raised_by_one_and_ends_an_instance_with_a_decrement(aws: Sandbox) -> None:
     first, *_ = aws.group("surging", 2, MaxSize=3, LifecycleHookSpecificationList=[hook("drain")])
     groups = AutoScalingGroups(maker(aws, "autoscaling"))

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.notices import InstanceId, LifecycleHook, Notice, NoticeKind
+from leeway.notices import InstanceId, InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, OnBlocked, rule
 from leeway.records import (
@@ -16,6 +16,7 @@ from leeway.records import (
     ReplacementIntent,
     Retirement,
     receive,
+    undo,
 )
 
 NOTICED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -128,6 +129,54 @@ def test_in_any_order_deadlines_only_come_nearer_and_every_write_is_one_version_
         assert len(record.notices) <= NOTICES_REMEMBERED
         assert Retirement.model_validate_json(record.model_dump_json()) == record
         stored = record
+
+
+LIVES: list[tuple[NoticeKind, dict[str, Any]]] = [
+    (NoticeKind.SPOT_INTERRUPTION, {"action": InterruptionAction.TERMINATE}),
+    (NoticeKind.SPOT_INTERRUPTION, {"action": InterruptionAction.STOP}),
+    (NoticeKind.REBALANCE, {}),
+    (NoticeKind.SCHEDULED_CHANGE, {"effective_at": NOTICED + timedelta(hours=4)}),
+    (NoticeKind.TERMINATE_HOOK, {"hook": HOOK}),
+    (NoticeKind.STATE_CHANGE, {"state": "stopping"}),
+    (NoticeKind.STATE_CHANGE, {"state": "running"}),
+]
+ENDS = {Phase.NOTICED: Phase.RUNNING, Phase.RUNNING: Phase.FINISHED, Phase.UNDOING: Phase.UNDONE}
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(LIVES), st.integers(0, 9), st.integers(0, 7200), st.booleans()),
+        max_size=60,
+    )
+)
+def test_whatever_is_told_and_undone_a_start_is_for_the_newest_generation_and_never_while_over(
+    told: list[tuple[tuple[NoticeKind, dict[str, Any]], int, int, bool]],
+) -> None:
+    stored: Retirement | None = None
+    for (kind, said), number, after, goes_on in told:
+        runs = said.get("state") == "running"
+        told_of = notice(kind, f"n-{number}", after=after, **said)
+        reception = (
+            undo(stored, told_of)
+            if runs
+            else take(stored, kind, f"n-{number}", after=after, **said)
+        )
+        if reception is not None:
+            record = reception.record
+            before = stored.generation if stored else 0
+            assert record.generation - before in (0, 1)
+            assert record.version == (stored.version if stored else 0) + reception.write
+            if reception.start:
+                assert record.phase in {Phase.NOTICED, Phase.UNDOING}
+            if record.generation > before:
+                assert reception.start
+                assert reception.write
+            assert Retirement.model_validate_json(record.model_dump_json()) == record
+            stored = record
+        if stored is not None and goes_on and stored.phase in ENDS:
+            stored = stored.model_copy(
+                update={"phase": ENDS[stored.phase], "version": stored.version + 1}
+            )
 
 
 def test_a_notice_long_after_an_unfinished_retirements_deadline_starts_another() -> None:

@@ -5,23 +5,32 @@ Keys: `pk` = OFFERINGS#<region>, `sk` = UNAVAILABLE#<capacity type>#<instance ty
 """
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from leeway.cloud.errors import aws_errors
 from leeway.cloud.ports import Offering
 from leeway.selection.catalog import Unavailable
 
+REFRESHED_AFTER = timedelta(seconds=30)
+"""How much longer an offering must be unavailable for it to be written again. A storm takes a
+thousand instances of one offering, and the table takes a thousand writes a second of one item."""
+
 
 class DynamoUnavailableOfferings:
-    """The UnavailableOfferings Protocol; `client` makes boto3's client when first asked."""
+    """The UnavailableOfferings Protocol, one for a warm function; `client` makes boto3's client
+    when first asked."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
         self._table = table
+        self._marked: dict[Offering, datetime] = {}
 
     def mark(self, offering: Offering, reason: str, until: datetime) -> None:
-        """Note that an offering is not to be launched until then."""
+        """Note that an offering is not to be launched until then, or some seconds less."""
+        known = self._marked.get(offering)
+        if known is not None and until - known < REFRESHED_AFTER:
+            return
         said = f"{offering.capacity_type}#{offering.instance_type}#{offering.zone}"
         item = {
             "pk": {"S": f"OFFERINGS#{offering.region}"},
@@ -31,6 +40,7 @@ class DynamoUnavailableOfferings:
         }
         with aws_errors():
             self._client().put_item(TableName=self._table, Item=item)
+        self._marked[offering] = until
 
     def now(self, region: str, at: datetime) -> frozenset[Unavailable]:
         """Read which offerings of a region are not to be launched at this time."""
