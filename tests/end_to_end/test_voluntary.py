@@ -23,6 +23,7 @@ from tests.end_to_end.rehearsal import Entry, Rehearsal
 
 EVENTS = Path(__file__).parents[2] / "events"
 LEAD = timedelta(hours=4)
+SMALL = 8
 
 
 def client(sandbox: Sandbox, service: str) -> Any:
@@ -204,11 +205,11 @@ def test_a_node_that_was_stopped_runs_again_as_before_and_is_retired_again(
 
 @pytest.fixture
 def small(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rehearsal]:
-    """A cluster of four nodes whose manifest says what the test's parameter does."""
+    """A cluster of some nodes whose manifest says what the test's parameter does."""
     world = World(
         cluster="small",
-        groups=(Group("hooked", 4, terminate_hook=True),),
-        workloads=(deployment("web", 6, 5),),
+        groups=(Group("hooked", SMALL, terminate_hook=True),),
+        workloads=(deployment("web", 2 * SMALL, 5),),
     )
     options = {"lambda": ["--retry-delay", "1"]}
     with Sandbox.start(world, state_dir=tmp_path, options=options) as sandbox:
@@ -254,3 +255,32 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(small: Rehearsal) -> N
     assert seen.of("put-events")[0]["detail_type"] == "Leeway Node Retirement Rehearsed"
     for kind in ("node-cordoned", "node-tainted", "eviction", "lifecycle-action"):
         assert not seen.of(kind), kind
+
+
+@pytest.mark.parametrize("small", [{"churn": {"percent": 100}}], indirect=True)
+def test_rebalances_survive_the_death_of_their_functions_with_one_successor_each(
+    small: Rehearsal,
+) -> None:
+    nodes = small.take(SMALL)
+    points = [(when, step) for step in range(1, SMALL // 2 + 1) for when in ("before", "after")]
+    faults = [
+        {"function": "*retire*", "execution": f"retire-{i}-*", "kill": when, "step": step}
+        for i, (when, step) in zip(nodes, points, strict=True)
+    ]
+    small.sandbox.faults("lambda", faults)
+    since = time.time()
+    small.sandbox.interrupt(list(nodes), rebalance=True, warning=False)
+    seen = small.wait(nodes, since, patience=150)
+    killed = [e for e in seen.of("invocation") if e["outcome"] == "killed"]
+    assert len(killed) == SMALL
+    for instance in nodes:
+        assert {o["result"] for o in seen.outcomes(instance)} == {"drained"}
+    assert not seen.died(nodes.values())
+    # All at once on one group, and each of them once: none shared a raise, none raised twice.
+    assert len(seen.of("instance-state", state="pending", group="hooked")) == SMALL
+    (group,) = client(small.sandbox, "autoscaling").describe_auto_scaling_groups()[
+        "AutoScalingGroups"
+    ]
+    assert group["DesiredCapacity"] == SMALL
+    accepted = [e["uid"] for e in seen.of("eviction") if e["status"] == 201]
+    assert len(accepted) == len(set(accepted))

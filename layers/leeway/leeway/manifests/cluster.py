@@ -38,8 +38,9 @@ class SpotInterruptionPolicy(NoticePolicy):
 class ScheduledChangePolicy(NoticePolicy):
     """What to do about a change that AWS Health announces."""
 
-    lead: Annotated[Duration, AfterValidator(up_to(timedelta(days=7)))] | None = None
-    """How long before the announced time a retirement begins."""
+    lead: Annotated[Duration, AfterValidator(up_to(timedelta(days=2)))] | None = None
+    """How long before the announced time a retirement begins; two days at most, since whoever waits
+    for its turn must end before the stack's RetirementTimeout."""
 
 
 class LaunchPolicy(Strict):
