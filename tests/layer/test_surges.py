@@ -73,6 +73,16 @@ def test_a_group_that_is_full_is_not_raised_and_holds_up_nobody() -> None:
     assert group.desired == 3
 
 
+def test_all_that_wait_at_the_same_time_count_successors_from_the_same_members() -> None:
+    first = SurgeLedger(group="ng").counting_from(("i-a", "i-b"), NOTICED)
+    assert first.counted == ("i-a", "i-b")
+    soon = first.counting_from(("i-a", "i-b", "i-new"), NOTICED + timedelta(minutes=9))
+    assert soon.counted == ("i-a", "i-b"), "the newcomer may be either's successor"
+    later = soon.counting_from(("i-b", "i-new"), NOTICED + timedelta(minutes=19))
+    assert later.counted == ("i-b", "i-new")
+    assert (first.version, soon.version, later.version) == (1, 2, 3)
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4), st.integers(0, 40)), max_size=40),
     st.integers(0, 8),

@@ -81,8 +81,8 @@ class InstanceFacts(BaseModel):
 class ReplacementIntent(BaseModel):
     """The replacement that a retirement asked for; written before the call that asks.
 
-    `members` are the instances that the group had then, where the successor is waited for: what
-    comes later may be it.
+    `members` are instances that the group had before, where the successor is waited for: what came
+    since may be it.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)

@@ -18,6 +18,11 @@ REMEMBERED_FOR = timedelta(days=4)
 """How long it is remembered for whom a group was raised: longer than any retirement lasts."""
 
 
+BURST = timedelta(minutes=10)
+"""How long after one retirement another belongs to the same burst: as long as a successor is waited
+for, so that any two that wait at the same time count from the same members."""
+
+
 class Step(StrEnum):
     """What is to be done next."""
 
@@ -40,6 +45,7 @@ class NextStep:
 class SurgeLedger(BaseModel):
     """Who raises a group's desired capacity, from what, until when; and for whom it was raised.
 
+    `counted` are the members from which on successors are counted, last asked at `counted_at`.
     `version` counts writes, under which it is locked.
     """
 
@@ -51,6 +57,18 @@ class SurgeLedger(BaseModel):
     before: int = 0
     until: AwareDatetime | None = None
     raised: dict[str, AwareDatetime] = {}
+    counted: tuple[str, ...] = ()
+    counted_at: AwareDatetime | None = None
+
+    def counting_from(self, members: tuple[str, ...], now: datetime) -> "SurgeLedger":
+        """Decide from which members on successors are counted, for one more retirement.
+
+        All that wait at the same time have the same choice of successors: if each counted from
+        what it found itself, an earlier one might take the only node that a later one may have.
+        """
+        going_on = self.counted_at is not None and now - self.counted_at < BURST
+        counted = self.counted if going_on else members
+        return self._changed({"counted": counted, "counted_at": now})
 
     def next_for(self, instance: str, desired: int, maximum: int, now: datetime) -> NextStep:
         """Decide what to do so that the group is raised once for this instance.

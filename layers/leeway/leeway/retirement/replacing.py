@@ -97,7 +97,7 @@ class Replacing:
             return running, (decision, group)
         if known is not None and known.method == decision.method:
             return running, (decision, group)
-        members = self._world.groups.capacity(group.name).members if decision.before else ()
+        members = self._members_before(group.name) if decision.before else ()
         intent = ReplacementIntent(
             method=decision.method,
             reason=decision.reason,
@@ -106,6 +106,20 @@ class Replacing:
             members=members,
         )
         return running.model_copy(update={"replaced": intent}), (decision, group)
+
+    def _members_before(self, group: str) -> tuple[str, ...]:
+        """Read, or agree on, from which members of the group on a newcomer may be a successor."""
+        ledgers = self._world.ledgers
+        for _ in range(2 * LOCK_TRIES):
+            ledger = ledgers.surge(group)
+            members = self._world.groups.capacity(group).members
+            agreed = ledger.counting_from(members, self._world.clock.now())
+            try:
+                ledgers.write(agreed)
+            except RecordChanged:
+                continue
+            return agreed.counted
+        raise CloudUnavailable(f"group {group}: many of its instances are replaced just now")
 
     def _carry_out(
         self, order: Order, record: Retirement, decision: Decision, group: GroupFacts
