@@ -237,6 +237,18 @@ def test_the_family_is_named_or_that_of_the_alias_or_the_clusters(
     assert pool(POOL, CLASS[:-1] + f" {written}\n").node_class.family is family
 
 
+@pytest.mark.parametrize(
+    ("written", "place"),
+    [
+        ("{amiFamily: AL2}", "spec.amiFamily"),
+        ("{amiSelectorTerms: [{alias: al2@latest}]}", "spec.amiSelectorTerms"),
+    ],
+)
+def test_amazon_linux_2_is_taken_with_a_warning(written: str, place: str) -> None:
+    (warning,) = read(CLASS[:-1] + f" {written}\n").warnings
+    assert str(warning).startswith(f"pools.yaml:5: {place}: EKS has published no images of AL2")
+
+
 def test_a_cluster_serves_where_there_is_no_node_class_of_the_name() -> None:
     cluster = (
         "apiVersion: leeway.sh/v1\nkind: Cluster\nmetadata: {name: prod}\n"

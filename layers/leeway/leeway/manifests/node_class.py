@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from leeway.manifests.base import Manifest, NotActedOn, Strict
 from leeway.manifests.kubelet import KubeletSettings
+from leeway.manifests.problems import Note
 from leeway.manifests.selectors import SecurityGroupTerms, SubnetTerms, Tags
 from leeway.selection.node_class import AmiFamily
 from leeway.selection.quantities import quantity, whole
@@ -197,6 +198,14 @@ class EC2NodeClass(Manifest):
         """Return what `leeway get` shows in a table."""
         spec = self.spec
         return (spec.family or "by default", spec.role or spec.instance_profile or "by default")
+
+    def notes(self) -> tuple[Note, ...]:
+        """Say too that Amazon Linux 2 gets no new images."""
+        if self.spec.family is not AmiFamily.AL2:
+            return super().notes()
+        field = "amiFamily" if self.spec.ami_family else "amiSelectorTerms"
+        said = "EKS has published no images of AL2 since November 2025: take AL2023"
+        return (*super().notes(), Note(("spec", field), said))
 
     def storage(self, family: AmiFamily) -> int | None:
         """Return the size in bytes of the volume that holds pods' ephemeral storage; None where
