@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from leeway.selection.quantities import (
     BadQuantity,
     amount,
-    canonical,
     milli,
     parse,
     printed,
+    quantity,
     whole,
 )
 from leeway.selection.resources import Resources
@@ -68,15 +68,15 @@ def test_printing_keeps_the_value_and_printing_again_changes_nothing(
     parts: tuple[str, str, str],
 ) -> None:
     text = "".join(parts)
-    assert parse(canonical(text)) == parse(text)
-    assert canonical(canonical(text)) == canonical(text)
+    assert parse(str(quantity(text))) == parse(text)
+    assert str(quantity(str(quantity(text)))) == str(quantity(text))
 
 
 @given(st.one_of(decimals, binaries, exponents))
 def test_a_printed_number_is_an_integer_that_no_larger_suffix_would_hold(
     parts: tuple[str, str, str],
 ) -> None:
-    value, shown = parse("".join(parts)), canonical("".join(parts))
+    value, shown = parse("".join(parts)), str(quantity("".join(parts)))
     split = re.fullmatch(r"-?([0-9]+)(e-?[0-9]+|[a-zA-Z]*)", shown)
     assert split
     # Binary suffixes are for whole numbers from 1024 up.
@@ -115,7 +115,7 @@ def test_a_printed_number_is_an_integer_that_no_larger_suffix_would_hold(
     ],
 )
 def test_quantities_are_printed_as_kubernetes_prints_them(text: str, shown: str) -> None:
-    assert canonical(text) == shown
+    assert str(quantity(text)) == shown
 
 
 def test_memory_in_thousandths_of_bytes_is_legal_and_rounded_up() -> None:

@@ -91,11 +91,6 @@ def parse(text: str | int) -> Fraction:
     return quantity(str(text)).value
 
 
-def canonical(text: str | int) -> str:
-    """Print a quantity as Kubernetes would: "1024Mi" is "1Gi", "1000m" is "1"."""
-    return str(quantity(str(text)))
-
-
 def milli(text: str | int) -> int:
     """Read a quantity in thousandths, rounded up."""
     return math.ceil(parse(text) * 1000)
