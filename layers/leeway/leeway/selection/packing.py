@@ -13,11 +13,12 @@ from leeway.selection.bundles import bundled
 from leeway.selection.covering import cover
 from leeway.selection.groups import Group, Lot, Misplaced, grouped, regrouped
 from leeway.selection.kinds import Sorter
-from leeway.selection.launching import Limits, NewNode, launch
+from leeway.selection.launching import Launch, Limits, NewNode, launch
 from leeway.selection.misses import nearest_miss
 from leeway.selection.plan import Plan, Unschedulable
 from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.preferences import relaxed
+from leeway.selection.repacking import repack
 from leeway.selection.requests import finish
 from leeway.selection.resources import Resources
 from leeway.selection.standing import Standing
@@ -26,6 +27,9 @@ from leeway.selection.topology import Counters, unknown_topology
 from leeway.selection.zones import Choice, ZoneCounts, assign
 
 UNEVEN = "pods that its spread by zone counts on have no place themselves"
+FAR_OFF = 1.03
+"""Of the bound: what nodes have to cost for some of them to be packed again."""
+
 LIMIT = "the limits of its pools leave no room for another node"
 LONELY = "the nodes of the pods that it has to share one with have no room for it"
 
@@ -123,11 +127,23 @@ class _Packing:
             if not waiting:
                 return
             done = launch(waiting, self.sorter, self._of_weight(weight), self.limits)
-            self.outcome.nodes += done.nodes
+            self.outcome.nodes += self._again(done, self._of_weight(weight))
             self.outcome.bounds.append(None if done.left else done.bound)
             limited |= done.limited
             waiting = done.left
         yield from self._misplaced(waiting, LIMIT if limited else None)
+
+    def _again(self, done: Launch, open_to: Bools) -> list[NewNode]:
+        """Pack the worst of these nodes again where that is likely to pay."""
+        prices = self.supply.prices[[node.offering for node in done.nodes]]
+        if self.limits.left or float(prices.sum()) < FAR_OFF * done.bound:
+            return done.nodes
+
+        def launching(lots: Sequence[Lot]) -> list[NewNode] | None:
+            again = launch(lots, self.sorter, open_to, self.limits)
+            return None if again.left else again.nodes
+
+        return repack(done.nodes, self.sorter, launching)
 
     def _even_out(self) -> None:
         """Take pods off new nodes whose spreads by zone count on pods that have found no place."""
