@@ -5,6 +5,7 @@ Pure: it knows neither AWS nor Kubernetes, and changes nothing.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from leeway.selection.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.topology import Counters, unknown_topology
 from leeway.selection.zones import Choice, ZoneCounts, assign
 
-UNEVEN = "pods that its spread by zone counts on have no place themselves"
+UNEVEN = "pods that its spread by zone or its affinity counts on have no place themselves"
 FAR_OFF = 1.03
 """Of the bound: what nodes have to cost for some of them to be packed again."""
 
@@ -146,22 +147,26 @@ class _Packing:
         return repack(done.nodes, self.sorter, launching)
 
     def _even_out(self) -> None:
-        """Take pods off new nodes whose spreads by zone count on pods that have found no place."""
-        for at, node in enumerate(self.outcome.nodes):
-            zone = int(self.supply.zones[node.offering])
-            load = []
-            for lot, units in node.load:
-                kept = list(units)
+        """Take pods off new nodes that count on pods which have found no place themselves."""
+        lost = -1
+        while lost != len(self.outcome.unschedulable):
+            lost = len(self.outcome.unschedulable)
+            self.outcome.nodes = [self._still_right(node) for node in self.outcome.nodes]
+            self.outcome.nodes = [node for node in self.outcome.nodes if node.load]
+
+    def _still_right(self, node: NewNode) -> NewNode:
+        zone = int(self.supply.zones[node.offering])
+        load = []
+        for lot, units in node.load:
+            kept = list(units)
+            rules = [group.rules for group, _ in lot.parts]
+            domains = [self._choice(group).domains for group, _ in lot.parts]
+            while kept and not all(map(self.zones.holds, rules, repeat(zone), domains)):
                 for group, pods in lot.parts:
-                    domains = self._choice(group).domains
-                    while kept and not self.zones.holds(group.rules, zone, domains):
-                        self.zones.add(group.rules, zone, -pods)
-                        self.outcome.unschedulable += [
-                            Unschedulable(name, UNEVEN) for name in kept.pop()
-                        ]
-                load.append((lot, tuple(kept)))
-            self.outcome.nodes[at] = NewNode(node.offering, tuple(e for e in load if e[1]))
-        self.outcome.nodes = [node for node in self.outcome.nodes if node.load]
+                    self.zones.add(group.rules, zone, -pods)
+                self.outcome.unschedulable += [Unschedulable(n, UNEVEN) for n in kept.pop()]
+            load.append((lot, tuple(kept)))
+        return NewNode(node.offering, tuple(entry for entry in load if entry[1]))
 
     def _bound(self) -> float:
         """The least that nodes for the pods on new nodes could cost, of any pool."""

@@ -69,10 +69,15 @@ class ZoneCounts:
         return all(self._within(cap, rules, zone, domains) for cap in rules.in_zone)
 
     def holds(self, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
-        """Whether the spreads of a pod that is in a zone are even enough."""
+        """Whether a pod that is in a zone is near whom it has to be, and its spreads are even
+        enough."""
         there = Rules(frozenset(), (), rules.in_zone, (), ())
         skews = [cap for cap in rules.in_zone if cap.skew]
-        return all(self._within(cap, there, zone, domains) for cap in skews)
+        return all(self._within(cap, there, zone, domains) for cap in skews) and all(
+            self.counts(counter)[zone] > (counter in rules.counted)
+            or (counter in rules.counted and sum(self.counts(counter)) == 1)
+            for counter in rules.with_zone
+        )
 
     def _within(self, cap: Cap, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
         counts = self.counts(cap.counter)
