@@ -7,7 +7,7 @@ import numpy as np
 
 from leeway.selection.arrays import Bools, Floats, Ints, Problem
 
-SHARE = 0.5
+FINE, COARSE = 0.34, 0.5
 """How much of what fits of a group is put onto a node in one step. Less than all, so that groups
 alternate and the mix on the node follows what is left of its resources."""
 
@@ -63,10 +63,12 @@ class _Nodes:
         return _Nodes(*(each[index] for each in vars(self).values()))
 
 
-def fill(problem: Problem, counts: Floats, offerings: Ints, score: Score) -> Floats:
+def fill(
+    problem: Problem, counts: Floats, offerings: Ints, score: Score, share: float = COARSE
+) -> Floats:
     """Return for each of these offerings how many pods of each group a node would take: O x G.
 
-    Every node is filled on its own, from `counts`.
+    Every node is filled on its own, from `counts`, by this `share` of what fits at a time.
     """
     capacity = problem.capacity[offerings]
     nodes = _Nodes(
@@ -84,7 +86,7 @@ def fill(problem: Problem, counts: Floats, offerings: Ints, score: Score) -> Flo
         found = room[np.arange(len(live)), best]
         going = found > 0
         live, best, found = live[going], best[going], found[going]
-        _put(problem, nodes, live, best, np.maximum(1, np.floor(found * SHARE)))
+        _put(problem, nodes, live, best, np.maximum(1, np.floor(found * share)))
     return nodes.pods
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from leeway.selection.arrays import Floats, Ints, Problem
 from leeway.selection.columns import Pattern, improve
 from leeway.selection.covering import Covering, cover
-from leeway.selection.filling import by_balance, fill
+from leeway.selection.filling import FINE, by_balance, fill
 from leeway.selection.polishing import polish
 
-NEAR_ENOUGH = 1.015
+NEAR_ENOUGH = 1.02
 """Of the bound: what greedy packing has to come to for patterns not to be tried."""
 
 MOST_GROUPS = 600
@@ -70,7 +70,7 @@ def promising(problem: Problem, values: Floats) -> Ints:
     gain = held / np.maximum(problem.prices, 1e-12)
     size = np.floor(2 * np.log2(np.maximum(held, 1e-9)))
     kept: set[int] = set()
-    for choice in np.unique(problem.fits, axis=0):
+    for choice in {row.tobytes(): row for row in problem.fits}.values():
         found = np.flatnonzero(choice)
         ranked = found[np.lexsort((-gain[found], size[found]))]
         sizes = size[ranked]
@@ -135,5 +135,5 @@ def _filled(problem: Problem, left: Floats, offerings: Ints) -> Floats:
     some = np.flatnonzero(left)
     pods = np.zeros((len(offerings), len(left)))
     part = problem.of_groups(some, left[some])
-    pods[:, some] = fill(part, left[some], offerings, by_balance)
+    pods[:, some] = fill(part, left[some], offerings, by_balance, FINE)
     return pods
