@@ -19,8 +19,7 @@ def polish(
 ) -> list[Pattern]:
     """Return a plan that is no dearer: the worst nodes of this one, replaced where others that hold
     their pods cost less."""
-    ranked = sorted(_single(patterns), key=lambda p: _worth(problem, p, values))
-    worst, kept = ranked[:NODES], ranked[NODES:]
+    worst, kept = _parted(sorted(patterns, key=lambda p: _worth(problem, p, values)))
     counts = np.sum([pattern.pods for pattern in worst], axis=0)
     some = np.flatnonzero(counts)
     part = problem.of_groups(some, counts[some])
@@ -39,10 +38,16 @@ def polish(
     return list(patterns)
 
 
-def _single(patterns: Sequence[Pattern]) -> Iterator[Pattern]:
-    for pattern in patterns:
-        for _ in range(pattern.times):
-            yield Pattern(pattern.offering, pattern.pods, 1)
+def _parted(ranked: Sequence[Pattern]) -> tuple[list[Pattern], list[Pattern]]:
+    """The first nodes one by one, and the others."""
+    first: list[Pattern] = []
+    others: list[Pattern] = []
+    for pattern in ranked:
+        taken = min(pattern.times, NODES - len(first))
+        first += [Pattern(pattern.offering, pattern.pods, 1)] * taken
+        if taken < pattern.times:
+            others.append(Pattern(pattern.offering, pattern.pods, pattern.times - taken))
+    return first, others
 
 
 def _worth(problem: Problem, pattern: Pattern, values: Floats) -> float:
