@@ -1,5 +1,6 @@
 """One run of `leeway drain`: all nodes decided first, then drained side by side."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,7 +17,7 @@ from leeway.drain.progress import Drain, PodProgress, Stage, Way
 from leeway.draining import Draining
 
 from cli.errors import CannotBeDoneError
-from cli.output import Format, messages, print_json, results
+from cli.output import Format, print_json, results
 from cli.pod_plans import pods_as_data, pods_as_table
 from cli.refusals import refusal, warnings
 
@@ -64,18 +65,18 @@ class DrainRun:
         going = [plan for plan in plans if not plan.refused]
         for plan in going:
             if said := warnings(plan.decisions):
-                messages().print(f"Warning: {said}", style="yellow", soft_wrap=True)
+                _say(f"Warning: {said}")
             if not plan.cordoned:
                 self.cluster.cordon(plan.node, None)
             already = "already " if plan.cordoned else ""
-            messages().print(f"node/{plan.node} {already}cordoned")
+            _say(f"node/{plan.node} {already}cordoned")
         drains, problems = self._work([plan.node for plan in going])
         problems = {plan.node: plan.refused for plan in plans if plan.refused} | problems
         if self.output is Format.JSON:
             self._print([_as_data(node, drain) for node, drain in drains.items()], nodes, as_list)
         else:
             for node, drain in drains.items():
-                results().print(f"node/{node} {'drained' if drain.drained else 'not drained'}")
+                sys.stdout.write(f"node/{node} {'drained' if drain.drained else 'not drained'}\n")
         if problems:
             said = "; ".join(f"node {node} is not drained: {why}" for node, why in problems.items())
             raise CannotBeDoneError(said)
@@ -186,22 +187,29 @@ class DrainRun:
             print_json({"nodes": documents})
 
 
+def _say(lines: str) -> None:
+    # Not by a console: setting one up and printing two lines a pod takes longer than evicting it.
+    sys.stderr.write(f"{lines}\n")
+
+
 def _watcher() -> Callable[[Drain], None]:
     """Return what says on stderr what becomes of each pod as it does."""
     said: dict[str, str] = {}
     staying: set[str] | None = None
-    console = messages()
 
     def watch(drain: Drain) -> None:
         nonlocal staying
         if staying is None and drain.listed:
             # Those that stay were warned of before; what comes back to stay is news.
             staying = {pod.uid for pod in drain.at(Stage.LEFT)}
-        for uid, pod in drain.pods.items():
-            line = _line(pod)
-            if line and uid not in (staying or ()) and said.get(uid) != line:
-                said[uid] = line
-                console.print(line, soft_wrap=True)
+        lines = {
+            uid: line
+            for uid, pod in drain.pods.items()
+            if uid not in (staying or ()) and (line := _line(pod)) and said.get(uid) != line
+        }
+        said.update(lines)
+        if lines:
+            _say("\n".join(lines.values()))
 
     return watch
 
