@@ -239,7 +239,7 @@ def test_what_looked_missing_is_looked_at_again_before_it_is_abandoned() -> None
 
     class Away(World):
         def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
-            if name == "finish":
+            if name.startswith("finish"):
                 self.timeout = 7200
                 self.nodes[NODE.name] = NODE
             return super().run(name, kind, work)
@@ -249,6 +249,22 @@ def test_what_looked_missing_is_looked_at_again_before_it_is_abandoned() -> None
     assert outcome.ended_at >= deadline
     assert outcome.result is Result.ADMITTED
     assert late.answers == [HookResult.CONTINUE]
+
+
+def test_a_cluster_that_goes_dark_just_before_an_answer_has_the_node_looked_at_again() -> None:
+    class Darkening(World):
+        def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
+            if name.startswith("finish") and not self.nodes:
+                self.down = True
+                self.nodes[NODE.name] = NODE
+                self.news[self.now_ + 60 * MINUTE] = lambda world: setattr(world, "down", False)
+            return super().run(name, kind, work)
+
+    dark = Darkening(ask(None, "n-1").record)
+    outcome = admit(dark)
+    assert outcome.result is Result.ADMITTED
+    assert dark.answers == [HookResult.CONTINUE], "the hook was kept waiting meanwhile"
+    assert outcome.ended_at > NOTICED + 75 * MINUTE
 
 
 def test_a_node_of_another_name_is_found_among_all_nodes() -> None:

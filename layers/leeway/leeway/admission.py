@@ -61,9 +61,11 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How it ended; no outcome where a newer generation has taken over."""
+    """How it ended; no outcome where a newer generation has taken over, or where it has not ended
+    (`again`): what was to be abandoned could not be looked at once more."""
 
     outcome: Welcome | None
+    again: bool = False
     node_uid: str = ""
     answered: Answered = field(default_factory=Answered)
 
@@ -110,15 +112,17 @@ class AdmitNode:
 
         Every step may run again from its start: it looks at what is, and does what is missing.
         """
-        looked = steps.run("look", Looked, partial(self._look, order, Looked(None)))
-        turn = 0
-        while looked.record is not None and looked.verdict is None:
-            turn += 1
-            steps.wait(f"rest-{turn}", looked.rest)
+        looked, ended, turn = Looked(None), Ended(None, again=True), 0
+        while ended.again:
+            if turn:
+                steps.wait(f"rest-{turn}", looked.rest)
             looked = steps.run(f"look-{turn}", Looked, partial(self._look, order, looked))
-        if looked.record is None or looked.verdict is None:
-            return None
-        ended = steps.run("finish", Ended, partial(self._finish, order, looked, looked.verdict))
+            if looked.record is None:
+                return None
+            if looked.verdict is not None:
+                finish = partial(self._finish, order, looked, looked.verdict)
+                ended = steps.run(f"finish-{turn}", Ended, finish)
+            turn += 1
         outcome = ended.outcome
         if outcome is not None:
             steps.run("log", str, partial(self._log, outcome))
@@ -212,7 +216,7 @@ class AdmitNode:
         if verdict.result is Result.NOT_READY and looked.record is not None:
             looked, lacks = self._see(looked, looked.record)
             if lacks is None:
-                raise ClusterUnavailable(looked.problem)
+                return Ended(None, again=True)
             verdict = Verdict(Result.NOT_READY, "; ".join(lacks)) if lacks else _READY
         answer = _ANSWERS.get(verdict.result)
         closed = self._close(order, answer)
@@ -235,7 +239,7 @@ class AdmitNode:
             hooks=tuple(hook.name for hook in closed.hooks),
             refused=tuple(refusal.said for refusal in answered.refused),
         )
-        return Ended(outcome, looked.node_uid, answered)
+        return Ended(outcome, False, looked.node_uid, answered)
 
     def _close(self, order: Order, answer: HookResult | None) -> Arrival | None:
         for _ in range(LOCK_TRIES):
