@@ -28,7 +28,7 @@ from leeway.selection.topology import Counters, unknown_topology
 from leeway.selection.zones import Choice, ZoneCounts, assign
 
 UNEVEN = "pods that its spread by zone or its affinity counts on have no place themselves"
-FAR_OFF = 1.03
+FAR_OFF = 1.05
 """Of the bound: what nodes have to cost for some of them to be packed again."""
 
 LIMIT = "the limits of its pools leave no room for another node"
