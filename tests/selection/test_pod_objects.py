@@ -1,0 +1,183 @@
+"""Kubernetes objects as the API has them, read as packing knows them."""
+
+from typing import Any
+
+import pytest
+from leeway.selection.cluster_objects import daemons_of, existing_nodes, listed, waiting_pods
+from leeway.selection.labels import HOSTNAME, NODEPOOL, ZONE
+from leeway.selection.pod_objects import BadObject, pod_spec
+from leeway.selection.pods import HostPort, PodSpec
+from leeway.selection.pools import Taint
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def pod(name: str = "web", labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop", "labels": labels or {"app": "web"}},
+        "spec": {"containers": containers, **spec},
+    }
+
+
+def web(namespace: str = "shop", **labels: str) -> PodSpec:
+    return PodSpec(namespace=namespace, labels=labels)
+
+
+def test_a_pod_asks_for_a_place_among_pods_too() -> None:
+    assert pod_spec(pod()).requests.printed() == {"cpu": "100m", "pods": "1"}
+
+
+def test_each_term_of_node_affinity_holds_together_with_the_node_selector() -> None:
+    terms = [
+        {"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]},
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n-1"]}]},
+    ]
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
+    first, second = pod_spec(pod(nodeSelector={"b": "2"}, affinity=affinity)).terms
+    assert first.admits({"a": "1", "b": "2"})
+    assert not first.admits({"a": "1"})
+    assert second.admits({HOSTNAME: "n-1", "b": "2"})
+
+
+def test_a_pod_without_any_requirement_has_no_terms() -> None:
+    assert pod_spec(pod()).terms == ()
+
+
+def test_pod_terms_mean_the_pods_own_namespace_unless_they_say_more() -> None:
+    selector = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": ZONE}
+    terms = [selector, {**selector, "namespaces": ["x"]}, {**selector, "namespaceSelector": {}}]
+    own, named, every = pod_spec(pod(affinity={"podAffinity": {REQUIRED: terms}})).near
+    assert own.selects(web(app="db"))
+    assert not own.selects(web("x", app="db"))
+    assert named.selects(web("x", app="db"))
+    assert not named.selects(web(app="db"))
+    assert every.selects(web("anywhere", app="db"))
+
+
+def test_match_label_keys_ask_for_the_pods_own_values() -> None:
+    spread = {
+        "maxSkew": 2,
+        "minDomains": 3,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "matchLabelKeys": ["pod-template-hash"],
+    }
+    labels = {"app": "web", "pod-template-hash": "1"}
+    (found,) = pod_spec(pod(labels=labels, topologySpreadConstraints=[spread])).spreads
+    assert (found.max_skew, found.min_domains, found.required) == (2, 3, False)
+    assert found.pods.selects(web(**labels))
+    assert not found.pods.selects(web(**{**labels, "pod-template-hash": "2"}))
+
+
+def test_a_term_without_a_selector_selects_nobody_and_an_empty_one_everybody() -> None:
+    terms = [{"topologyKey": ZONE}, {"topologyKey": ZONE, "labelSelector": {}}]
+    nobody, everybody = pod_spec(pod(affinity={"podAntiAffinity": {REQUIRED: terms}})).apart
+    assert not nobody.selects(web(app="web"))
+    assert everybody.selects(web(app="web"))
+
+
+def test_preferences_come_with_their_weights() -> None:
+    near = {"weight": 7, "podAffinityTerm": {"topologyKey": ZONE, "labelSelector": {}}}
+    node = {
+        "weight": 3,
+        "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]},
+    }
+    affinity = {"podAffinity": {PREFERRED: [near]}, "nodeAffinity": {PREFERRED: [node]}}
+    found = pod_spec(pod(affinity=affinity))
+    assert [w.weight for w in (*found.preferred_near, *found.preferred_terms)] == [7, 3]
+
+
+def test_ports_of_the_host_are_taken_by_the_hosts_network_too() -> None:
+    every = "0.0.0.0"  # noqa: S104 - read, not bound
+    ports = [{"containerPort": 80, "hostPort": 8080, "hostIP": every}, {"containerPort": 81}]
+    container = {"name": "c", "ports": ports}
+    assert pod_spec(pod(containers=[container])).ports == {HostPort(8080)}
+    found = pod_spec(pod(containers=[container], hostNetwork=True)).ports
+    assert found == {HostPort(8080), HostPort(81)}
+
+
+def test_a_priority_is_the_pods_own_or_its_classes() -> None:
+    assert pod_spec(pod(priority=5, priorityClassName="x")).priority == 5
+    assert pod_spec(pod(priorityClassName="x"), priorities={"x": 9}).priority == 9
+    assert pod_spec(pod(priorityClassName="system-node-critical")).priority > 10**9
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "names"),
+    [
+        ("Deployment", {"replicas": 2}, ["shop/web-0", "shop/web-1"]),
+        ("StatefulSet", {}, ["shop/web-0"]),
+        ("Job", {"parallelism": 5, "completions": 2}, ["shop/web-0", "shop/web-1"]),
+    ],
+)
+def test_workloads_are_their_pods(kind: str, spec: dict[str, Any], names: list[str]) -> None:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod()["spec"]}
+    metadata = {"name": "web", "namespace": "shop"}
+    workload = {"kind": kind, "metadata": metadata, "spec": {**spec, "template": template}}
+    assert [p.name for p in waiting_pods([workload], {})] == names
+    assert len(waiting_pods([workload], {"web": 7})) == 7
+
+
+def test_pods_that_run_are_done_or_are_held_back_do_not_wait() -> None:
+    done = {**pod("done"), "status": {"phase": "Succeeded"}}
+    held = pod("held", schedulingGates=[{"name": "x"}])
+    found = waiting_pods([pod("bound", nodeName="n"), done, held, pod("waits")], {})
+    assert [p.name for p in found] == ["shop/waits"]
+
+
+def test_nodes_have_their_pods_taints_and_pool() -> None:
+    node = {
+        "kind": "Node",
+        "metadata": {"name": "n", "labels": {NODEPOOL: "spot"}},
+        "spec": {"unschedulable": True, "taints": [{"key": "a", "effect": "NoExecute"}]},
+        "status": {"allocatable": {"cpu": "2"}, "capacity": {"cpu": "3"}},
+    }
+    (found,) = existing_nodes([node, pod(nodeName="n"), pod(nodeName="other")])
+    assert found.pool == "spot"
+    assert found.capacity.of("cpu") == 3000
+    assert len(found.pods) == 1
+    assert found.taints[0] == Taint("a", "", "NoExecute")
+    assert found.taints[1].key == "node.kubernetes.io/unschedulable"
+
+
+def test_a_daemon_is_known_by_its_set_or_by_one_of_its_pods() -> None:
+    template = {"spec": pod()["spec"]}
+    given = {
+        "kind": "DaemonSet",
+        "metadata": {"name": "logs", "namespace": "shop"},
+        "spec": {"template": template},
+    }
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]
+    owned = pod(nodeName="n", affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}})
+    for name in ("logs", "proxy"):
+        owners = [{"kind": "DaemonSet", "name": name}]
+        owned = {**owned, "metadata": {**owned["metadata"], "ownerReferences": owners}}
+        assert len(daemons_of([given, owned])) == (1 if name == "logs" else 2)
+    assert daemons_of([owned])[0].terms == ()
+
+
+def test_lists_are_taken_apart() -> None:
+    items = [{"metadata": {"name": "a"}}, pod("b")]
+    assert [d["kind"] for d in listed([{"kind": "PodList", "items": items}])] == ["Pod", "Pod"]
+    assert [d["kind"] for d in listed([{"kind": "List", "items": [pod()]}])] == ["Pod"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": []},
+        {"tolerations": ["all"]},
+        {"topologySpreadConstraints": [{"maxSkew": 1}]},
+        {"containers": [{"resources": {"requests": {"cpu": "a lot"}}}]},
+        {"nodeSelector": {"not a label": "x"}, "affinity": {"nodeAffinity": {REQUIRED: 3}}},
+    ],
+)
+def test_what_is_no_pod_is_refused_with_its_place(spec: dict[str, Any]) -> None:
+    with pytest.raises(BadObject) as refused:
+        waiting_pods([pod(), pod(**spec)], {})
+    assert refused.value.path[0] == 1
+    assert str(refused.value)
