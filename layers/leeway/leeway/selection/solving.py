@@ -17,6 +17,11 @@ NEAR_ENOUGH = 1.02
 MOST_GROUPS = 600
 """With more, programs over patterns take too long, and greedy packing stands."""
 
+SPARE = 0.02
+"""Of the bound, what pods are worth for the resources they ask for, scarce or not: by the covering
+program a resource that there is enough of is worth nothing, and pods that ask for much of it would
+be left to the last."""
+
 AT_ONCE = 8
 """Nodes that are filled again together: filling one takes about as long as filling a few."""
 
@@ -40,7 +45,8 @@ def solve(problem: Problem) -> Solution:
     """Pack all pods of groups that fit somewhere."""
     covering = cover(problem)
     offerings = promising(problem, covering.values)
-    greedy = list(_greedily(problem, problem.counts, offerings, covering.values))
+    rated = covering.values + SPARE * covering.bound * _share(problem)
+    greedy = list(_greedily(problem, problem.counts, offerings, rated))
     plans = [greedy]
     dear = price(problem, greedy) > NEAR_ENOUGH * covering.bound
     if dear and len(problem.counts) <= MOST_GROUPS:
@@ -77,6 +83,13 @@ def promising(problem: Problem, values: Floats) -> Ints:
         firsts = np.searchsorted(sizes, sizes)  # where each one's size begins
         kept.update(ranked[np.arange(len(ranked)) - firsts < PER_SIZE].tolist())
     return np.array(sorted(kept), dtype=np.int64)
+
+
+def _share(problem: Problem) -> Floats:
+    """The part of all that is asked for that one pod of each group asks for: G."""
+    totals = np.maximum(problem.counts @ problem.sizes, 1)
+    share: Floats = (problem.sizes / totals).mean(axis=1)
+    return share
 
 
 def _repeated(problem: Problem, offerings: Ints, covering: Covering) -> Ints:
