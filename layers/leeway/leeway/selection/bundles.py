@@ -33,7 +33,8 @@ def bundled(
         if mates is None:
             misplaced += [_misplaced(lot, lot.units, ALONE) for lot in together]
             continue
-        unit, left = _unit(together, mates, fits)
+        others = launched | {counter for lot in (*rest, *wanting) for counter in lot.counted}
+        unit, left = _unit(together, mates, others, fits)
         if unit is None:
             rest += mates
         else:
@@ -91,11 +92,12 @@ def _mates(
 
 
 def _unit(
-    together: Sequence[Lot], mates: Sequence[Lot], fits: Fits
+    together: Sequence[Lot], mates: Sequence[Lot], others: frozenset[int], fits: Fits
 ) -> tuple[Lot | None, list[Misplaced]]:
-    """One unit of as many of the pods as fit onto one node; the mates first."""
+    """One unit of as many of the pods as fit onto one node, the mates first; None where somebody
+    on it would miss whom they have to be near. `others` are the counters of pods besides these."""
     parts: dict[int, tuple[Group, int]] = {}
-    names: list[str] = []
+    names: dict[int, list[str]] = {}
     zones = {lot.zone for lot in (*mates, *together) if lot.zone is not None}
     zone = next(iter(zones), None)
     misplaced: list[Misplaced] = []
@@ -104,15 +106,29 @@ def _unit(
         taken = 0 if len(zones) > 1 and lot.zone != zone else _most(group, lot, parts, zone, fits)
         if taken:
             parts[id(group)] = (group, parts.get(id(group), (group, 0))[1] + taken)
-            names += [name for unit in lot.units[:taken] for name in unit]
+            own = names.setdefault(id(group), [])
+            own += [name for unit in lot.units[:taken] for name in unit]
         if taken < len(lot.units):
             misplaced.append(_misplaced(lot, lot.units[taken:], TOO_LARGE))
-        if not taken and any(lot is mate for mate in mates):
-            return None, [_misplaced(each, each.units, TOO_LARGE) for each in together]
-    if len(names) == sum(len(mate.units) for mate in mates) or (misplaced and len(names) == 1):
-        # Nobody has come to the mates, or one pod would be alone although there are others.
-        return None, [_misplaced(each, each.units, TOO_LARGE) for each in together]
-    return Lot(tuple(parts.values()), (tuple(names),), zone, joined=True), misplaced
+    elsewhere = others | {c for miss in misplaced for c in miss.group.rules.counted}
+    unit = (tuple(name for own in names.values() for name in own),)
+    made = Lot(tuple(parts.values()), unit, zone, joined=True)
+    if sum(map(len, unit)) <= len(mates) or _lonely(made, elsewhere):
+        return None, [_misplaced(lot, lot.units, TOO_LARGE) for lot in together]
+    return made, misplaced
+
+
+def _lonely(unit: Lot, elsewhere: frozenset[int]) -> bool:
+    """Whether a pod of a unit is near nobody whom it has to be near; a pod that has to be near
+    its like may be the first of them, but only if there is no other."""
+    counted = unit.counted
+    for group, _ in unit.parts:
+        for counter in group.rules.with_node:
+            itself = counter in group.rules.counted
+            if counted.get(counter, 0) > itself or (itself and counter not in elsewhere):
+                continue
+            return True
+    return False
 
 
 def _most(
@@ -136,4 +152,5 @@ def _most(
 
 
 def _misplaced(lot: Lot, units: Sequence[tuple[str, ...]], reason: str) -> Misplaced:
-    return Misplaced(lot.parts[0][0], tuple(name for unit in units for name in unit), reason)
+    names = tuple(name for unit in units for name in unit)
+    return Misplaced(lot.parts[0][0], names, reason, lot.zone)

@@ -78,11 +78,12 @@ class Lot:
 
 @dataclass(frozen=True)
 class Misplaced:
-    """Pods of a group that have no place, and why."""
+    """Pods of a group that have no place, and why. `zone`: where they have been counted already."""
 
     group: Group
     pods: tuple[str, ...]
     reason: str
+    zone: int | None = None
 
 
 def grouped(pods: Sequence[Pod], counters: Counters) -> list[Group]:

@@ -112,6 +112,9 @@ class _Packing:
         lots, misplaced = assign(able, self.zones, self.counters.by_zone)
         yield from misplaced
         lots, misplaced = bundled(lots, self.standing.running, self._launched(), self._fits)
+        for miss in misplaced:
+            if miss.zone is not None:
+                self.zones.add(miss.group.rules, miss.zone, -len(miss.pods))
         yield from misplaced
         lots = sorted(lots, key=lambda lot: (-lot.priority, -self.sorter.size(lot).sum()))
         left = [self.standing.place(lot, self._zone(lot)) for lot in lots]

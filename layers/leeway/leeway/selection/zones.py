@@ -204,12 +204,16 @@ def _gather(
     """Put connected groups into the one zone that can take most of their pods."""
     chosen, going = 0, list[Group]()
     for zone in counts.preferred:
-        able = [group for group, choice in together if choice.able[zone]]
+        able = [
+            group
+            for group, choice in together
+            if choice.able[zone] and counts.admits(group.rules, zone, choice.domains)
+        ]
         able = _satisfied(able, zone, counts)
         if _size(able) > _size(going):
             chosen, going = zone, able
     staying = {id(group) for group in going}
-    for group, choice in together:
+    for group, choice in sorted(together, key=lambda each: bool(each[0].rules.with_zone)):
         kept = 0
         if id(group) not in staying and not group.rules.with_zone:
             # Only others would have liked it there.
