@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from leeway.selection.pods import Pod, PodSpec
 from leeway.selection.preferences import strictly
@@ -45,7 +46,7 @@ class Lot:
         """The same with some of the units."""
         return replace(self, units=units)
 
-    @property
+    @cached_property
     def shape(self) -> object:
         """Equal for lots whose units ask for the same and may go to the same nodes, zones aside."""
         return tuple(
@@ -57,7 +58,7 @@ class Lot:
         """The highest priority of its pods."""
         return max(group.spec.priority for group, _ in self.parts)
 
-    @property
+    @cached_property
     def counted(self) -> dict[int, int]:
         """How many pods one unit adds to each counter."""
         found: dict[int, int] = {}
@@ -66,7 +67,7 @@ class Lot:
                 found[counter] = found.get(counter, 0) + pods
         return found
 
-    @property
+    @cached_property
     def caps(self) -> dict[int, int]:
         """The most that each counter may have on its node."""
         found: dict[int, int] = {}

@@ -36,7 +36,7 @@ def _ranked(nodes: Sequence[NewNode], sorter: Sorter) -> list[NewNode]:
     """Those first whose pods ask for least of what all ask for, for the price."""
     asked = np.array([load_of(node, sorter) for node in nodes])
     part = (asked / np.maximum(asked.sum(axis=0), 1)).sum(axis=1)
-    prices = np.array([_price([node], sorter) for node in nodes])
+    prices = sorter.supply.prices[[node.offering for node in nodes]]
     order = np.argsort(part / np.maximum(prices, 1e-12), kind="stable")
     return [nodes[at] for at in order]
 
