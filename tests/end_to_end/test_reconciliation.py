@@ -253,6 +253,32 @@ def test_a_gpu_node_with_its_devices_is_admitted(rehearsal: Rehearsal) -> None:
     assert admission(rehearsal.wait([instance], 0), instance)["result"] == "admitted"
 
 
+def test_an_admission_survives_the_death_of_its_function_at_every_checkpoint(
+    rehearsal: Rehearsal,
+) -> None:
+    points = [(when, step) for step in range(1, 7) for when in ("before", "after")]
+    since = time.time()
+    with silence(rehearsal):
+        scaling = launch(rehearsal, "deadly", size=len(points))
+        waiting = ["Pending:Wait"] * len(points)
+        until(lambda: list(members(scaling, "deadly").values()) == waiting)
+        arriving = list(members(scaling, "deadly"))
+    faults = [
+        {"function": "*admit*", "execution": f"admit-{i}-*", "kill": when, "step": step}
+        for i, (when, step) in zip(arriving, points, strict=True)
+    ]
+    rehearsal.sandbox.faults("lambda", faults)
+    tick(rehearsal)
+    seen = rehearsal.wait(arriving, since)
+    killed = [e for e in seen.of("invocation") if e["outcome"] == "killed"]
+    assert len(killed) >= 8, "the faults must have met the middle of the work"
+    for instance in arriving:
+        titles = {e["detail_type"] for e in told_of(seen, instance)}
+        assert titles == {"Leeway Node Admitted"}
+    answered = ["begun", "CONTINUE"]
+    until(lambda: all(answers(rehearsal, one) == answered for one in arriving))
+
+
 def pods_of(kube: Client, app: str, node: str) -> list[str]:
     listed = kube.list(
         Pod, namespace="default", labels={"app": app}, fields={"spec.nodeName": node}
