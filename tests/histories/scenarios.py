@@ -39,7 +39,9 @@ def rebalance() -> tuple[Surrounding, Order]:
 
 def blocked(hours: float = 0.2) -> tuple[Surrounding, Order]:
     """A budget blocks the drain, which rests, and keeps its hook waiting by heartbeats."""
-    world = surrounding(NoticeKind.TERMINATE_HOOK, pods=[POD], timeout=600)
+    # An action waits for a hundred of its timeouts at most.
+    timeout = max(600, round(hours * 36) + 1)
+    world = surrounding(NoticeKind.TERMINATE_HOOK, pods=[POD], timeout=timeout)
     deadline = NOTICED + timedelta(hours=hours)
     world.record = world.record.model_copy(update={"deadline": deadline})
     return world, ORDER
