@@ -1,6 +1,7 @@
 """`leeway drain` on a cluster: kubectl's refusals, the deadline, and what it says."""
 
 import json
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -123,6 +124,28 @@ def test_a_blocked_pod_fails_the_drain_by_default_and_its_budget_is_named(
     assert drain(live, node, "--deadline", "4s") == 1
     assert "budget held" in capsys.readouterr().err.splitlines()[-1]
     assert live.running("app=held")
+
+
+def test_pods_that_tolerate_everything_are_evicted_once_and_named_when_they_come_back(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploy(live, node, "clingy", 2, tolerations=[{"operator": "Exists"}])
+    assert drain(live, node) == 0
+    said = capsys.readouterr().err
+    assert "it came back after the cordon" in said
+    assert "operator Exists for every key" in said
+    deletions = [e for e in live.journal("pod-deletion") if e["node"] == node]
+    assert [e["via"] for e in deletions] == ["eviction", "eviction"]
+
+
+def test_what_came_back_is_deleted_at_its_latest_moment(live: Live, node: str) -> None:
+    deploy(live, node, "tenacious", 1, tolerations=[{"operator": "Exists"}])
+    started = time.time()
+    drain(live, node, "--deadline", "7s", "--on-blocked", "wait")
+    deletions = [e for e in live.journal("pod-deletion") if e["node"] == node]
+    assert deletions[0]["via"] == "eviction"
+    assert {e["via"] for e in deletions[1:]} == {"delete"}
+    assert all(e["at"] >= started + 4.9 for e in deletions[1:])
 
 
 @pytest.mark.parametrize(
