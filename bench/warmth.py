@@ -85,7 +85,7 @@ class _Stage:
         self._sandbox = sandbox
         self._kube = kube
         (self._schedule,) = [
-            one["name"] for one in sandbox.schedules() if "KeepHeadroom" in one["name"]
+            one["name"] for one in sandbox.schedules() if one["name"].endswith("-keep-headroom")
         ]
 
     def run(self, name: str) -> float:

@@ -27,7 +27,7 @@ def test_a_scheduled_run_keeps_a_catalog_that_the_command_line_reads(
         monkeypatch.setenv(name, value)
     dynamodb = partial(boto3.client, "dynamodb", region_name=REGION)
     surveys = DynamoSurveys(dynamodb, os.environ["LEEWAY_TABLE"])
-    (schedule,) = [s["name"] for s in sandbox.schedules() if "RefreshCatalog" in s["name"]]
+    (schedule,) = [s["name"] for s in sandbox.schedules() if s["name"].endswith("-refresh-catalog")]
     sandbox.fire(str(schedule))
     until = time.monotonic() + 120
     while surveys.packed(REGION) is None:

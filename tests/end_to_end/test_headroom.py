@@ -137,7 +137,7 @@ def start_anew(sandbox: Sandbox) -> None:
 
 
 def schedule_of(sandbox: Sandbox) -> str:
-    (name,) = [s["name"] for s in sandbox.schedules() if "KeepHeadroom" in s["name"]]
+    (name,) = [s["name"] for s in sandbox.schedules() if s["name"].endswith("-keep-headroom")]
     return str(name)
 
 
