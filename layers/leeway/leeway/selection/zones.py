@@ -3,7 +3,7 @@
 Pods that no such term speaks of, their own or another pod's, stay free.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from leeway.selection.groups import Group, Lot, Misplaced
@@ -120,7 +120,31 @@ def assign(
         _spread(group, choice, counts, lots, misplaced)
     for together in late:
         _gather(together, counts, lots, misplaced)
-    return lots, misplaced
+    domains = {id(group): choice.domains for group, choice in groups}
+    return _without_lonely(lots, domains, counts, misplaced), misplaced
+
+
+def _without_lonely(
+    lots: list[Lot],
+    domains: Mapping[int, Sequence[bool]],
+    counts: ZoneCounts,
+    misplaced: list[Misplaced],
+) -> list[Lot]:
+    """Take out whoever is not near whom it has to be, now that all have their zones."""
+    while True:
+        kept: list[Lot] = []
+        for lot in lots:
+            ((group, _),) = lot.parts
+            rules, zone = group.rules, lot.zone
+            if zone is None or not rules.with_zone or counts.holds(rules, zone, domains[id(group)]):
+                kept.append(lot)
+            else:
+                counts.add(rules, zone, -len(lot.units))
+                pods = tuple(name for unit in lot.units for name in unit)
+                misplaced.append(Misplaced(group, pods, LONELY))
+        if len(kept) == len(lots):
+            return kept
+        lots = kept
 
 
 def _self_sufficient(together: Sequence[tuple[Group, Choice]], counts: ZoneCounts) -> bool:
