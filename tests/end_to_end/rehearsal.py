@@ -1,7 +1,7 @@
 """Interrupts nodes of a sandbox and tells, from its journals, what became of them."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,14 @@ class Rehearsal:
         # What follows the outcome by a moment: the Kubernetes Event, the execution's end.
         time.sleep(1.5)
         return self.since(since)
+
+    def until[T](self, since: float, found: Callable[[Aftermath], T], patience: float = 60) -> T:
+        """Wait for the first truthy finding in what has happened since."""
+        end = time.monotonic() + patience
+        while not (value := found(self.since(since))):
+            assert time.monotonic() < end, self.since(since).of("logs")[-8:]
+            time.sleep(0.3)
+        return value
 
     def since(self, moment: float) -> Aftermath:
         """All that happened since."""

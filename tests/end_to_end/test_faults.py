@@ -104,7 +104,11 @@ def test_a_throttled_aws_delays_a_retirement_and_loses_nothing(rehearsal: Rehear
         {"service": "events", "error": "ThrottlingException", "action": "PutEvents", "rate": 0.4},
     ]
     rehearsal.sandbox.faults("aws", throttled)
-    seen = rehearsal.interrupt(list(nodes), late=40)
+    since = time.time()
+    rehearsal.interrupt(list(nodes), late=40)
+    # A drain may be over before its group has launched the successor.
+    rehearsal.until(since, lambda s: len(s.of("instance-state", state="pending")) >= len(nodes))
+    seen = rehearsal.since(since)
     for instance in nodes:
         # A hook's notice that the throttling held back until the end has a generation of its own.
         outcomes = seen.outcomes(instance)

@@ -55,16 +55,6 @@ def lines_about(seen: Any, instance: str) -> list[dict[str, Any]]:
     return [x for x in lines if isinstance(x, dict) and x.get("instance") == instance]
 
 
-def until(rehearsal: Rehearsal, since: float, found: Any, patience: float = 60) -> Any:
-    """The first truthy finding in what has happened since."""
-    end = time.monotonic() + patience
-    while time.monotonic() < end:
-        if value := found(rehearsal.since(since)):
-            return value
-        time.sleep(0.3)
-    raise AssertionError(rehearsal.since(since).of("logs")[-8:])
-
-
 def first(entries: list[Entry]) -> float:
     return min(float(entry["at"]) for entry in entries)
 
@@ -95,7 +85,7 @@ def test_an_interruption_during_a_rebalance_takes_over_at_once_with_one_successo
     (instance, node) = rehearsal.take(1, "hooked").popitem()
     since = time.time()
     rehearsal.sandbox.interrupt([instance], rebalance=True, warning=False)
-    until(rehearsal, since, lambda seen: seen.of("instance-state", state="pending"))
+    rehearsal.until(since, lambda seen: seen.of("instance-state", state="pending"))
     interrupted = time.time()
     rehearsal.sandbox.interrupt([instance], late=60)
     seen = rehearsal.wait([instance], since)
@@ -137,7 +127,7 @@ def test_a_scheduled_change_begins_by_its_schedule_with_every_instance_and_the_s
     since, sandbox = time.time(), rehearsal.sandbox
     weeks = datetime.now(UTC) + timedelta(days=14)
     sandbox.send(scheduled(list(nodes), weeks))
-    until(rehearsal, since, lambda _: all(names(sandbox, instance) for instance in nodes), 20)
+    rehearsal.until(since, lambda _: all(names(sandbox, instance) for instance in nodes), 20)
     # News of the same change: it comes sooner, and so do its schedules.
     soon = datetime.now(UTC) + LEAD + timedelta(seconds=8)
     sandbox.send(scheduled(list(nodes), soon))
@@ -158,9 +148,9 @@ def test_a_scheduled_change_that_is_called_off_leaves_nothing(rehearsal: Rehears
     since, sandbox = time.time(), rehearsal.sandbox
     weeks = datetime.now(UTC) + timedelta(days=14)
     sandbox.send(scheduled([instance], weeks))
-    until(rehearsal, since, lambda _: names(sandbox, instance), 20)
+    rehearsal.until(since, lambda _: names(sandbox, instance), 20)
     sandbox.send(scheduled([instance], weeks, "closed"))
-    until(rehearsal, since, lambda _: not names(sandbox, instance), 20)
+    rehearsal.until(since, lambda _: not names(sandbox, instance), 20)
     assert not rehearsal.since(since).of("node-cordoned", node=node)
 
 
@@ -176,14 +166,13 @@ def test_a_node_that_was_stopped_runs_again_as_before_and_is_retired_again(
     ec2.delete_tags(Resources=[instance], Tags=[{"Key": "aws:autoscaling:groupName"}])
     since = time.time()
     sandbox.interrupt([instance], late=110, action="stop")
-    stopped = until(
-        rehearsal, since, lambda s: s.of("instance-state", instance=instance, state="stopped")
+    stopped = rehearsal.until(
+        since, lambda s: s.of("instance-state", instance=instance, state="stopped")
     )
-    seen = rehearsal.wait([instance], since)
+    rehearsal.wait([instance], since)
     assert stopped
     ec2.start_instances(InstanceIds=[instance])
-    seen = until(
-        rehearsal,
+    (undone,) = rehearsal.until(
         since,
         lambda s: [o for o in s.outcomes(instance) if o["result"] == "undone"],
         patience=90,
@@ -195,7 +184,7 @@ def test_a_node_that_was_stopped_runs_again_as_before_and_is_retired_again(
         assert not [t for t in found.spec.taints or [] if t.key.startswith("leeway.sh/")]
         assert found.metadata is not None
         assert not [a for a in found.metadata.annotations or {} if a.startswith("leeway.sh/")]
-    generation = seen[0]["generation"]
+    generation = undone["generation"]
     again = time.time()
     sandbox.interrupt([instance], action="stop")
     (later,) = rehearsal.wait([instance], again).outcomes(instance)
@@ -226,8 +215,8 @@ def test_a_paused_cluster_waits_with_what_can_wait_and_drains_what_cannot(small:
     client(small.sandbox, "ec2").create_tags(Resources=[managed], Tags=[tag])
     since = time.time()
     small.sandbox.interrupt([waiting], rebalance=True, warning=False)
-    (line, *_) = until(
-        small, since, lambda s: [x for x in lines_about(s, waiting) if "waits" in x["message"]]
+    (line, *_) = small.until(
+        since, lambda s: [x for x in lines_about(s, waiting) if "waits" in x["message"]]
     )
     assert "cluster small is paused" in line["message"]
     assert line["execution"].endswith(f"retire-{waiting}-1") or waiting in line["execution"]
