@@ -111,6 +111,14 @@ PAUSE = 3.0
 """Seconds between ticks: more than one takes, so that one worker does them all."""
 
 
+@pytest.fixture
+def minutes_on_command(rehearsal: Rehearsal) -> Iterator[None]:
+    """No minute passes by itself; afterwards they do again."""
+    rehearsal.sandbox.hurry_schedules(0)
+    yield
+    rehearsal.sandbox.hurry_schedules(1)
+
+
 def size(kube: Client, name: str, namespace: str) -> int | None:
     """The size that a Deployment is to have; None where there is none."""
     try:
@@ -147,6 +155,7 @@ def leeway(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, *arguments: str) -
     assert run([*arguments, "--cluster", CLUSTER]) == 0
 
 
+@pytest.mark.usefixtures("minutes_on_command")
 def test_what_users_wrote_becomes_pause_pods_and_sizes_and_is_taken_back(
     rehearsal: Rehearsal,
     kube: Client,
@@ -154,7 +163,6 @@ def test_what_users_wrote_becomes_pause_pods_and_sizes_and_is_taken_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sandbox = rehearsal.sandbox
-    sandbox.hurry_schedules(0)
     start_anew(sandbox)
     create_users_own(kube)
     file = tmp_path_factory.mktemp("written") / "headroom.yaml"

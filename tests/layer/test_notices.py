@@ -20,7 +20,15 @@ from leeway.notices.health import narrowed
 from leeway.notices.parse import parse_notice
 
 EVENTS = Path(__file__).parents[2] / "events"
-OTHERS = {"keep-headroom.json", "refresh-catalog.json", "retire-node.json"}
+OTHERS = {
+    "admit-node.json",
+    "keep-headroom.json",
+    "reconcile-instance.json",
+    "reconcile.json",
+    "refresh-catalog.json",
+    "retire-node.json",
+}
+"""What functions other than receive_notice are started with."""
 NOTICE_FILES = sorted(p.name for p in EVENTS.glob("*.json") if p.name not in OTHERS)
 
 
