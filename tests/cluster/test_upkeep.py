@@ -380,3 +380,31 @@ def test_somebody_elses_deployment_of_a_buffers_name_is_not_touched(desk: Desk) 
     desk.apply()
     desk.tick()
     assert desk.replicas(name) == 4
+
+
+def test_a_target_that_may_no_longer_be_touched_is_kept_in_mind_and_stops_nothing(
+    desk: Desk,
+) -> None:
+    target = desk.deploy(1)
+    desk.apply(desk.scaled_object(target), desk.headroom(replicas=1))
+    desk.tick()
+    desk.apply(desk.headroom(replicas=2))
+    desk.live.fail_with({"status": 403, "verb": "get", "resource": "deployments"})
+    (problem,) = desk.tick().problems
+    assert problem.subject == f"Deployment default/{target}"
+    desk.live.fail_with()
+    assert desk.buffer() == 2
+    assert desk.tick().problems == ()
+    assert f"Deployment default/{target}" not in desk.states.of("prod")
+
+
+def test_a_shared_object_that_is_refused_is_said_and_the_rest_goes_on(desk: Desk) -> None:
+    target = desk.deploy(1)
+    desk.apply(desk.scaled_object(target), desk.headroom(replicas=1))
+    desk.live.fail_with({"status": 403, "verb": "patch", "resource": "namespaces"})
+    subjects = {problem.subject for problem in desk.tick().problems}
+    assert f"Namespace {desk.name}" in subjects
+    assert desk.replicas(target) == 5
+    desk.live.fail_with()
+    assert desk.tick().problems == ()
+    assert desk.buffer() == 1

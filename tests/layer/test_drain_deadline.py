@@ -25,6 +25,7 @@ def pod(grace: int, volumes: bool = False) -> Pod:
         (600, False, 45),
         (30, True, 50),
         (600, True, 65),
+        (2**63 - 1, False, 45),
     ],
 )
 def test_the_latest_moment_leaves_room_for_the_grace_up_to_the_cap_and_for_the_request(

@@ -445,3 +445,12 @@ def test_a_hook_of_ekss_own_is_drained_for_and_left_for_eks_to_answer() -> None:
     told["detail-type"] = "EC2 Instance-terminate Lifecycle Action"
     assert desk.results(told) == [Result.STARTED]
     assert desk.stored[FIRST].hooks == ()
+
+
+def test_a_launch_hook_of_ekss_own_is_left_for_eks_to_answer() -> None:
+    takes = ClusterPolicy(takes=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
+    desk = Desk(owner=Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), policies=OnePolicy(takes))
+    told = launching()
+    told["detail"]["LifecycleHookName"] = "Launch-LC-Hook"
+    assert desk.results(told) == [Result.IGNORED]
+    assert desk.admissions.started == []

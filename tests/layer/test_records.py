@@ -30,6 +30,7 @@ FACTS = InstanceFacts(
     owner=Owner(OwnerKind.AUTO_SCALING_GROUP, "ng"),
 )
 HOOK = LifecycleHook("ng", "leeway-drain")
+HOUR = timedelta(hours=1)
 
 
 def notice(kind: NoticeKind, id: str, **more: Any) -> Notice:  # noqa: A002
@@ -213,3 +214,12 @@ def test_the_same_thing_told_of_twice_some_seconds_apart_starts_nothing_again() 
     sooner = take(stored, NoticeKind.SPOT_INTERRUPTION, "n-3", after=-60)
     assert sooner.start
     assert sooner.reason == "it leaves less time"
+
+
+def test_what_waits_for_nobody_does_not_stop_a_drain_that_has_begun_of_choice() -> None:
+    change = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", effective_at=NOTICED + 5 * HOUR).record
+    begun = change.model_copy(update={"phase": Phase.RUNNING, "begun_at": NOTICED})
+    assert take(change, NoticeKind.REBALANCE, "n-2", after=60).start
+    reception = take(begun, NoticeKind.REBALANCE, "n-2", after=60)
+    assert (reception.start, reception.record.generation) == (False, begun.generation)
+    assert take(begun, NoticeKind.SPOT_INTERRUPTION, "n-3", after=60).start

@@ -34,7 +34,7 @@ SEARCH_EVERY = timedelta(minutes=1)
 have joined, and not at every look."""
 
 _ANSWERS = {Result.ADMITTED: HookResult.CONTINUE, Result.NOT_READY: HookResult.ABANDON}
-_TROUBLE = (ClusterUnavailable, ClusterRefused, CloudUnavailable)
+_TROUBLE = (ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ reason to leave an interrupted node alone."""
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from threading import RLock
 from typing import Protocol
 
 from leeway import __version__
@@ -55,6 +56,7 @@ class Configuration:
         self._reports = reports
         self._known: dict[str, _Known] = {}
         self._readings: dict[StoredManifest, Reading] = {}
+        self._lock = RLock()  # clusters are looked after side by side
 
     def policy_of(self, cluster: str) -> ClusterPolicy:
         """Return the cluster's policy, at most a minute old; the defaults where there is none.
@@ -102,6 +104,10 @@ class Configuration:
         return CAUTIOUS
 
     def _read(self, cluster: str) -> _Known:
+        with self._lock:
+            return self._read_if_old(cluster)
+
+    def _read_if_old(self, cluster: str) -> _Known:
         known, now = self._known.get(cluster), self._clock.now()
         if known is not None and now < known.until:
             return known
@@ -118,11 +124,15 @@ class Configuration:
 
     def _reading(self, cluster: str, stored: StoredManifest) -> Reading:
         """Make sense of a manifest, and report what is wrong with it, once for each version."""
-        if stored in self._readings:
+        with self._lock:
+            if stored not in self._readings:
+                self._readings[stored] = self._make_sense_of(cluster, stored)
             return self._readings[stored]
+
+    def _make_sense_of(self, cluster: str, stored: StoredManifest) -> Reading:
         # Half a policy is better than none; half of what is to be launched is not.
         read = read_salvaged if stored.resource == _POLICY else read_stored
-        reading = self._readings[stored] = read(stored.body, stored.title)
+        reading = read(stored.body, stored.title)
         author = ""
         if stored.written_by != __version__:
             author = f" (written by Leeway {stored.written_by}, read by {__version__})"

@@ -242,6 +242,8 @@ class Reception:
     def _admit(self, case: _Case) -> Received:
         """Start an admission. One that only rehearses leaves the hook to whoever answers it now."""
         ruling = rule(case.notice, case.policy)
+        if case.notice.hook is not None and case.notice.hook.name in EKS_HOOKS:
+            return case.became(Result.IGNORED, f"EKS answers {case.notice.hook.name} itself")
         if case.dry_run:
             return case.became(Result.IGNORED, f"dry run, and {ruling.reason}")
         if ruling.deadline is None:

@@ -262,6 +262,9 @@ def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> str 
         return f"a {notice.kind} outranks a {stored.kind}"
     if harder == 0 and ruling.action is Action.RETIRE and stored.action is Action.CORDON:
         return "the one before it only cordons"
+    if notice.kind in VOLUNTARY and stored.begun_at is not None:
+        # What waits for nobody serves it already; another turn would stop the drain that is on.
+        return None
     if harder == 0 and _is_earlier(ruling.deadline, stored.deadline):
         return "it leaves less time"
     return None

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from statistics import median_low
+from typing import Any
 
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, PauseDeployment, Workloads
 from leeway.headroom.kept import Kept
@@ -85,9 +86,7 @@ class Tick:
         joins = self._workloads.joins() if buffers else {}
         proportional = any(buffer.is_proportional for buffer in buffers)
         size = self._workloads.size() if proportional else ClusterSize(0, 0)
-        for shared in _shared_objects(buffers):
-            if self._acts:
-                self._workloads.apply(shared)
+        self._apply_shared(buffers)
         for subject, claimants in _by_subject(buffers).items():
             if len(claimants) > 1:
                 self._refuse(subject, sorted(buffer.source for buffer in claimants))
@@ -101,6 +100,16 @@ class Tick:
             self._look_after_buffer(subject, claimants[0], seen, size)
         if not wanted.unread:
             self._remove_orphans(there, buffers)
+
+    def _apply_shared(self, buffers: Sequence[Buffer]) -> None:
+        """Make what several buffers need. One that is refused shows as what its buffers lack."""
+        for shared in _shared_objects(buffers) if self._acts else ():
+            try:
+                self._workloads.apply(shared)
+            except ClusterRefused as error:
+                metadata = shared["metadata"]
+                subject = f"{shared['kind']} {metadata['name']}"
+                self.kept.append(Kept(subject, "headroom", problem=str(error)))
 
     def _buffers_like(self, chunks: Iterable[Chunks]) -> Iterator[Buffer]:
         """Make buffers of pods like those that others have templates for."""
@@ -204,10 +213,15 @@ class Tick:
         self.kept.append(Kept(subject, named, problem=problem))
 
     def _let_go(self, kept: Kept) -> None:
-        """Leave or restore a target whose manifest is gone, and forget it."""
-        if kept.target is not None and self._acts:
-            self._leave(kept.target, kept.restore)
-        self.forgotten.append(kept.subject)
+        """Leave or restore a target whose manifest is gone, and forget it; one that may not be
+        touched is kept in mind, with the reason."""
+        try:
+            if kept.target is not None and self._acts:
+                self._leave(kept.target, kept.restore)
+        except ClusterRefused as error:
+            self.kept.append(replace(kept, problem=str(error)))
+        else:
+            self.forgotten.append(kept.subject)
 
     def _leave(self, target: ScaleTarget, restore: bool) -> None:
         for _ in range(LOCK_TRIES):
@@ -231,7 +245,7 @@ def _by_subject(buffers: Iterable[Buffer]) -> dict[str, list[Buffer]]:
     return grouped
 
 
-def _shared_objects(buffers: Iterable[Buffer]) -> list[dict[str, object]]:
+def _shared_objects(buffers: Iterable[Buffer]) -> list[dict[str, Any]]:
     """The namespaces and priority classes of buffers, each once."""
     namespaces = sorted({buffer.pods.namespace for buffer in buffers})
     priorities = sorted({buffer.pods.priority for buffer in buffers})

@@ -21,6 +21,9 @@ PAGE = 500
 AT_ONCE = timedelta(seconds=10)
 """A pod that was scheduled this soon did not wait for a node."""
 
+LONGEST_JOIN = timedelta(minutes=15)
+"""A pod that was scheduled later than this waited for something else: a quota, or for a person."""
+
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 PLURALS = {
@@ -218,16 +221,17 @@ def _group_path(api_version: str) -> str:
 
 
 def _join(pod: dict[str, Any]) -> timedelta | None:
-    """Return how long a pause pod waited to run, where it had to wait for a node."""
+    """Return how long a pause pod waited for a node, where it had to wait for one."""
     created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
     since = {
         condition["type"]: datetime.fromisoformat(condition["lastTransitionTime"])
         for condition in pod.get("status", {}).get("conditions", ())
         if condition["status"] == "True" and condition.get("lastTransitionTime")
     }
-    if "Ready" not in since or since.get("PodScheduled", created) - created <= AT_ONCE:
+    if "PodScheduled" not in since:
         return None
-    return since["Ready"] - created
+    waited = since["PodScheduled"] - created
+    return waited if AT_ONCE < waited <= LONGEST_JOIN else None
 
 
 def _takes_pods(node: dict[str, Any]) -> bool:

@@ -93,7 +93,10 @@ def _protected_until(pod: PodObject) -> datetime | None:
     except ValueError:
         return None
     started = _in_utc((status.startTime if status else None) or meta.creationTimestamp)
-    return started + protected_for if started else None
+    try:
+        return started + protected_for if started else None
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
 
 
 def _claims(meta: ObjectMeta, volumes: list[Volume]) -> Iterator[str]:

@@ -40,7 +40,8 @@ def latest_moment(pod: Pod, terms: Terms) -> datetime | None:
     """Return when a blocked pod must go if it is to end in time; None without a deadline."""
     if terms.deadline is None:
         return None
-    kept_free = min(timedelta(seconds=_grace(pod, terms)), GRACE_CAP)
+    # Kubernetes takes graces of millions of years, which Python can't count.
+    kept_free = timedelta(seconds=min(_grace(pod, terms), GRACE_CAP.total_seconds()))
     return terms.deadline - max(kept_free, REQUEST_TIME) - _detaching(pod)
 
 

@@ -44,7 +44,8 @@ class Emptying:
         if not drain.over or tries:
             started = record.begun_at or record.noticed_at
             rest = pause_before_next(started, clock.now(), deadline, heartbeat)
-        if tries and not rest:
+        # A drain that is on paces itself, and must not be looked away from near its deadline.
+        if tries and not rest and (drain.over or not located.node):
             clock.sleep(min(tries * RETRY_EVERY, LONGEST_RETRY))
         expired = is_expired(Terms(deadline), clock.now())
         return Passed(drain, record, int(rest.total_seconds()), expired, held)
