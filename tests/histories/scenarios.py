@@ -50,7 +50,8 @@ def blocked(hours: float = 0.2) -> tuple[Surrounding, Order]:
 def undone() -> tuple[Surrounding, Order]:
     """A scheduled change is called off while it waits for its turn."""
     world = surrounding(NoticeKind.SCHEDULED_CHANGE)
-    told = undo(world.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", after=60))
+    news = {"after": 60, "event": world.record.event}
+    told = undo(world.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", **news))
     assert told is not None
     world.record = told.record
     return world, Order(ORDER.instance, ORDER.cluster, 2)

@@ -223,3 +223,12 @@ def test_what_waits_for_nobody_does_not_stop_a_drain_that_has_begun_of_choice() 
     reception = take(begun, NoticeKind.REBALANCE, "n-2", after=60)
     assert (reception.start, reception.record.generation) == (False, begun.generation)
     assert take(begun, NoticeKind.SPOT_INTERRUPTION, "n-3", after=60).start
+
+
+def test_news_of_another_scheduled_change_undoes_nothing() -> None:
+    ahead = {"effective_at": NOTICED + 5 * HOUR}
+    reboot = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", event="reboot", **ahead).record
+    other = notice(NoticeKind.SCHEDULED_CHANGE, "n-2", event="retirement", after=60, **ahead)
+    same = notice(NoticeKind.SCHEDULED_CHANGE, "n-3", event="reboot", after=60, **ahead)
+    assert undo(reboot, other) is None
+    assert undo(reboot, same) is not None

@@ -243,7 +243,8 @@ def test_a_policy_that_says_cordon_cordons_answers_the_hook_and_reports() -> Non
 
 def test_what_is_called_off_before_it_began_is_undone_and_can_come_again() -> None:
     world = surrounding(NoticeKind.SCHEDULED_CHANGE)
-    told = undo(world.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", after=60))
+    news = {"after": 60, "event": world.record.event}
+    told = undo(world.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", **news))
     assert told is not None
     world.record = told.record
     outcome = world.run_generation(2)

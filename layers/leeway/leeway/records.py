@@ -119,6 +119,7 @@ class Retirement(BaseModel):
     stops: bool = False
     begun_at: AwareDatetime | None = None
     hooks: tuple[LifecycleHook, ...] = ()
+    event: str = ""
     replaced: ReplacementIntent | None = None
 
     @property
@@ -194,7 +195,8 @@ def _why_undone(stored: Retirement, notice: Notice) -> str | None:
     if stored.phase is Phase.UNDONE:
         return None
     if notice.kind is NoticeKind.SCHEDULED_CHANGE:
-        if stored.kind is notice.kind and stored.phase is Phase.NOTICED:
+        same = stored.kind is notice.kind and stored.event in {"", notice.event}
+        if same and stored.phase is Phase.NOTICED:
             return "the scheduled change is called off, or comes later"
         return None
     if stored.stops or stored.phase is Phase.FINISHED:
@@ -224,6 +226,7 @@ def _asked(notice: Notice, ruling: Ruling) -> dict[str, Any]:
         "reason": ruling.reason,
         "action": ruling.action,
         "stops": _only_stops(notice),
+        "event": notice.event,
     }
 
 
