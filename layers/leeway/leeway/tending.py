@@ -1,11 +1,13 @@
 """Use case: one cluster's headroom in one tick: every buffer and target gets its size."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from statistics import median_low
 from typing import Any
 
+from leeway.clock import Clock
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, PauseDeployment, Workloads
 from leeway.headroom.kept import Kept
 from leeway.headroom.pause import (
@@ -23,6 +25,7 @@ from leeway.headroom.plan import (
     buffer_size,
     chunk_count,
     claimed_twice,
+    deployment_like,
     pods_like,
     target_size,
 )
@@ -31,6 +34,10 @@ from leeway.policies import ClusterPolicy
 from leeway.selection.pod_requests import requests_of
 
 LOCK_TRIES = 5
+
+PATIENCE = timedelta(seconds=20)
+"""How long a tick goes on to the next object when the API server fails on one: what fails may be
+an admission webhook of that object's. One that keeps us waiting longer is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +61,14 @@ class Tick:
     """One cluster, one tick: looks, and acts unless it is a dry run."""
 
     def __init__(
-        self, workloads: Workloads, known: dict[str, Kept], at: datetime, dry_run: bool
+        self, workloads: Workloads, known: dict[str, Kept], clock: Clock, dry_run: bool
     ) -> None:
         self._workloads = workloads
         self._known = known
+        self._clock = clock
         self._acts = not dry_run
-        self.at = at
+        self._out_of_sight: set[tuple[str, str]] = set()
+        self.at = clock.now()
         self.kept: list[Kept] = []
         self.forgotten: list[str] = []
 
@@ -92,30 +101,28 @@ class Tick:
                 self._refuse(subject, sorted(buffer.source for buffer in claimants))
                 continue
             pods = claimants[0].pods
-            if not self._may_have(pods, there):
-                problem = f"Deployment {pods.namespace}/{pods.name} is somebody else's"
-                self.kept.append(Kept(subject, claimants[0].source, problem=problem))
-                continue
             seen = joins.get((pods.namespace, pods.name), [])
-            self._look_after_buffer(subject, claimants[0], seen, size)
+            self._look_after_buffer(subject, claimants[0], seen, size, there)
         if not wanted.unread:
             self._remove_orphans(there, buffers)
 
     def _apply_shared(self, buffers: Sequence[Buffer]) -> None:
-        """Make what several buffers need. One that is refused shows as what its buffers lack."""
+        """Make what several buffers need. One that fails shows as what its buffers lack."""
         for shared in _shared_objects(buffers) if self._acts else ():
-            try:
-                self._workloads.apply(shared)
-            except ClusterRefused as error:
-                metadata = shared["metadata"]
-                subject = f"{shared['kind']} {metadata['name']}"
-                self.kept.append(Kept(subject, "headroom", problem=str(error)))
+            _, problem = self._ask(partial(self._workloads.apply, shared))
+            if problem:
+                subject = f"{shared['kind']} {shared['metadata']['name']}"
+                self.kept.append(Kept(subject, "headroom", problem=problem))
 
     def _buffers_like(self, chunks: Iterable[Chunks]) -> Iterator[Buffer]:
         """Make buffers of pods like those that others have templates for."""
         for one in chunks:
             subject = f"capacitybuffer {one.like.namespace}/{one.name}"
-            template = self._workloads.template(one.like)
+            template, problem = self._ask(partial(self._workloads.template, one.like))
+            if problem:
+                self._leave_for_now(one.like.namespace, deployment_like(one))
+                self.kept.append(Kept(subject, one.source, problem=problem))
+                continue
             if template is None:
                 self.kept.append(Kept(subject, one.source, problem=f"there is no {one.like}"))
                 continue
@@ -128,6 +135,12 @@ class Tick:
             pods = pods_like(one, template.spec, requests)
             yield Buffer(one.source, pods, at_least=count.replicas, why=count.reason)
 
+    def _leave_for_now(self, namespace: str, name: str) -> None:
+        """Leave a buffer's Deployment as it is, since nobody can say what it should be."""
+        self._out_of_sight.add((namespace, name))
+        before = self._known.get(f"buffer {namespace}/{name}")
+        self.kept += [before] if before else []
+
     def _may_have(self, pods: PausePods, there: Sequence[PauseDeployment]) -> bool:
         """Whether a Deployment of this name is, or would be, Leeway's: users' stay untouched."""
         if any((one.namespace, one.name) == (pods.namespace, pods.name) for one in there):
@@ -136,18 +149,26 @@ class Tick:
         return self._workloads.replicas_of(deployment) is None
 
     def _look_after_buffer(
-        self, subject: str, buffer: Buffer, seen: Sequence[timedelta], size: ClusterSize
+        self,
+        subject: str,
+        buffer: Buffer,
+        seen: Sequence[timedelta],
+        size: ClusterSize,
+        there: Sequence[PauseDeployment],
     ) -> None:
         before = self._known.get(subject)
         join = median_low(seen) if seen else before.join if before else None
         wanted = buffer_size(buffer, size, [join] if join else [], self.at)
         kept = Kept(subject, buffer.source, wanted.replicas, wanted.reason, join=join)
-        try:
-            if self._acts:
-                self._workloads.apply(deployment_object(buffer.pods, wanted.replicas))
-        except ClusterRefused as error:
-            kept = replace(kept, problem=str(error))
-        self.kept.append(kept)
+        self._keep(kept, *self._ask(partial(self._resize, buffer.pods, wanted.replicas, there)))
+
+    def _resize(self, pods: PausePods, replicas: int, there: Sequence[PauseDeployment]) -> str:
+        """Give a buffer's Deployment its size; returns what is in the way."""
+        if not self._may_have(pods, there):
+            return f"Deployment {pods.namespace}/{pods.name} is somebody else's"
+        if self._acts:
+            self._workloads.apply(deployment_object(pods, replicas))
+        return ""
 
     def _remove_orphans(self, there: Sequence[PauseDeployment], buffers: Sequence[Buffer]) -> None:
         """Delete Deployments of buffers that nobody wants any more, with what only they needed.
@@ -157,12 +178,19 @@ class Tick:
         """
         wanted = {(buffer.pods.namespace, buffer.pods.name) for buffer in buffers}
         classes = {priority_class_name(buffer.pods.priority) for buffer in buffers}
-        for orphan in there:
-            if (orphan.namespace, orphan.name) in wanted or not self._acts:
+        for orphan in there if self._acts else ():
+            if (orphan.namespace, orphan.name) in wanted | self._out_of_sight:
                 continue
-            if orphan.priority_class not in classes:
-                self._workloads.remove_priority_class(orphan.priority_class)
-            self._workloads.remove_deployment(orphan.namespace, orphan.name)
+            _, problem = self._ask(partial(self._remove, orphan, classes))
+            if problem:
+                subject = f"buffer {orphan.namespace}/{orphan.name}"
+                kept = self._known.get(subject) or Kept(subject, "headroom")
+                self.kept.append(replace(kept, problem=problem))
+
+    def _remove(self, orphan: PauseDeployment, classes: set[str]) -> None:
+        if orphan.priority_class not in classes:
+            self._workloads.remove_priority_class(orphan.priority_class)
+        self._workloads.remove_deployment(orphan.namespace, orphan.name)
 
     def _look_after_target(self, scaled: ScaledTarget) -> None:
         kept = Kept(str(scaled.target), scaled.source, target=scaled.target, restore=scaled.restore)
@@ -171,11 +199,14 @@ class Tick:
             self.kept.append(replace(kept, reason="paused: left as it is"))
             return
         kept = replace(kept, replicas=wanted.replicas, reason=wanted.reason)
-        try:
-            problem = self._scale(scaled.target, wanted.replicas)
-        except ClusterRefused as error:
-            problem = str(error)
-        self.kept.append(replace(kept, problem=problem))
+        self._keep(kept, *self._ask(partial(self._scale, scaled.target, wanted.replicas)))
+
+    def _keep(self, kept: Kept, in_the_way: str | None, failed: str) -> None:
+        """Note what has its size now, or the size that it was left with."""
+        if problem := failed or in_the_way:
+            before = self._known.get(kept.subject)
+            kept = replace(kept, replicas=before.replicas if before else None, problem=problem)
+        self.kept.append(kept)
 
     def _scale(self, target: ScaleTarget, replicas: int) -> str:
         """Scale a target where it has another size; returns what is in the way."""
@@ -213,13 +244,13 @@ class Tick:
         self.kept.append(Kept(subject, named, problem=problem))
 
     def _let_go(self, kept: Kept) -> None:
-        """Leave or restore a target whose manifest is gone, and forget it; one that may not be
+        """Leave or restore a target whose manifest is gone, and forget it; one that can't be
         touched is kept in mind, with the reason."""
-        try:
-            if kept.target is not None and self._acts:
-                self._leave(kept.target, kept.restore)
-        except ClusterRefused as error:
-            self.kept.append(replace(kept, problem=str(error)))
+        problem = ""
+        if kept.target is not None and self._acts:
+            _, problem = self._ask(partial(self._leave, kept.target, kept.restore))
+        if problem:
+            self.kept.append(replace(kept, problem=problem))
         else:
             self.forgotten.append(kept.subject)
 
@@ -234,6 +265,21 @@ class Tick:
             if self._workloads.remember_original(target, seen, None):
                 return
         raise ClusterUnavailable(f"{target} was written by others {LOCK_TRIES} times in a row")
+
+    def _ask[T](self, ask: Callable[[], T]) -> tuple[T | None, str]:
+        """Ask for something about one object; returns the answer, or what is in the way of it.
+
+        Raises:
+            ClusterUnavailable: it fails, and there is no patience left for other objects.
+        """
+        try:
+            return ask(), ""
+        except ClusterRefused as error:
+            return None, str(error)
+        except ClusterUnavailable as error:
+            if self._clock.now() - self.at >= PATIENCE:
+                raise
+            return None, str(error)
 
 
 def _by_subject(buffers: Iterable[Buffer]) -> dict[str, list[Buffer]]:

@@ -147,7 +147,7 @@ class KeepHeadroom:
             if wanted.nothing and not known:
                 return Tended(cluster)
             workloads = self._workloads_in(cluster)
-            tick = Tick(workloads, known, self._clock.now(), wanted.policy.dry_run)
+            tick = Tick(workloads, known, self._clock, wanted.policy.dry_run)
             tick.look_after(wanted)
             return self._settle(cluster, wanted, known, tick)
         except _TROUBLE as error:

@@ -87,13 +87,18 @@ class ScaledTarget:
     fixed: int | None = None
 
 
+def deployment_like(chunks: Chunks) -> str:
+    """Name the Deployment that holds room for pods like others."""
+    return f"capacity-buffer-{chunks.name}"
+
+
 def pods_like(chunks: Chunks, spec: Mapping[str, Any], requests: Resources) -> PausePods:
     """Return pause pods that need the same place as pods of a spec.
 
     They have none of its labels: a Service would take them for the pods that they stand in for.
     """
     return PausePods(
-        name=f"capacity-buffer-{chunks.name}",
+        name=deployment_like(chunks),
         namespace=chunks.like.namespace,
         requests=requests.printed(),
         node_selector=spec.get("nodeSelector") or {},
