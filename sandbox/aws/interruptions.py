@@ -80,6 +80,7 @@ class Interruptions:
             self._bus.emit(event, command.copies)
         # Hibernation begins with its notice: only the other two wait.
         reclaim_at = at + (0 if command.action == "hibernate" else command.warning)
+        self._cloud.journal.add("interrupted", instance=instance.id, reclaim_at=reclaim_at)
         self._cloud.timers.after(
             reclaim_at - time.time(), self._reclaim, ec2, instance, command.action
         )

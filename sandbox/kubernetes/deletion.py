@@ -120,6 +120,8 @@ def _delete_pod(
         uid=uid_of(pod),
         node=spec.get("nodeName"),
         grace=grace,
+        own_grace=spec.get("terminationGracePeriodSeconds", 30),
+        volumes=any("persistentVolumeClaim" in one for one in spec.get("volumes") or ()),
         via=via,
     )
     marked = _mark(cluster, registry.POD, pod, grace, dry_run=False)

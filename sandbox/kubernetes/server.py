@@ -117,7 +117,7 @@ class ApiServer:
         if fault.drop == "before" or (fault.drop and call.verb == "watch"):
             return _hang_up(request, b"")
         if fault.drop:
-            answer = await self._answer(request, call)
+            answer = await self._answer(request, call, heard=False)
             body = answer.body if isinstance(answer, web.Response) else None
             whole = body if isinstance(body, bytes) else b"{}"
             head = f"HTTP/1.1 {answer.status} OK\r\nContent-Type: {_JSON}\r\n"
@@ -128,7 +128,9 @@ class ApiServer:
         self._note_eviction(call, fault.status)
         raise _failure(fault)
 
-    async def _answer(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
+    async def _answer(
+        self, request: web.BaseRequest, call: Call, heard: bool = True
+    ) -> web.StreamResponse:
         try:
             self._authorizer.check(call)
             if self._would_create(call):
@@ -139,10 +141,10 @@ class ApiServer:
                 return await self._watch(request, call)
             response = self._carry_out(call)
         except errors.ApiError as error:
-            self._note_eviction(call, error.code)
+            self._note_eviction(call, error.code, heard)
             response = _json(error.status, error.code, error.headers)
         else:
-            self._note_eviction(call, response.status)
+            self._note_eviction(call, response.status, heard)
         return response
 
     def _would_create(self, call: Call) -> bool:
@@ -152,7 +154,8 @@ class ApiServer:
         target = call.target
         return self._cluster.store.get(call.kind, target.namespace, target.name) is None
 
-    def _note_eviction(self, call: Call, status: int) -> None:
+    def _note_eviction(self, call: Call, status: int, heard: bool = True) -> None:
+        """Write down how an eviction was answered, and whether its answer reached anybody."""
         if call.resource != "pods/eviction":
             return
         target = call.target
@@ -163,6 +166,7 @@ class ApiServer:
             uid=uid_of(pod) if pod else None,
             node=pod["spec"].get("nodeName") if pod else None,
             status=status,
+            heard=heard,
             user=call.user.name,
         )
 

@@ -163,6 +163,8 @@ def test_an_interrupted_spot_instance_is_warned_then_reclaimed_then_replaced(aws
     [warning] = aws.journal("notice", id=answer["event"])
     announced = datetime.fromisoformat(warning["time"]).timestamp()  # whole seconds
     assert announced + 2 <= answer["reclaim_at"] < announced + 3
+    [interrupted] = aws.journal("interrupted", instance=instance)
+    assert interrupted["reclaim_at"] == answer["reclaim_at"]
     assert announced <= warning["at"] - 1
     assert warning["detail_type"] == "EC2 Spot Instance Interruption Warning"
     request = _spot_request(aws, instance)

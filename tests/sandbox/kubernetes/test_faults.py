@@ -93,6 +93,21 @@ def test_every_eviction_is_in_the_journal_with_its_answer(world: Live) -> None:
     assert entries[0]["node"] == "ip-10-0-0-1.ec2.internal"
 
 
+def test_an_eviction_whose_answer_was_lost_is_in_the_journal_as_such(world: Live) -> None:
+    world.create(PODS, bare_pod("unheard"))
+    world.until(lambda: world.api.get(f"{PODS}/unheard").json()["status"]["phase"] == "Running")
+    world.fail_with({"verb": "create", "resource": "pods/eviction", "drop": True, "count": 1})
+
+    with pytest.raises(httpx.RemoteProtocolError):
+        world.evict("unheard")
+    world.evict("unheard")
+
+    entries = [one for one in world.journal("eviction") if one["pod"] == "default/unheard"]
+    assert [(one["status"], one["heard"]) for one in entries] == [(201, False), (201, True)]
+    [deletion] = [one for one in world.journal("pod-deletion") if one["pod"] == "default/unheard"]
+    assert (deletion["grace"], deletion["own_grace"], deletion["volumes"]) == (30, 30, False)
+
+
 def test_a_fault_nobody_understands_is_refused(world: Live) -> None:
     refused = world.control.put("/_sandbox/faults", json={"faults": [{"stauts": 500}]})
 
