@@ -1,6 +1,6 @@
 """All that a reconciliation meets, in one place and by hand: EC2, groups, records, and clusters."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -55,6 +55,8 @@ class OneCluster:
     volumes: dict[str, list[Attachment]] = field(default_factory=dict)
     stuck: bool = False
     down: bool = False
+    waits_for: Callable[[], object] | None = None
+    """What a call waits for before it fails, where the API server does not answer."""
     vouched: list[str] = field(default_factory=list)
     deleted: list[tuple[str, int]] = field(default_factory=list)
 
@@ -85,13 +87,17 @@ class OneCluster:
         return True
 
     def _look_whether_it_is_up(self) -> None:
+        if self.waits_for is not None:
+            self.waits_for()
+            raise ClusterUnavailable("read timed out")
         if self.down:
             raise ClusterUnavailable("connection refused")
 
 
 @dataclass
 class World:
-    """The rest. What `fails` names raises CloudUnavailable."""
+    """The rest. What `fails` names raises CloudUnavailable, and what `breaks` does, what nobody
+    foresaw."""
 
     instances_: list[SeenInstance] = field(default_factory=list)
     marked: list[SeenInterruption] = field(default_factory=list)
@@ -102,6 +108,7 @@ class World:
     clusters: dict[str, OneCluster] = field(default_factory=lambda: {"prod": OneCluster()})
     policy: ClusterPolicy = field(default_factory=ClusterPolicy)
     fails: set[str] = field(default_factory=set)
+    breaks: set[str] = field(default_factory=set)
     over: bool = False
     now_: datetime = NOTICED + timedelta(minutes=2)
     written: list[str] = field(default_factory=list)
@@ -113,6 +120,8 @@ class World:
     def _fail(self, part: str) -> None:
         if part in self.fails:
             raise CloudUnavailable(f"{part}: RequestLimitExceeded")
+        if part in self.breaks:
+            raise KeyError(part)
 
     # Clock
     def now(self) -> datetime:
@@ -174,6 +183,7 @@ class World:
 
     # ClusterPolicies, RetireNode and AdmitNode
     def policy_of(self, cluster: str) -> ClusterPolicy:
+        self._fail(f"policy of {cluster}")
         return self.policy
 
     def start(self, instance: str, cluster: str, generation: int) -> None:

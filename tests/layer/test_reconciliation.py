@@ -1,5 +1,6 @@
 """A reconciliation: what is found is made good, the index kept, and nothing done on a bad read."""
 
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -211,19 +212,93 @@ def test_a_cluster_that_is_down_stops_neither_the_others_nor_its_own_notices() -
     assert both.index[here.instance] == here
 
 
+def fleet(down: int, answering: int) -> tuple[World, threading.Event]:
+    """Clusters of which the first do not answer until all others have been cleaned up after."""
+    cleaned, over = threading.Semaphore(0), threading.Event()
+
+    def wait() -> None:
+        for _ in range(answering):
+            assert cleaned.acquire(timeout=20), "the others wait behind one that does not answer"
+            cleaned.release()
+        over.set()
+
+    class Answering(OneCluster):
+        def delete_node(self, name: str, uid: str) -> bool:
+            cleaned.release()
+            return super().delete_node(name, uid)
+
+    world = World(clusters={f"a{n:02}": OneCluster(waits_for=wait) for n in range(down)})
+    for number in range(answering):
+        left = facts(number, f"b{number:02}")
+        world.clusters[left.cluster] = Answering({left.private_dns_name: node(left)})
+        world.instances_.append(seen(left, "terminated"))
+        world.fresh[left.instance] = "terminated"
+    return world, over
+
+
+@pytest.mark.parametrize(("down", "answering"), [(5, 15), (19, 1)])
+def test_clusters_that_do_not_answer_keep_no_other_waiting(down: int, answering: int) -> None:
+    world, over = fleet(down, answering)
+    reports = world.reconciliation().run(Round())
+    assert over.is_set()
+    silent, others = reports[:down], reports[down:]
+    assert all("read timed out" in report.problems[0] for report in silent)
+    assert all(one.cleaned[0].result is Result.CLEANED for one in others)
+    assert not any(one.problems for one in others)
+
+
+def test_a_run_does_not_go_on_cleaning_up_for_longer_than_until_the_next() -> None:
+    slow = gone()
+
+    class Slow(OneCluster):
+        def attachments_on(self, node: str) -> list[Attachment]:
+            slow.sleep(10)
+            return []
+
+    cluster = slow.clusters["prod"] = Slow({OURS.private_dns_name: node(OURS)})
+    for number in range(2, 12):
+        left = facts(number)
+        slow.instances_.append(seen(left, "terminated"))
+        slow.fresh[left.instance] = "terminated"
+        slow.index[left.instance] = left
+        cluster.nodes[left.private_dns_name] = node(left)
+    report = run(slow)
+    assert len(report.cleaned) == 4
+    slow.instances_.clear()
+    assert len(run(slow).cleaned) == 4
+    assert len(slow.index) == 3, "what was not cleaned up is not forgotten"
+    assert len(run(slow).cleaned) == 3
+    assert (slow.index, cluster.nodes) == ({}, {})
+
+
+def test_a_cluster_that_fails_as_nobody_foresaw_stops_no_other_and_says_where() -> None:
+    here, there = facts(1, "blue"), facts(2, "green")
+    both = World(
+        [seen(here), seen(there, "terminated")],
+        fresh={there.instance: "terminated"},
+        clusters={name: OneCluster() for name in ("blue", "green")},
+        breaks={"policy of blue"},
+    )
+    both.clusters["green"].nodes[there.private_dns_name] = node(there)
+    blue, green = both.reconciliation().run(Round())
+    assert blue.problems[0].startswith("the cluster: KeyError: 'policy of blue' (reconciling.py:")
+    assert (green.problems, green.cleaned[0].result) == ([], Result.CLEANED)
+
+
 def test_a_cluster_that_does_not_exist_is_a_problem_of_its_own() -> None:
     report = run(World(clusters={}), "missing")
     assert "No cluster found" in report.problems[0]
 
 
 @pytest.mark.parametrize("part", ["interruptions", "hooks", "records", "index", "update", "known"])
-def test_what_cannot_be_read_is_said_and_the_rest_goes_on(part: str) -> None:
+@pytest.mark.parametrize("how", ["fails", "breaks"])
+def test_what_cannot_be_read_is_said_and_the_rest_goes_on(part: str, how: str) -> None:
     detached = facts(2, owner=Owner(OwnerKind.DETACHED, "ng"))
-    left = gone(fails={part})
+    left = gone(**{how: {part}})
     left.instances_.append(seen(detached))
     report = run(left)
     assert len(report.problems) == 1
-    assert "RequestLimitExceeded" in report.problems[0]
+    assert {"fails": "RequestLimitExceeded", "breaks": "KeyError"}[how] in report.problems[0]
     if part != "index":
         assert [one.result for one in report.cleaned] == [Result.CLEANED]
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from leeway.arrivals import Arrival
 from leeway.clock import Clock
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, Known, Unfinished, WaitingActions
+from leeway.cloud.ports import Known, Unfinished, WaitingActions
 from leeway.notices.synthetic import Place
 from leeway.omissions import (
     Omission,
@@ -23,6 +23,7 @@ from leeway.omissions import (
 from leeway.owners import OwnerKind
 from leeway.policies import ClusterPolicy
 from leeway.records import Retirement
+from leeway.troubles import told
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,9 @@ class Finding:
         problems: list[str] = []
         try:
             hooks = self._waiting.of_groups(_groups_of(cared.values()))
-        except (CloudUnavailable, CloudRefused) as error:
+        except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
             hooks = ()
-            problems.append(f"lifecycle hooks: {type(error).__name__}: {error}")
+            problems.append(f"lifecycle hooks: {told(error)}")
         looks += [partial(self._hook, one, known) for one in hooks if one.instance in cared]
         marked = (one for one in interruptions if one.instance in cared)
         looks += [partial(self._interruption, one, known) for one in marked]
@@ -80,8 +81,8 @@ class Finding:
         for look in looks:
             try:
                 omission = look()
-            except (CloudUnavailable, CloudRefused) as error:
-                problems.append(f"records: {type(error).__name__}: {error}")
+            except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
+                problems.append(f"records: {told(error)}")
             else:
                 found += [omission] if omission is not None else []
         return Search(tuple(found), tuple(problems))

@@ -17,8 +17,6 @@ from leeway.cleaning import Cleaned, Cleaning, Result
 from leeway.clock import Clock
 from leeway.cloud.ports import (
     AdmitNode,
-    CloudRefused,
-    CloudUnavailable,
     ClusterPolicies,
     Groups,
     Index,
@@ -28,7 +26,7 @@ from leeway.cloud.ports import (
     Unfinished,
     WaitingActions,
 )
-from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, Node, Remains
+from leeway.cluster.ports import Node, Remains
 from leeway.finding import Finding, Search
 from leeway.notices.synthetic import Place
 from leeway.omissions import (
@@ -40,14 +38,18 @@ from leeway.omissions import (
     SeenInstance,
     SeenInterruption,
 )
-from leeway.reception import NotAllReceived, Reception
+from leeway.reception import Reception
 from leeway.records import InstanceFacts
+from leeway.troubles import told
 from leeway.typed_json import adapter_of
 
-AT_ONCE = 8
-"""Clusters that are looked at at the same time."""
+AT_ONCE = 32
+"""Clusters that are looked at at the same time: an API server that does not answer has a thread for
+itself, and keeps no other cluster waiting."""
 
-_TROUBLE = (ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused, NotAllReceived)
+ENOUGH = timedelta(seconds=40)
+"""How long a run goes on cleaning up after one instance after another: the next minute's run does
+the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,15 @@ class ClusterReport:
     problems: list[str] = field(default_factory=list)
 
     def guard[T](self, what: str, work: Callable[[], T]) -> T | None:
-        """Do a part of the work; None where it could not be done, which is noted."""
+        """Do a part of the work; None where it could not be done, which is noted.
+
+        Whatever fails: what nobody foresaw in one part must not take the others with it, nor the
+        other clusters.
+        """
         try:
             return work()
-        except _TROUBLE as error:
-            self.problems.append(f"{what}: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 (it is said, counted, and makes an alarm)
+            self.problems.append(f"{what}: {told(error)}")
             return None
 
 
@@ -137,16 +143,12 @@ class Reconciliation:
         if not names:
             return ()
         seen = self._world.sweep.instances(names)
-        interruptions: Sequence[SeenInterruption] = ()
-        unseen: list[str] = []
-        try:
-            interruptions = self._world.sweep.interruptions()
-        except (CloudUnavailable, CloudRefused) as error:
-            unseen.append(f"Spot requests: {type(error).__name__}: {error}")
+        everywhere = ClusterReport("")
+        interruptions = everywhere.guard("Spot requests", self._world.sweep.interruptions) or ()
         with ThreadPoolExecutor(min(AT_ONCE, len(names))) as pool:
             reports = list(pool.map(partial(self._reconcile, seen, interruptions), names))
         for report in reports:
-            report.problems.extend(unseen)
+            report.problems.extend(everywhere.problems)
         return tuple(reports)
 
     def _clean_up_after(self, instance: str) -> ClusterReport:
@@ -165,6 +167,16 @@ class Reconciliation:
         cluster: str,
     ) -> ClusterReport:
         report = ClusterReport(cluster)
+        report.guard("the cluster", partial(self._look_after, report, seen, interruptions))
+        return report
+
+    def _look_after(
+        self,
+        report: ClusterReport,
+        seen: Sequence[SeenInstance],
+        interruptions: Sequence[SeenInterruption],
+    ) -> None:
+        cluster = report.cluster
         policy = self._world.policies.policy_of(cluster)
         ours = {one.facts.instance: one for one in seen if one.facts.cluster == cluster}
         report.instances = len(ours)
@@ -175,12 +187,11 @@ class Reconciliation:
         self._make_good(report, search or Search((), ()), policy.dry_run)
         index = report.guard("index", lambda: self._world.index.of_cluster(cluster))
         if index is None:
-            return report
+            return
         remains = None
         if not policy.dry_run:
             remains = report.guard("nodes", lambda: self._clean_up(report, ours, index))
         report.guard("index", lambda: self._keep_index(report, ours, index, remains))
-        return report
 
     def _make_good(self, report: ClusterReport, search: Search, dry_run: bool) -> None:
         report.problems.extend(search.problems)
@@ -221,6 +232,7 @@ class Reconciliation:
         Only instances that were once seen as this cluster's count: a node of another account, or
         none of EC2's, is not in the list either, and it is not gone.
         """
+        until = self._world.clock.now() + ENOUGH
         remaining = set()
         for node in self._world.cluster_named(report.cluster).unready():
             instance = node.provider_id.rsplit("/", 1)[-1]
@@ -228,11 +240,14 @@ class Reconciliation:
             facts = there.facts if there else index.get(instance)
             if facts is None or (there is not None and there.state not in GONE):
                 continue
+            remaining.add(instance)
+            if self._world.clock.now() >= until:
+                continue
             cleaned = report.guard(f"{instance}: what it leaves", partial(self._clean, facts, node))
-            if cleaned is None or cleaned.result is not Result.CLEANED:
-                remaining.add(instance)
             if cleaned is not None:
                 report.cleaned.append(cleaned)
+                if cleaned.result is Result.CLEANED:
+                    remaining.remove(instance)
         return frozenset(remaining)
 
     def _clean(self, facts: InstanceFacts, node: Node) -> Cleaned:

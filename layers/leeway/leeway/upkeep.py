@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from leeway.clock import Clock
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, HeadroomStates
-from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, Workloads
+from leeway.cloud.ports import HeadroomStates
+from leeway.cluster.ports import Workloads
 from leeway.headroom.kept import Kept
 from leeway.headroom.plan import USUAL_JOIN, Need, needs_ahead
 from leeway.manifests.capacity_buffer import CapacityBuffer
@@ -20,12 +20,11 @@ from leeway.manifests.interpreting import Written
 from leeway.manifests.scaled_object import ScaledObject
 from leeway.policies import ClusterPolicy
 from leeway.tending import Tick, Wanted
+from leeway.troubles import told
 
 KINDS = ("capacitybuffer.autoscaling.x-k8s.io", "headroom.leeway.sh", "scaledobject.keda.sh")
 AT_ONCE = 32
 """Clusters that are looked after at the same time."""
-
-_TROUBLE = (ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +114,22 @@ class KeepHeadroom:
 
     def tick(self, clusters: Iterable[str]) -> tuple[Tended, ...]:
         """Look after these clusters; one that is away does not keep the others waiting."""
-        wanted: dict[str, Wanted | str] = {name: self._read(name) for name in clusters}
-        with ThreadPoolExecutor(max(1, min(AT_ONCE, len(wanted)))) as pool:
-            tended = tuple(pool.map(self._tend, wanted, wanted.values()))
+        names = list(clusters)
+        with ThreadPoolExecutor(max(1, min(AT_ONCE, len(names)))) as pool:
+            tended = tuple(pool.map(self._tend, names))
         for one in tended:
             self._telemetry.tended(one)
         return tended
 
-    def _read(self, cluster: str) -> Wanted | str:
-        """Read what is wanted in a cluster, or say why it can't be."""
+    def _tend(self, cluster: str) -> Tended:
         try:
-            written = self._manifests.manifests(cluster, KINDS)
-        except _TROUBLE as error:
-            return f"{type(error).__name__}: {error}"
+            return self._look_after(cluster, self._read(cluster))
+        except Exception as error:  # noqa: BLE001 (it is said and counted, and the others go on)
+            return Tended(cluster, problem=told(error))
+
+    def _read(self, cluster: str) -> Wanted:
+        """Read what is wanted in a cluster."""
+        written = self._manifests.manifests(cluster, KINDS)
         manifests = [one.manifest for one in written]
         return Wanted(
             policy=self._manifests.policy_of(cluster),
@@ -137,21 +139,16 @@ class KeepHeadroom:
             unread=self._manifests.unread(cluster, KINDS),
         )
 
-    def _tend(self, cluster: str, wanted: Wanted | str) -> Tended:
-        if isinstance(wanted, str):
-            return Tended(cluster, problem=wanted)
+    def _look_after(self, cluster: str, wanted: Wanted) -> Tended:
         if wanted.policy.paused:
             return Tended(cluster, paused=True)
-        try:
-            known = self._states.of(cluster)
-            if wanted.nothing and not known:
-                return Tended(cluster)
-            workloads = self._workloads_in(cluster)
-            tick = Tick(workloads, known, self._clock, wanted.policy.dry_run)
-            tick.look_after(wanted)
-            return self._settle(cluster, wanted, known, tick)
-        except _TROUBLE as error:
-            return Tended(cluster, problem=f"{type(error).__name__}: {error}")
+        known = self._states.of(cluster)
+        if wanted.nothing and not known:
+            return Tended(cluster)
+        workloads = self._workloads_in(cluster)
+        tick = Tick(workloads, known, self._clock, wanted.policy.dry_run)
+        tick.look_after(wanted)
+        return self._settle(cluster, wanted, known, tick)
 
     def _settle(self, cluster: str, wanted: Wanted, known: dict[str, Kept], tick: Tick) -> Tended:
         """Write down what differs from the tick before."""
