@@ -49,6 +49,9 @@ class Desk:
     def unread(self, cluster: str, resources: Sequence[str]) -> frozenset[str]:
         return self.unreadable
 
+    def faulty(self, cluster: str) -> int:
+        return len(self.unreadable)
+
     def tended(self, tended: Tended) -> None:
         self.seen.append(tended)
 
@@ -179,7 +182,7 @@ def test_what_a_manifest_made_stays_while_nobody_understands_the_manifest(desk: 
     desk.tick()
     desk.apply()
     desk.unreadable = frozenset({f"headroom.leeway.sh {desk.name}"})
-    desk.tick()
+    assert desk.tick().faulty == 1, "whoever runs Leeway is told, for as long as it lasts"
     assert desk.buffer() == 1
 
 

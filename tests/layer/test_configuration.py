@@ -159,6 +159,20 @@ def test_a_bad_manifest_is_reported_and_does_not_stop_the_others() -> None:
     assert len(world.reported.lines) == 1
 
 
+def test_what_can_not_be_read_is_counted_whatever_its_kind_and_for_as_long_as_it_is_there() -> None:
+    unknown_field = manifest("b", spec={"surge": 2})
+    no_pool = manifest("c", resource="nodepool.karpenter.sh", body='{"kind": "NodePool"}')
+    world = World(manifest("a"), unknown_field, no_pool)
+    for _ in range(2):
+        assert world.configuration.faulty("prod") == 2
+        world.time.sleep(3600)
+    world.table.answers = False
+    assert world.configuration.faulty("prod") == 2, "what was read last holds"
+    world.table.answers, world.table.manifests = True, (manifest("a"),)
+    world.time.sleep(3600)
+    assert world.configuration.faulty("prod") == 0
+
+
 def test_without_manifests_to_go_by_nothing_is_made_up() -> None:
     world = World()
     world.table.answers = False

@@ -29,6 +29,9 @@ class Town:
     def unread(self, cluster: str, resources: Sequence[str]) -> frozenset[str]:
         return frozenset()
 
+    def faulty(self, cluster: str) -> int:
+        return 0
+
     def tended(self, tended: Tended) -> None:
         self.told.append(tended)
 

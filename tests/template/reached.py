@@ -23,17 +23,24 @@ def actions_reached_by(function: str) -> set[str]:
     return {action for adapter in reach.adapters for action in reach.actions_of(adapter)}
 
 
+def methods_named_by(function: str) -> set[str]:
+    """The methods of ports that the code of a function (a folder of functions/) names."""
+    reach = _Reach()
+    reach.module(_parsed(ROOT / "functions" / function / "handler.py"))
+    return reach.named
+
+
 class _Reach:
     """What can be come to from where: modules, functions of wiring, and adapters."""
 
     def __init__(self) -> None:
         self.adapters: dict[str, str] = {}
-        self._named: set[str] = set()
+        self.named: set[str] = set()
         self._seen: set[str] = set()
 
     def module(self, tree: ast.Module) -> None:
         """Take in all that a module names, and every module of Leeway that it imports."""
-        self._named |= _methods_named(tree, on_names=False)
+        self.named |= _methods_named(tree, on_names=False)
         for origin, name in _imports(tree).values():
             self._follow(origin, name)
 
@@ -54,7 +61,7 @@ class _Reach:
         for node in tree.body:
             if not isinstance(node, ast.FunctionDef) or node.name != name:
                 continue
-            self._named |= _methods_named(node, on_names=True)
+            self.named |= _methods_named(node, on_names=True)
             for call in ast.walk(node):
                 if isinstance(call, ast.Call) and (service := _service_of(call)):
                     adapter = ast.unparse(call.func)
@@ -74,7 +81,7 @@ class _Reach:
     def _everything_named(self) -> set[str]:
         """With what adapters name of each other."""
         classes = [_class(*adapter.split(":")) for adapter in self.adapters]
-        return self._named.union(*(_methods_named(found, on_names=False) for found in classes))
+        return self.named.union(*(_methods_named(found, on_names=False) for found in classes))
 
 
 def _client_calls(origin: str, name: str, named: set[str]) -> Iterator[str]:

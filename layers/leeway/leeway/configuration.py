@@ -34,7 +34,7 @@ class Reports(Protocol):
     """Where it is written down for the people who run Leeway."""
 
     def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
-        """Log and count that something users wrote could not be read, or not all of it."""
+        """Log that something users wrote could not be read, or not all of it."""
         ...
 
 
@@ -96,6 +96,11 @@ class Configuration:
             for one in self._read(cluster).stored or ()
             if one.resource in resources and not self._reading(cluster, one).written
         )
+
+    def faulty(self, cluster: str) -> int:
+        """Count the manifests, of whatever kind, that can't be read, or not all of them."""
+        stored = self._read(cluster).stored or ()
+        return sum(bool(self._reading(cluster, one).problems) for one in stored)
 
     def _policy(self, cluster: str, stored: StoredManifest) -> ClusterPolicy:
         for written in self._reading(cluster, stored).written:

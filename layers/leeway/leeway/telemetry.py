@@ -58,11 +58,9 @@ class PowertoolsTelemetry:
         )
 
     def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
-        """Log and count that something users wrote could not be read, or not all of it."""
+        """Log that something users wrote could not be read, or not all of it. What lasts is counted
+        once a minute, with the cluster's headroom."""
         self._logger.error(problem, extra={"cluster": cluster, "manifest": manifest})
-        self._metrics.add_dimension("Cluster", cluster)
-        self._metrics.add_metric("ManifestProblems", MetricUnit.Count, 1)
-        self._metrics.flush_metrics()
 
     def executing(self, execution: str) -> None:
         """Name the durable execution in every line from now on."""
@@ -200,6 +198,11 @@ class PowertoolsTelemetry:
         self._metrics.add_dimension("Cluster", tended.cluster)
         self._metrics.add_metric("HeadroomReplicas", MetricUnit.Count, tended.replicas)
         self._metrics.add_metric("HeadroomProblems", MetricUnit.Count, troubles)
+        self._metrics.add_metric("ManifestProblems", MetricUnit.Count, tended.faulty)
+        self._metrics.flush_metrics()
+        # By no cluster, so that one alarm sees all of them.
+        self._metrics.add_metric("HeadroomProblems", MetricUnit.Count, troubles)
+        self._metrics.add_metric("ManifestProblems", MetricUnit.Count, tended.faulty)
         self._metrics.flush_metrics()
 
     def surveyed(self, outcome: "Surveyed") -> None:

@@ -6,7 +6,7 @@ missed, late or doubled does no harm.
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from leeway.clock import Clock
@@ -32,7 +32,7 @@ class Tended:
     """One cluster after a tick: what changed, what is wrong, and what will be needed soon.
 
     `problem` is why the cluster could not be looked after at all. Under a dry run, `changed` is
-    what would have been.
+    what would have been. `faulty` counts the cluster's manifests, of any kind, that can't be read.
     """
 
     cluster: str
@@ -43,6 +43,7 @@ class Tended:
     problem: str = ""
     paused: bool = False
     dry_run: bool = False
+    faulty: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Render the function's answer about this cluster."""
@@ -52,6 +53,7 @@ class Tended:
             "paused": self.paused,
             "dryRun": self.dry_run,
             "pauseReplicas": self.replicas,
+            "faultyManifests": self.faulty,
             "changed": [
                 {"subject": kept.subject, "replicas": kept.replicas, "reason": kept.reason}
                 for kept in self.changed
@@ -84,6 +86,10 @@ class Manifests(Protocol):
 
     def unread(self, cluster: str, resources: Sequence[str]) -> frozenset[str]:
         """Name the manifests of some kinds that can't be made sense of, as `resource name`."""
+        ...
+
+    def faulty(self, cluster: str) -> int:
+        """Count the manifests, of whatever kind, that can't be read, or not all of them."""
         ...
 
 
@@ -123,7 +129,8 @@ class KeepHeadroom:
 
     def _tend(self, cluster: str) -> Tended:
         try:
-            return self._look_after(cluster, self._read(cluster))
+            tended = self._look_after(cluster, self._read(cluster))
+            return replace(tended, faulty=self._manifests.faulty(cluster))
         except Exception as error:  # noqa: BLE001 (it is said and counted, and the others go on)
             return Tended(cluster, problem=told(error))
 
