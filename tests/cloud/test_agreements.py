@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from leeway.cloud.autoscaling import AutoScalingGroups
+from leeway.cloud.group_memory import DynamoGroupMemory
 from leeway.cloud.ledgers import DynamoLedgers
-from leeway.cloud.ports import CloudRefused, Offering, RecordChanged
+from leeway.cloud.ports import CloudRefused, Offering, RecalledRules, RecordChanged
 from leeway.cloud.scheduler import EventBridgeSchedules, ScheduleTarget
 from leeway.cloud.unavailable import DynamoUnavailableOfferings
 from leeway.policies import ChurnCap
@@ -139,3 +140,29 @@ def test_a_schedule_is_made_once_moved_and_removed(aws: Sandbox) -> None:
     for _ in range(2):
         schedules.remove("i-a-1")
     assert client.list_schedules(GroupName="notices")["Schedules"] == []
+
+
+def test_what_is_remembered_of_a_group_is_its_rules_as_they_were_read(aws: Sandbox) -> None:
+    aws.group("remembered", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
+    rules = AutoScalingGroups(maker(aws, "autoscaling")).rules("remembered")
+    assert rules.terminate_hooks == ("leeway-drain",)
+    assert rules.timeouts["leeway-drain"] >= 30
+    memory = DynamoGroupMemory(maker(aws, "dynamodb"), TABLE)
+    assert memory.recall("remembered") is None
+    kept = RecalledRules(rules, datetime.now(UTC))
+    memory.remember(kept)
+    assert memory.recall("remembered") == kept
+
+
+def test_of_those_who_would_ask_about_a_group_at_once_one_does(aws: Sandbox) -> None:
+    memory = DynamoGroupMemory(maker(aws, "dynamodb"), TABLE)
+    now = datetime.now(UTC)
+    until = now + timedelta(seconds=2)
+    assert memory.claim("asked-about", now, until)
+    assert not memory.claim("asked-about", now + timedelta(seconds=1), until)
+    assert memory.claim("asked-about", until + timedelta(milliseconds=1), until)
+
+
+def test_a_group_without_rules_is_not_there(aws: Sandbox) -> None:
+    with pytest.raises(CloudRefused, match="there is no group never-was"):
+        AutoScalingGroups(maker(aws, "autoscaling")).rules("never-was")

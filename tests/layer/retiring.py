@@ -11,6 +11,7 @@ from leeway.cloud.ports import (
     GroupCapacity,
     Known,
     LifecycleActionOver,
+    RecalledRules,
     RecordChanged,
 )
 from leeway.cluster.ports import Attachment, ClusterRefused, Fleet, Marks, Node, NodeEvent
@@ -23,7 +24,7 @@ from leeway.orders import Order
 from leeway.outcome import Outcome
 from leeway.policies import ClusterPolicy
 from leeway.records import InstanceFacts, Retirement
-from leeway.replacement import GroupFacts
+from leeway.replacement import GroupFacts, GroupRules
 from leeway.retirement import RetireNode, Surroundings
 from leeway.surges import SurgeLedger
 from leeway.turns import ChurnLedger
@@ -64,6 +65,26 @@ class LedgersInMemory:
 
 
 @dataclass
+class MemoryInMemory:
+    """The GroupMemory Protocol."""
+
+    recalled: dict[str, RecalledRules] = field(default_factory=dict)
+    asked_until: dict[str, datetime] = field(default_factory=dict)
+
+    def recall(self, group: str) -> RecalledRules | None:
+        return self.recalled.get(group)
+
+    def claim(self, group: str, now: datetime, until: datetime) -> bool:
+        if now <= self.asked_until.get(group, NOTICED - timedelta(days=1)):
+            return False
+        self.asked_until[group] = until
+        return True
+
+    def remember(self, recalled: RecalledRules) -> None:
+        self.recalled[recalled.rules.name] = recalled
+
+
+@dataclass
 class Surrounding:
     """A record, a group with three instances, a node with pods, and whoever is told.
 
@@ -93,6 +114,8 @@ class Surrounding:
     annotations: dict[str, str] = field(default_factory=dict)
     ready_nodes: int = 20
     ledgers: LedgersInMemory = field(default_factory=LedgersInMemory)
+    memory: MemoryInMemory = field(default_factory=MemoryInMemory)
+    looks: list[str] = field(default_factory=list)
     now_: datetime = NOTICED
     operations: int = 0
     asked: int = 0
@@ -143,7 +166,21 @@ class Surrounding:
         return self.policy
 
     # Groups and Instances
+    def rules(self, group: str) -> GroupRules:
+        self.looks.append(f"rules of {group}")
+        rules: dict[str, Any] = {
+            "name": group,
+            "capacity_rebalance": False,
+            "refreshing": False,
+            "suspended": frozenset(),
+            "terminate_hooks": self.hooks,
+            "timeouts": dict.fromkeys(self.hooks, self.timeout),
+        }
+        kept = {name: value for name, value in self.facts_.items() if name in rules}
+        return GroupRules(**rules | kept)
+
     def facts(self, instance: str) -> GroupFacts | None:
+        self.looks.append("facts")
         if self.state is None:
             return None
         facts: dict[str, Any] = {
@@ -321,6 +358,7 @@ class Surrounding:
             ledgers=self.ledgers,
             policies=self,
             groups=self,
+            group_memory=self.memory,
             instances=self,
             announcements=self,
             cluster_named=lambda _: self,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from leeway.clock import Clock
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, Groups, LifecycleActionOver
@@ -33,12 +34,21 @@ class Answered:
     refused: tuple[Refusal, ...] = ()
 
 
+class Timeouts(Protocol):
+    """Whoever knows hooks' time-outs, so that Auto Scaling is not asked by each instance."""
+
+    def timeout_of(self, hook: LifecycleHook) -> int | None:
+        """Return a hook's HeartbeatTimeout in seconds; None where the group has no such hook."""
+        ...
+
+
 class Holding:
     """Sends heartbeats and answers."""
 
-    def __init__(self, groups: Groups, clock: Clock) -> None:
+    def __init__(self, groups: Groups, clock: Clock, timeouts: Timeouts | None = None) -> None:
         self._groups = groups
         self._clock = clock
+        self._timeouts = timeouts
 
     def keep(self, instance: str, held: Sequence[HeldHook]) -> tuple[HeldHook, ...]:
         """Do what is due now. Nothing that fails is raised: it is tried again in time, by the next
@@ -52,7 +62,7 @@ class Holding:
     def _beat(self, instance: str, held: HeldHook) -> HeldHook:
         if held.timeout is None:
             try:
-                timeout = self._groups.heartbeat_timeout(held.hook)
+                timeout = self._timeout_of(held.hook)
             except (CloudUnavailable, CloudRefused):
                 pass  # a heartbeat helps without it, and it is read again before the next
             else:
@@ -68,6 +78,11 @@ class Holding:
         except (CloudUnavailable, CloudRefused) as error:
             return held.failed(str(error), self._clock.now())
         return held.beaten(self._clock.now())
+
+    def _timeout_of(self, hook: LifecycleHook) -> int | None:
+        if self._timeouts is not None:
+            return self._timeouts.timeout_of(hook)
+        return self._groups.heartbeat_timeout(hook)
 
     def answer(self, instance: str, hooks: Sequence[LifecycleHook], result: HookResult) -> Answered:
         """Answer every hook, whatever becomes of the others. One that waits no more is answered.

@@ -1,6 +1,7 @@
 """How a retiring instance's group is to replace it: one decision, with its reason."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from leeway.notices import NoticeKind
@@ -23,12 +24,30 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupRules:
+    """What holds for every instance of an Auto Scaling group alike, and seldom changes.
+
+    `terminate_hooks` are the names of its hooks on `autoscaling:EC2_INSTANCE_TERMINATING`,
+    `timeouts` the HeartbeatTimeout of each of its hooks, in seconds. `zones` is how many it has.
+    """
+
+    name: str
+    capacity_rebalance: bool
+    refreshing: bool
+    suspended: frozenset[str]
+    terminate_hooks: tuple[str, ...]
+    timeouts: Mapping[str, int] = field(default_factory=dict)
+    zones: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class GroupFacts:
     """An Auto Scaling group as it is now, and one of its instances in it.
 
     `terminate_hooks` are the names of its hooks on
     `autoscaling:EC2_INSTANCE_TERMINATING`. `protected` says that this instance is protected from
-    scale-in.
+    scale-in. `recalled` says that only the group's rules were looked at, some seconds ago, and that
+    the instance is taken for one in service.
     """
 
     name: str
@@ -41,11 +60,26 @@ class GroupFacts:
     maximum: int = 0
     zones: int = 1
     protected: bool = False
+    recalled: bool = False
 
     @property
     def holds(self) -> bool:
         """Whether a terminate hook keeps an instance that the group terminates."""
         return bool(self.terminate_hooks) and "Terminate" not in self.suspended
+
+
+def in_service(rules: GroupRules) -> GroupFacts:
+    """Return the facts of an instance of which nothing is known but its group's rules."""
+    return GroupFacts(
+        name=rules.name,
+        lifecycle_state="InService",
+        capacity_rebalance=rules.capacity_rebalance,
+        refreshing=rules.refreshing,
+        suspended=rules.suspended,
+        terminate_hooks=rules.terminate_hooks,
+        zones=rules.zones,
+        recalled=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +102,15 @@ def decide_replacement(
 ) -> Decision:
     """Decide how a retiring instance is replaced.
 
-    `group` is a fresh read; None says that the instance is in no group now. `asked` is how far an
-    earlier generation or attempt got: what it intended, and may have done. `taken` says that the
-    policy has Leeway retire this owner's instances although it would do it itself.
+    `group` is a fresh read, or recalled; None says that the instance is in no group now. `asked`
+    is how far an earlier generation or attempt got: what it intended, and may have done. `taken`
+    says that the policy has Leeway retire this owner's instances although it would do it itself.
 
     Sources: EC2 Auto Scaling user guide, "Detach EC2 instances", "Lifecycle hooks",
     "Capacity Rebalancing", "Use instance scale-in protection".
     """
-    if wanted is Replacement.NONE:
-        return Decision(Method.NOTHING, _why_nothing(kind))
-    if elsewhere := _owner_replaces(owner, taken):
-        return elsewhere
+    if settled := decide_without_group(kind, wanted, owner, taken):
+        return settled
     if group is None:
         return _outside_any_group(owner, asked is not None, _waits(kind, wanted))
     if asked is Method.RAISE_DESIRED and group.lifecycle_state == "InService":
@@ -96,6 +128,15 @@ def decide_replacement(
     if group.holds:
         return _with_hook(kind, wanted, group)
     return _without_hook(kind, wanted, owner, group)
+
+
+def decide_without_group(
+    kind: NoticeKind, wanted: Replacement, owner: Owner, taken: bool
+) -> Decision | None:
+    """Decide what does not depend on the instance's group; None where it does."""
+    if wanted is Replacement.NONE:
+        return Decision(Method.NOTHING, _why_nothing(kind))
+    return _owner_replaces(owner, taken)
 
 
 def groups_own_business(kind: NoticeKind, group: GroupFacts) -> str | None:

@@ -10,7 +10,7 @@ from leeway.cloud.errors import aws_errors, code_of
 from leeway.cloud.ports import CloudRefused, GroupCapacity, LifecycleActionOver
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
-from leeway.replacement import GroupFacts
+from leeway.replacement import GroupFacts, GroupRules
 
 TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 _GONE = "ValidationError"
@@ -34,32 +34,58 @@ class AutoScalingGroups:
                 return None
             member = found[0]
             name = member["AutoScalingGroupName"]
-            # A group of hundreds would list all of its instances, for each one that retires.
-            groups = self._client().describe_auto_scaling_groups(
-                AutoScalingGroupNames=[name], IncludeInstances=False
-            )
-            hooks = self._client().describe_lifecycle_hooks(AutoScalingGroupName=name)
-            refreshes = self._client().describe_instance_refreshes(
-                AutoScalingGroupName=name, MaxRecords=1
-            )
-        if not groups["AutoScalingGroups"]:
-            raise CloudRefused(f"group {name} is gone, though {instance} is still listed in it")
-        group = groups["AutoScalingGroups"][0]
+            group = self._described(name)
+            rules = self._rules(group)
         return GroupFacts(
             name=name,
             desired=group["DesiredCapacity"],
             maximum=group["MaxSize"],
-            zones=len(group["AvailabilityZones"]),
+            zones=rules.zones,
             protected=member["ProtectedFromScaleIn"],
             lifecycle_state=member["LifecycleState"],
+            capacity_rebalance=rules.capacity_rebalance,
+            refreshing=rules.refreshing,
+            suspended=rules.suspended,
+            terminate_hooks=rules.terminate_hooks,
+        )
+
+    def rules(self, group: str) -> GroupRules:
+        """Read what holds for every instance of a group.
+
+        Raises:
+            CloudRefused: there is no such group.
+        """
+        with aws_errors():
+            return self._rules(self._described(group))
+
+    def _described(self, name: str) -> dict[str, Any]:
+        # A group of hundreds would list all of its instances, for each one that retires.
+        described = self._client().describe_auto_scaling_groups(
+            AutoScalingGroupNames=[name], IncludeInstances=False
+        )
+        if not described["AutoScalingGroups"]:
+            raise CloudRefused(f"there is no group {name}")
+        group: dict[str, Any] = described["AutoScalingGroups"][0]
+        return group
+
+    def _rules(self, group: dict[str, Any]) -> GroupRules:
+        name = group["AutoScalingGroupName"]
+        hooks = self._client().describe_lifecycle_hooks(AutoScalingGroupName=name)["LifecycleHooks"]
+        refreshes = self._client().describe_instance_refreshes(
+            AutoScalingGroupName=name, MaxRecords=1
+        )
+        return GroupRules(
+            name=name,
+            zones=len(group["AvailabilityZones"]),
             capacity_rebalance=group.get("CapacityRebalance", False),
             refreshing=any(r["Status"] in _REFRESHING for r in refreshes["InstanceRefreshes"]),
             suspended=frozenset(p["ProcessName"] for p in group.get("SuspendedProcesses", [])),
             terminate_hooks=tuple(
                 hook["LifecycleHookName"]
-                for hook in hooks["LifecycleHooks"]
+                for hook in hooks
                 if hook["LifecycleTransition"] == TERMINATING
             ),
+            timeouts={hook["LifecycleHookName"]: int(hook["HeartbeatTimeout"]) for hook in hooks},
         )
 
     def capacity(self, group: str) -> GroupCapacity:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leeway.omissions import SeenHook, SeenInstance, SeenInterruption
     from leeway.policies import ClusterPolicy
     from leeway.records import InstanceFacts, Retirement
-    from leeway.replacement import GroupFacts
+    from leeway.replacement import GroupFacts, GroupRules
     from leeway.selection.catalog import Unavailable
     from leeway.selection.machines import Machine
     from leeway.surges import SurgeLedger
@@ -117,6 +117,14 @@ class Groups(Protocol):
         """Read the instance's group as it is now; None where the instance is in no group."""
         ...
 
+    def rules(self, group: str) -> GroupRules:
+        """Read what holds for every instance of a group.
+
+        Raises:
+            CloudRefused: there is no such group.
+        """
+        ...
+
     def capacity(self, group: str) -> GroupCapacity:
         """Read what a group wants and has.
 
@@ -168,6 +176,30 @@ class Known:
     retirement: Retirement | None = None
     facts: InstanceFacts | None = None
     arrival: Arrival | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecalledRules:
+    """A group's rules, and when they were read."""
+
+    rules: GroupRules
+    read_at: datetime
+
+
+class GroupMemory(Protocol):
+    """What the table remembers of groups, so that many functions need not all ask."""
+
+    def recall(self, group: str) -> RecalledRules | None:
+        """Read what is remembered; None where nothing is. It may be a second old."""
+        ...
+
+    def claim(self, group: str, now: datetime, until: datetime) -> bool:
+        """Say that one is about to ask for all; False while somebody else does."""
+        ...
+
+    def remember(self, recalled: RecalledRules) -> None:
+        """Write down what was read."""
+        ...
 
 
 class Records(Protocol):

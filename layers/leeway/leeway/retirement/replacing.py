@@ -5,10 +5,20 @@ from datetime import timedelta
 from functools import partial
 
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, RecordChanged
+from leeway.notices import NoticeKind
 from leeway.orders import Order
+from leeway.owners import OwnerKind
 from leeway.policies import VOLUNTARY, Replacement
+from leeway.recollection import Recollection
 from leeway.records import Phase, ReplacementIntent, Retirement
-from leeway.replacement import Decision, GroupFacts, Method, decide_replacement
+from leeway.replacement import (
+    Decision,
+    GroupFacts,
+    Method,
+    decide_replacement,
+    decide_without_group,
+    in_service,
+)
 from leeway.retirement.entering import marks_of
 from leeway.retirement.results import Replaced
 from leeway.retirement.surroundings import LOCK_TRIES, TROUBLE, Surroundings
@@ -28,12 +38,16 @@ _ACTING = frozenset({Method.TERMINATE_IN_GROUP, Method.RAISE_DESIRED, Method.DET
 
 _CLOUD_TROUBLE = (CloudUnavailable, CloudRefused)
 
+_EC2_TAKES = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION})
+"""Notices that come by the thousand, of instances that EC2 takes whatever anybody does."""
+
 
 class Replacing:
     """Gets instances replaced."""
 
-    def __init__(self, world: Surroundings) -> None:
+    def __init__(self, world: Surroundings, recollection: Recollection) -> None:
         self._world = world
+        self._recollection = recollection
 
     def succeed(self, order: Order, record: Retirement, steps: Steps) -> Replaced:
         """Ask for the successor and, where there is time, wait until it is Ready: after that the
@@ -60,15 +74,23 @@ class Replacing:
             waits = early and record.replacement is Replacement.BEFORE
             return Replaced(False, record, reason=str(error), rest=LOOK_EVERY if waits else 0)
 
-    def _ask(self, order: Order, record: Retirement) -> Replaced:
+    def _ask(self, order: Order, record: Retirement, afresh: bool = False) -> Replaced:
         """Write down what is going to be asked, then ask. What an attempt before this one wrote
         shows as a changed record; whether it still got to ask, as the instance's state."""
-        written = self._world.write(order, record, partial(self._with_replacement, order))
+        decide = partial(self._with_replacement, order, afresh)
+        written = self._world.write(order, record, decide)
         if written is None:
             return Replaced(settled=False, record=None)
         running, (decision, group) = written
         if group is not None and decision.method in _ACTING:
-            self._carry_out(order, running, decision, group)
+            try:
+                self._carry_out(order, running, decision, group)
+            except CloudRefused:
+                if not group.recalled:
+                    raise
+                # The group, or the instance in it, is not what it was taken for.
+                unasked = self._world.write(order, running, _not_asked)
+                return self._ask(order, unasked[0] if unasked else running, afresh=True)
         method, reason = decision.method, decision.reason
         intent = running.replaced
         if intent is not None and _still_holds(intent, group):
@@ -76,23 +98,23 @@ class Replacing:
         return Replaced(True, running, method, reason, rest=LOOK_EVERY if decision.before else 0)
 
     def _with_replacement(
-        self, order: Order, record: Retirement
+        self, order: Order, afresh: bool, record: Retirement
     ) -> tuple[Retirement, tuple[Decision, GroupFacts | None]]:
-        """Decide how the instance is replaced, by its group as it is now."""
-        group = self._world.groups.facts(order.instance)
+        """Decide how the instance is replaced."""
+        running = record.model_copy(update={"phase": Phase.RUNNING})
         known = record.replaced
         begun = record.begun_at is not None
-        decision = decide_replacement(
-            record.kind,
-            Replacement.WITH
-            if begun and record.replacement is Replacement.BEFORE
-            else record.replacement,
-            record.facts.owner,
-            group,
-            asked=Method(known.method) if known else None,
-            taken=True,  # a notice about another owner's instance is not received unless it is
-        )
-        running = record.model_copy(update={"phase": Phase.RUNNING})
+        wanted = record.replacement
+        if begun and wanted is Replacement.BEFORE:
+            wanted = Replacement.WITH
+        owner = record.facts.owner
+        taken = True  # a notice about another owner's instance is not received unless it is
+        settled = decide_without_group(record.kind, wanted, owner, taken)
+        if settled is not None and known is None:
+            return running, (settled, None)
+        group = self._world.groups.facts(order.instance) if afresh else self._group_of(record)
+        asked = Method(known.method) if known else None
+        decision = decide_replacement(record.kind, wanted, owner, group, asked, taken)
         if group is None or decision.method not in _ACTING:
             return running, (decision, group)
         if known is not None and known.method == decision.method:
@@ -106,6 +128,16 @@ class Replacing:
             members=members,
         )
         return running.model_copy(update={"replaced": intent}), (decision, group)
+
+    def _group_of(self, record: Retirement) -> GroupFacts | None:
+        """Read the instance's group, as it is now. Of an instance that EC2 takes, and of which
+        nobody has heard anything else, its group's rules of some seconds ago will do."""
+        owner = record.facts.owner
+        untouched = record.replaced is None and not record.hooks
+        grouped = owner.kind is OwnerKind.AUTO_SCALING_GROUP
+        if record.kind in _EC2_TAKES and untouched and grouped:
+            return in_service(self._recollection.rules_of(owner.name))
+        return self._world.groups.facts(record.instance)
 
     def _members_before(self, group: str) -> tuple[str, ...]:
         """Read, or agree on, from which members of the group on a newcomer may be a successor."""

@@ -13,6 +13,7 @@ from leeway.cloud.ports import (
     CloudUnavailable,
     ClusterPolicies,
     DrainStates,
+    GroupMemory,
     Groups,
     Instances,
     Ledgers,
@@ -63,6 +64,7 @@ class Surroundings:
     ledgers: Ledgers
     policies: ClusterPolicies
     groups: Groups
+    group_memory: GroupMemory
     instances: Instances
     announcements: Announcements
     cluster_named: Callable[[str], Cluster]

@@ -3,6 +3,7 @@
 from functools import cache, partial
 
 from leeway.clock import SystemClock
+from leeway.cloud.group_memory import DynamoGroupMemory
 from leeway.cloud.ledgers import DynamoLedgers
 from leeway.cloud.progress import DynamoDrainStates
 from leeway.retirement import STEP_RESULTS, RetireNode, Surroundings
@@ -29,6 +30,7 @@ def retire_node() -> RetireNode:
             ledgers=DynamoLedgers(partial(client, "dynamodb"), settings().table),
             policies=configuration(),
             groups=groups(),
+            group_memory=DynamoGroupMemory(partial(client, "dynamodb"), settings().table),
             instances=instances(),
             announcements=announcements(),
             cluster_named=cluster_named,

@@ -1,0 +1,36 @@
+"""What a storm asks of AWS: what every instance of a group has in common is read once for all."""
+
+import time
+from collections import Counter
+
+from leeway.recollection import FRESH_FOR
+
+from sandbox.access_entries import access_key
+from tests.end_to_end.rehearsal import Rehearsal
+
+READS_OF_A_GROUP = 3
+"""The group itself, its hooks, its refreshes."""
+
+
+def calls_of(rehearsal: Rehearsal, function: str) -> Counter[str]:
+    """How often a function has made each call of AWS so far."""
+    assert rehearsal.sandbox.deployed is not None
+    (name,) = (f.name for f in rehearsal.sandbox.deployed.functions if f.name.endswith(function))
+    by_key = rehearsal.sandbox.status()["aws"]["calls_by_access_key"]
+    return Counter(by_key.get(access_key(name), {}))
+
+
+def test_a_storm_reads_groups_and_not_the_instances_in_them(rehearsal: Rehearsal) -> None:
+    storm = [*rehearsal.take(5, "hooked"), *rehearsal.take(5, "plain")]
+    before, began = calls_of(rehearsal, "retire-node"), time.monotonic()
+    seen = rehearsal.interrupt(storm)
+    lasted = time.monotonic() - began
+    calls = calls_of(rehearsal, "retire-node") - before
+    asked = {outcome["replacement"] for i in storm for outcome in seen.outcomes(i)}
+    assert asked == {"terminate-in-group", "detach"}
+    assert calls["autoscaling:TerminateInstanceInAutoScalingGroup"] == 5
+    assert calls["autoscaling:DetachInstances"] == 5
+    assert calls["autoscaling:DescribeAutoScalingInstances"] == 0
+    reads = {call: n for call, n in calls.items() if call.startswith("autoscaling:Describe")}
+    times = 1 + lasted // FRESH_FOR.total_seconds()
+    assert 0 < sum(reads.values()) <= READS_OF_A_GROUP * 2 * times, reads
