@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Literal
 
 from sandbox.kubernetes import errors, registry
@@ -19,6 +18,7 @@ from sandbox.kubernetes.objects import (
     with_condition,
 )
 from sandbox.kubernetes.registry import Kind
+from sandbox.kubernetes.wall import WALL
 
 type Via = Literal["eviction", "delete", "controller", "preemption", "taint"]
 # What a pod is told in its condition DisruptionTarget, by what ends it.
@@ -143,7 +143,7 @@ def _targeted(pod: Object, reason: str, message: str) -> Object:
 def _mark(cluster: Cluster, kind: Kind, obj: Object, grace: int, dry_run: bool) -> Object:
     """Set the deletion timestamp, or move it forward where a shorter grace asks for it."""
     metadata = dict(obj["metadata"])
-    begun = time.time()
+    begun = WALL.now()
     if "deletionTimestamp" in metadata:
         begun = epoch(metadata["deletionTimestamp"])
         begun -= metadata.get("deletionGracePeriodSeconds", 0)

@@ -1,10 +1,12 @@
-"""Makes the API fail on command: statuses, dropped connections, latency, refusal."""
+"""Makes the API fail on command: statuses, lost connections, latency, refusal, a wrong clock."""
 
 from __future__ import annotations
 
 import dataclasses
 import random
 from typing import Any
+
+from sandbox.kubernetes.wall import WALL
 
 
 @dataclasses.dataclass(slots=True)
@@ -31,9 +33,12 @@ class Faults:
 
     def replace(self, faults: list[dict[str, Any]]) -> None:
         """Replace all faults by these."""
-        read = [_read(one) for one in faults if not one.get("refuse")]
+        calls = [one for one in faults if not one.keys() & {"refuse", "clock"}]
+        read = [_read(one) for one in calls]
+        ahead = sum(float(one.get("clock", 0)) for one in faults)
         self.refusing = any(one.get("refuse") for one in faults)
         self._faults = read
+        WALL.ahead = ahead
 
     def strike(self, verb: str, resource: str) -> Fault | None:
         """Return the fault that this call meets, and count it."""

@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from sandbox.kubernetes.wall import WALL
+
 type Object = dict[str, Any]
 
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
@@ -34,7 +36,7 @@ def copy(obj: Object) -> Object:
 
 def timestamp(at: float | None = None) -> str:
     """Return RFC 3339 in UTC to the second, as `metav1.Time` is written; now by default."""
-    return _written(int(time.time() if at is None else at))
+    return _written(int(WALL.now() if at is None else at))
 
 
 @functools.lru_cache(maxsize=512)

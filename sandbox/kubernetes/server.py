@@ -30,6 +30,7 @@ from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.faults import Fault, Faults
 from sandbox.kubernetes.inhabitants.disruption import Disruption
 from sandbox.kubernetes.objects import Object, encode, is_terminating, name_of, uid_of
+from sandbox.kubernetes.wall import WALL
 from sandbox.kubernetes.watch import Watch
 
 _log = logging.getLogger(__name__)
@@ -59,7 +60,13 @@ class ApiServer:
         self.calls: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
+        """Answer one request, with the date by this server's clock."""
+        response = await self._respond(request)
+        if not response.prepared:
+            response.headers["Date"] = WALL.date()
+        return response
+
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         self.requests += 1
         try:
             return await self._handle(request)
@@ -172,7 +179,7 @@ class ApiServer:
 
     async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         watch = Watch(self._cluster.store, call)
-        response = web.StreamResponse(headers={"Content-Type": _JSON})
+        response = web.StreamResponse(headers={"Content-Type": _JSON, "Date": WALL.date()})
         await response.prepare(request)
         async for chunk in watch.lines():
             await response.write(chunk)

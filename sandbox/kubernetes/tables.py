@@ -7,7 +7,6 @@ without columns of their own show their name and age.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +23,7 @@ from sandbox.kubernetes.objects import (
     name_of,
 )
 from sandbox.kubernetes.registry import Kind
+from sandbox.kubernetes.wall import WALL
 
 _NONE = "<none>"
 _ROLE = "node-role.kubernetes.io/"
@@ -82,7 +82,7 @@ def _age(text: str | None) -> str:
     """Return how long ago a time was, in the one or two units that kubectl writes."""
     if not text:
         return "<unknown>"
-    seconds = max(0, int(time.time() - epoch(text)))
+    seconds = max(0, int(WALL.now() - epoch(text)))
     for unit, name, smaller, smaller_name, most, both in (
         (1, "s", 0, "", 120, 0),
         (60, "m", 1, "s", 180, 10),

@@ -1,5 +1,6 @@
 """A node's pods by list and watch: current, complete, and in spite of what befalls the watch."""
 
+from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import pytest
@@ -96,3 +97,25 @@ def test_a_fresh_list_is_not_overtaken_by_old_news(
         assert {pod.name for pod in feed.refresh()} == {"first", "second"}
         run(live, node, "third")
         live.until(lambda: names(feed) == {"first", "second", "third"})
+
+
+@pytest.mark.parametrize("ahead", [60, -60])
+def test_when_a_pod_is_to_end_is_told_by_our_clock_whatever_the_api_servers_shows(
+    live: Live, cluster: LightkubeCluster, node: str, ahead: float
+) -> None:
+    live.fail_with({"clock": ahead})
+    name = f"going-{node.partition('.')[0]}"
+    body = bare_pod(name, nodeName=node, terminationGracePeriodSeconds=30)
+    body["metadata"]["annotations"] = {"sandbox.leeway.sh/ends-after": "30s"}
+    live.create(PODS, body)
+    live.until(lambda: live.api.get(f"{PODS}/{name}").json()["status"]["phase"] == "Running")
+    asked = datetime.now(UTC)
+    live.evict(name)
+    (told,) = cluster.pods_on(node)
+    shown = datetime.fromisoformat(
+        live.api.get(f"{PODS}/{name}").json()["metadata"]["deletionTimestamp"]
+    )
+    assert told.deletion is not None
+    # Kubernetes writes whole seconds, and so does HTTP.
+    assert abs(told.deletion - asked - timedelta(seconds=30)) < timedelta(seconds=4)
+    assert abs(shown - told.deletion - timedelta(seconds=ahead)) < timedelta(seconds=2)

@@ -60,6 +60,10 @@ SPOT_WARNING = timedelta(seconds=120)
 # What is kept back of the two minutes: clocks differ, and EC2 is sometimes early.
 SAFETY_MARGIN = timedelta(seconds=5)
 
+LAST_CHANCE = timedelta(seconds=15)
+"""What a retirement is given that is told of its end only when that should have been. The instance
+may go at any moment: its pods are asked at once, and have as long as it lasts."""
+
 DEFAULTS: dict[NoticeKind, Policy] = {
     NoticeKind.SPOT_INTERRUPTION: Policy(
         Action.RETIRE, SPOT_WARNING - SAFETY_MARGIN, Replacement.WITH, OnBlocked.DELETE
@@ -119,6 +123,11 @@ class ClusterPolicy:
     takes: frozenset[OwnerKind] = frozenset()
 
 
+# Notices by which AWS ends an instance at a moment that it names, whatever runs there.
+_ANNOUNCED = frozenset(
+    {NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION, NoticeKind.SCHEDULED_CHANGE}
+)
+
 # The states of an instance that is on its way out; `pending` and `running` are not.
 LEAVING_STATES = frozenset({"stopping", "stopped", "shutting-down", "terminated"})
 
@@ -134,10 +143,23 @@ class Ruling:
     reason: str
 
 
-def rule(notice: Notice, policy: Policy) -> Ruling:
-    """Apply a policy to a notice. The deadline is aware and in UTC."""
+def rule(notice: Notice, policy: Policy, now: datetime | None = None) -> Ruling:
+    """Apply a policy to a notice. The deadline is aware and in UTC.
+
+    `now` is when the notice arrived, None where it is only asked what would become of it.
+    """
     action, reason = _action(notice, policy)
-    return Ruling(action, _deadline(notice, policy), policy.replacement, policy.on_blocked, reason)
+    deadline = _deadline(notice, policy)
+    if now is not None and deadline is not None and _should_have_ended(notice, deadline, now):
+        deadline = now + LAST_CHANCE
+    return Ruling(action, deadline, policy.replacement, policy.on_blocked, reason)
+
+
+def _should_have_ended(notice: Notice, deadline: datetime, now: datetime) -> bool:
+    """Whether the moment is past at which AWS announced to take the instance, which it has by then,
+    or is late with. Hibernation is different: it begins with its warning."""
+    announced = notice.kind in _ANNOUNCED and notice.action is not InterruptionAction.HIBERNATE
+    return announced and deadline + SAFETY_MARGIN <= now
 
 
 def _action(notice: Notice, policy: Policy) -> tuple[Action, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import math
-import time
 
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
@@ -31,6 +30,7 @@ from sandbox.kubernetes.objects import (
     with_condition,
 )
 from sandbox.kubernetes.store import Change, Key
+from sandbox.kubernetes.wall import WALL
 
 _GRANT_EXPIRES_SECONDS = 120
 _GATHER = 0.02  # seconds
@@ -203,7 +203,7 @@ class Disruption:
 
     def _still_disrupted(self, budget: Object) -> dict[str, str]:
         """Return the pods with a granted eviction that have not begun to leave, as name → uid."""
-        fresh = time.time() - _GRANT_EXPIRES_SECONDS
+        fresh = WALL.now() - _GRANT_EXPIRES_SECONDS
         found = {}
         for name, at in (budget["status"].get("disruptedPods") or {}).items():
             pod = self._store.get(registry.POD, namespace_of(budget), name)

@@ -6,6 +6,7 @@ from lightkube import ConfigError
 from lightkube.config.kubeconfig import KubeConfig
 from yaml import YAMLError
 
+from leeway.clock import SystemClock
 from leeway.cluster.connection import Connection
 from leeway.cluster.lightkube_cluster import PAGE, LightkubeCluster
 
@@ -21,7 +22,7 @@ def kubeconfig_cluster(
 
     `page` is how many objects one page of a list has, 0 for all in one.
     """
-    return LightkubeCluster(kubeconfig_connection(path, context), page)
+    return LightkubeCluster(kubeconfig_connection(path, context), SystemClock(), page)
 
 
 def kubeconfig_connection(path: Path | None, context: str | None = None) -> Connection:

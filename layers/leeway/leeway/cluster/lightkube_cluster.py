@@ -13,10 +13,12 @@ from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
 from lightkube.resources.apps_v1 import DaemonSet
 from lightkube.resources.core_v1 import Event, PersistentVolume, PodEviction
 from lightkube.resources.core_v1 import Node as NodeObject
+from lightkube.resources.core_v1 import Pod as PodObject
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.resources.storage_v1 import VolumeAttachment
 from lightkube.types import PatchType
 
+from leeway.clock import Clock, Lead
 from leeway.cluster.connection import Connection, raise_for_status
 from leeway.cluster.label_selectors import selects
 from leeway.cluster.marks import (
@@ -47,10 +49,15 @@ CONFLICTS = 5
 
 
 class LightkubeCluster:
-    """One cluster's API server. Safe to use from several threads."""
+    """One cluster's API server. Safe to use from several threads.
 
-    def __init__(self, connection: Connection, page: int = PAGE) -> None:
+    The times of pods are given by `clock`, whatever the API server's own clock shows.
+    """
+
+    def __init__(self, connection: Connection, clock: Clock, page: int = PAGE) -> None:
         self._connection = connection
+        self._clock = clock
+        self._lead = Lead()
         self._page = page
         self._living_daemonsets: set[tuple[str, str]] = set()
         self._claims: dict[str, str] = {}
@@ -237,8 +244,16 @@ class LightkubeCluster:
             node,
             selector,
             self._page,
-            lambda pod: self._with_daemonset(to_pod(pod)),
+            self._to_pod,
+            self._clock,
+            self._lead,
         )
+
+    def _to_pod(self, found: PodObject) -> Pod:
+        pod = to_pod(found)
+        if pod.deletion is not None:
+            pod = replace(pod, deletion=pod.deletion - self._lead.ahead)
+        return self._with_daemonset(pod)
 
     def _with_daemonset(self, pod: Pod) -> Pod:
         if pod.controller is None or pod.controller.kind != "DaemonSet" or pod.mirror:

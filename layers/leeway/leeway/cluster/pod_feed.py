@@ -13,6 +13,7 @@ from lightkube import ApiError
 from lightkube.core.decoders import decode_list, decode_object, decode_watch_event
 from lightkube.resources.core_v1 import Pod as PodObject
 
+from leeway.clock import Clock, Lead
 from leeway.cluster.connection import Connection, raise_for_status
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
 from leeway.drain.pods import Pod
@@ -53,7 +54,8 @@ type _News = _Changed | _Ended | None
 class WatchedPods:
     """Lists when asked for pods it has no news of; a thread reads the watch in between.
 
-    Everything but `wake` is to be called from one thread.
+    `lead` learns from the lists how far the API server's clock is ahead of `clock`. Everything but
+    `wake` is to be called from one thread.
     """
 
     def __init__(
@@ -63,6 +65,8 @@ class WatchedPods:
         selector: str,
         page: int,
         translate: Callable[[PodObject], Pod],
+        clock: Clock,
+        lead: Lead,
     ) -> None:
         self._connection = connection
         self._page = page
@@ -70,6 +74,8 @@ class WatchedPods:
         if selector:
             self._selection["labelSelector"] = selector
         self._translate = translate
+        self._clock = clock
+        self._lead = lead
         self._version = ""
         self._pods: dict[str, Pod] = {}
         self._news: SimpleQueue[_News] = SimpleQueue()
@@ -154,8 +160,10 @@ class WatchedPods:
         pods: list[PodObject] = []
         page = params
         while True:
+            sent = self._clock.now()
             response = connection.plain.request("GET", PODS, params=page)
             raise_for_status(response)
+            self._lead.learn(response.headers.get("Date", ""), sent, self._clock.now())
             following, version, found = decode_list(response.content, PodObject)
             pods += found
             if not following:

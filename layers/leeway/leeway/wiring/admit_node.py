@@ -3,8 +3,15 @@
 from functools import cache
 
 from leeway.admission import STEP_RESULTS, AdmitNode
-from leeway.clock import SystemClock
-from leeway.wiring.clients import announcements, groups, instances, prepare, records, telemetry
+from leeway.wiring.clients import (
+    announcements,
+    clock,
+    groups,
+    instances,
+    prepare,
+    records,
+    telemetry,
+)
 from leeway.wiring.clusters import cluster_named
 
 
@@ -18,7 +25,7 @@ def admit_node() -> AdmitNode:
         announcements=announcements(),
         cluster_named=cluster_named,
         telemetry=telemetry(),
-        clock=SystemClock(),
+        clock=clock(),
     )
 
 

@@ -10,8 +10,9 @@ import boto3
 from aws_lambda_powertools import Logger, Metrics
 from botocore.config import Config
 
-from leeway.clock import SystemClock
+from leeway.clock import GuidedClock, SystemClock
 from leeway.cloud.autoscaling import AutoScalingGroups
+from leeway.cloud.dates import follow_dates
 from leeway.cloud.dynamodb import DynamoRecords
 from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.eventbridge import EventBridgeAnnouncements
@@ -64,9 +65,17 @@ def settings() -> Settings:
 
 
 @cache
+def clock() -> GuidedClock:
+    """Build the clock of this function, which goes by AWS's time as soon as AWS has answered."""
+    return GuidedClock(SystemClock())
+
+
+@cache
 def session() -> boto3.Session:
     """Open the session that all clients share. Boto3 itself reads AWS_DEFAULT_REGION alone."""
-    return boto3.Session(region_name=os.environ.get("AWS_REGION"))
+    opened = boto3.Session(region_name=os.environ.get("AWS_REGION"))
+    follow_dates(opened.events, clock())
+    return opened
 
 
 @cache
@@ -121,7 +130,7 @@ def configuration() -> Configuration:
     """Build what reads users' manifests. An interruption must not wait long for a table that is
     throttled: there are defaults."""
     manifests = DynamoManifests(partial(client, "dynamodb", tries=2), settings().table)
-    return Configuration(manifests, SystemClock(), telemetry())
+    return Configuration(manifests, clock(), telemetry())
 
 
 @cache

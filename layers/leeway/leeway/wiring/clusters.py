@@ -7,13 +7,13 @@ from leeway.cloud.eks import EksClusters
 from leeway.cluster.connection import Connection
 from leeway.cluster.eks import eks_connection
 from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.wiring.clients import client, session, settings
+from leeway.wiring.clients import client, clock, session, settings
 
 
 @cache
 def cluster_named(name: str) -> LightkubeCluster:
     """Open a cluster's nodes and pods, once per warm function."""
-    return LightkubeCluster(connection_to(name))
+    return LightkubeCluster(connection_to(name), clock())
 
 
 @cache

@@ -2,12 +2,11 @@
 
 from functools import cache, partial
 
-from leeway.clock import SystemClock
 from leeway.cloud.headroom import DynamoHeadroom
 from leeway.cluster.http_workloads import HttpWorkloads
 from leeway.cluster.ports import Workloads
 from leeway.upkeep import KeepHeadroom
-from leeway.wiring.clients import client, configuration, prepare, settings, telemetry
+from leeway.wiring.clients import client, clock, configuration, prepare, settings, telemetry
 from leeway.wiring.clusters import connection_to
 
 
@@ -24,7 +23,7 @@ def keep_headroom() -> KeepHeadroom:
         states=DynamoHeadroom(partial(client, "dynamodb"), settings().table),
         workloads_in=_workloads_in,
         telemetry=telemetry(),
-        clock=SystemClock(),
+        clock=clock(),
     )
 
 

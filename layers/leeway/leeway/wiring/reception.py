@@ -2,12 +2,11 @@
 
 from functools import cache, partial
 
-from leeway.clock import SystemClock
 from leeway.cloud.functions import LambdaCleanUp, LambdaExecutions
 from leeway.cloud.ports import Schedules
 from leeway.cloud.unavailable import DynamoUnavailableOfferings
 from leeway.reception import Reception, Surroundings
-from leeway.wiring.clients import client, configuration, instances, records, settings
+from leeway.wiring.clients import client, clock, configuration, instances, records, settings
 
 
 @cache
@@ -33,7 +32,7 @@ def reception_with(schedules: Schedules) -> Reception:
             schedules=schedules,
             offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
             clusters=frozenset(settings().clusters),
-            clock=SystemClock(),
+            clock=clock(),
             arrivals=records(),
             admit_node=admissions(),
             cleaning=LambdaCleanUp(partial(client, "lambda"), settings().reconcile),

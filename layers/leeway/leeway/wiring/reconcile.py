@@ -6,7 +6,6 @@ from datetime import datetime
 from functools import cache, partial
 from typing import Any
 
-from leeway.clock import SystemClock
 from leeway.cloud.dynamodb_index import DynamoIndex
 from leeway.cloud.ports import CloudRefused
 from leeway.cloud.sweep import Ec2Sweep
@@ -16,6 +15,7 @@ from leeway.reconciliation import Reconciliation, Round, Surroundings
 from leeway.records import Retirement
 from leeway.wiring.clients import (
     client,
+    clock,
     configuration,
     groups,
     prepare,
@@ -55,7 +55,7 @@ def reconciliation() -> Reconciliation:
             retire_node=retirements(),
             admit_node=admissions(),
             cluster_named=cluster_named,
-            clock=SystemClock(),
+            clock=clock(),
         )
     )
 

@@ -2,11 +2,18 @@
 
 from functools import cache, partial
 
-from leeway.clock import SystemClock
 from leeway.cloud.market import Ec2Market, PricingPriceList, pricing_region
 from leeway.cloud.surveys import DynamoSurveys
 from leeway.surveying import RefreshCatalog, Surveyor
-from leeway.wiring.clients import client, patient_client, prepare, session, settings, telemetry
+from leeway.wiring.clients import (
+    client,
+    clock,
+    patient_client,
+    prepare,
+    session,
+    settings,
+    telemetry,
+)
 
 
 def region() -> str:
@@ -26,7 +33,7 @@ def refresh_catalog() -> RefreshCatalog:
         ),
         surveys=DynamoSurveys(partial(client, "dynamodb"), settings().table),
         telemetry=telemetry(),
-        clock=SystemClock(),
+        clock=clock(),
     )
 
 

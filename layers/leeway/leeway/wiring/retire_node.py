@@ -2,7 +2,6 @@
 
 from functools import cache, partial
 
-from leeway.clock import SystemClock
 from leeway.cloud.group_memory import DynamoGroupMemory
 from leeway.cloud.ledgers import DynamoLedgers
 from leeway.cloud.progress import DynamoDrainStates
@@ -10,6 +9,7 @@ from leeway.retirement import STEP_RESULTS, RetireNode, Surroundings
 from leeway.wiring.clients import (
     announcements,
     client,
+    clock,
     configuration,
     groups,
     instances,
@@ -36,7 +36,7 @@ def retire_node() -> RetireNode:
             cluster_named=cluster_named,
             drains=DynamoDrainStates(partial(client, "dynamodb", tries=2), settings().table),
             telemetry=telemetry(),
-            clock=SystemClock(),
+            clock=clock(),
         )
     )
 

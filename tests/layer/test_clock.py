@@ -1,0 +1,80 @@
+"""Whose clock is right, by the dates of answers."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leeway.clock import GuidedClock, Lead
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def learn(lead: Lead, theirs: datetime, ahead: timedelta, there: float, back: float) -> None:
+    """Let somebody whose clock is so far ahead answer at this moment of theirs."""
+    date = format_datetime(theirs, usegmt=True)
+    lead.learn(date, theirs - ahead - seconds(there), theirs - ahead + seconds(back))
+
+
+TRANSIT = st.floats(0, 30)
+MOMENTS = st.integers(0, 10_000_000).map(lambda ms: NOON + timedelta(milliseconds=ms))
+
+
+@given(st.lists(st.tuples(MOMENTS, TRANSIT, TRANSIT), max_size=10))
+def test_slow_answers_never_put_a_clock_wrong_that_is_right(
+    answers: list[tuple[datetime, float, float]],
+) -> None:
+    lead = Lead()
+    for theirs, there, back in answers:
+        learn(lead, theirs, timedelta(0), there, back)
+    assert lead.ahead == timedelta(0)
+
+
+@given(
+    st.floats(-120, 120),
+    MOMENTS,
+    st.floats(0, 0.5),
+    st.lists(st.tuples(MOMENTS, TRANSIT, TRANSIT), max_size=10),
+)
+def test_one_quick_answer_tells_the_difference_to_its_second_and_slow_ones_spoil_nothing(
+    ahead: float, theirs: datetime, back: float, later: list[tuple[datetime, float, float]]
+) -> None:
+    lead = Lead()
+    learn(lead, theirs, seconds(ahead), 0.1, back)
+    for answer in later:
+        learn(lead, answer[0], seconds(ahead), *answer[1:])
+    assert abs(lead.ahead - seconds(ahead)) < seconds(1.7)
+
+
+def test_a_clock_that_was_set_right_meanwhile_is_believed_again() -> None:
+    lead = Lead()
+    learn(lead, NOON, seconds(60), 0.01, 0.01)
+    learn(lead, NOON + seconds(90), seconds(0), 0.01, 0.01)
+    assert abs(lead.ahead) < seconds(1.1)
+
+
+@pytest.mark.parametrize("date", ["", "yesterday", "Sat, 21 Nov 2026 12:00:00 -0000"])
+def test_a_date_that_says_nothing_teaches_nothing(date: str) -> None:
+    lead = Lead()
+    lead.learn(date, NOON + seconds(50), NOON + seconds(51))
+    assert lead.ahead == timedelta(0)
+
+
+class Stopped:
+    """A clock that stands still."""
+
+    def now(self) -> datetime:
+        return NOON
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+def test_a_guided_clock_shows_the_others_time() -> None:
+    clock = GuidedClock(Stopped())
+    clock.lead.learn(format_datetime(NOON + seconds(60), usegmt=True), NOON, NOON)
+    assert clock.now() == NOON + seconds(60)
