@@ -281,6 +281,7 @@ class Sandbox:
         instances: Sequence[str],
         *,
         late: float = 0.0,
+        early: float = 0.0,
         copies: int = 1,
         action: str = "terminate",
         rebalance: bool = False,
@@ -291,7 +292,8 @@ class Sandbox:
 
         Args:
             instances: their ids.
-            late: how many seconds in the past that time lies.
+            late: how many seconds in the past that time lies; in the future where negative.
+            early: how many seconds before the two minutes are over EC2 takes them.
             copies: how often a warning is delivered; 0: it is lost.
             action: terminate, stop or hibernate.
             rebalance: whether the recommendation comes first.
@@ -309,7 +311,7 @@ class Sandbox:
             "action": action,
             "rebalance": rebalance,
             "reservation": reservation,
-            **({} if warning else {"warning": None}),
+            "warning": 120 - early if warning else None,
         }
         begun: list[dict[str, Any]] = self._control("aws", "POST", "interrupt", body)[
             "interruptions"

@@ -19,15 +19,16 @@ from sandbox.aws.notices import interruption_warning, rebalance_recommendation, 
 class Interruption(BaseModel):
     """One command; all times in seconds.
 
-    The warning's `time` lies `late` seconds in the past, and EC2 acts `warning` seconds after that
-    time. A `warning` of None sends only the rebalance recommendation.
+    The warning's `time` lies `late` seconds in the past (in the future where negative), and EC2
+    acts `warning` seconds after that time. A `warning` of None sends only the rebalance
+    recommendation.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     instance: str | list[str]
     warning: float | None = Field(default=120, ge=0)
-    late: float = Field(default=0, ge=0)
+    late: float = 0
     rebalance: bool = False
     copies: int = Field(default=1, ge=0)  # 0: the warning is lost, the reclaim is not
     action: Literal["terminate", "stop", "hibernate"] = "terminate"

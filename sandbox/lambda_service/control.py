@@ -56,11 +56,12 @@ class ControlApi:
     async def _put_faults(self, request: web.Request) -> web.Response:
         body = await _parsed(request, _FaultsBody)
         self._service.faults.replace(body.faults)
+        self._service.pools.set_clocks()
         return await self._get_faults(request)
 
     async def _get_faults(self, request: web.Request) -> web.Response:
         return web.json_response(
-            {"faults": [f.model_dump() for f in self._service.faults.pending()]}
+            {"faults": [f.model_dump(exclude_none=True) for f in self._service.faults.pending()]}
         )
 
     async def _get_journal(self, request: web.Request) -> web.Response:

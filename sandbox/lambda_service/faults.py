@@ -1,15 +1,16 @@
-"""Faults on command: a worker is killed at a chosen point of its work."""
+"""Faults on command: a worker is killed at a chosen point of its work, or its clock is wrong."""
 
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 When = Literal["before", "after"]
 
 
 class Fault(BaseModel):
-    """Kill the worker once, at the ``step``-th checkpoint request of a matching execution.
+    """Kill the worker once, at the ``step``-th checkpoint request of a matching execution; or
+    let the clocks of a function's workers be ``clock`` seconds ahead (behind where negative).
 
     ``before``: the checkpoint is not recorded. ``after``: it is, and its answer is never sent.
     Checkpoint requests are counted from the execution's start, over all its invocations.
@@ -21,12 +22,19 @@ class Fault(BaseModel):
 
     function: str = "*"
     execution: str = "*"
-    kill: When
+    kill: When | None = None
     step: int | None = Field(default=None, ge=1)
+    clock: float | None = None
+
+    @model_validator(mode="after")
+    def _is_one_of_them(self) -> Self:
+        if (self.kill is None) == (self.clock is None):
+            raise ValueError("expected either kill or clock")
+        return self
 
 
 class Faults:
-    """The faults still to come."""
+    """The faults still to come, and the clocks that are wrong."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
@@ -38,6 +46,10 @@ class Faults:
     def pending(self) -> list[Fault]:
         """The faults that have not fired."""
         return list(self._faults)
+
+    def clock_of(self, function: str) -> float:
+        """How many seconds a function's clock is ahead."""
+        return sum(f.clock or 0.0 for f in self._faults if fnmatchcase(function, f.function))
 
     def take(self, when: When, function: str, execution: str | None, step: int | None) -> bool:
         """Whether a fault fires here. One that does is used up."""

@@ -126,6 +126,14 @@ class WorkerPool:
             return
         self._connection = ours
         asyncio.get_running_loop().add_reader(ours, self._hear_zygote, ours)
+        self.set_clock()
+
+    def set_clock(self) -> None:
+        """Let the workers' clocks be as wrong as the faults say."""
+        if self._connection is not None:
+            ahead = self._faults.clock_of(self.function.name)
+            with contextlib.suppress(ConnectionError):
+                self._connection.send(json.dumps({"clock": ahead}).encode())
 
     def close(self) -> None:
         """End all workers for good; what they were doing ends as killed."""

@@ -4,7 +4,8 @@ It is run as a script, outside of the package, so that a worker sees the functio
 layers only. It keeps a single thread, since a fork copies just the thread that forks.
 
 Talks over a SOCK_SEQPACKET socket, one JSON object a packet:
-- in: ``{"worker": id, "environment": {...}}`` with the write end of the worker's log pipe
+- in: ``{"worker": id, "environment": {...}}`` with the write end of the worker's log pipe, or
+  ``{"clock": seconds}``: how far workers' clocks are ahead from now on, those that run included
 - out: ``{"ready": {"threads", "milliseconds", "error"}}``, ``{"started": id, "pid"}``,
   ``{"exited": id, "signal"|"status"}``
 """
@@ -14,10 +15,12 @@ import functools
 import gc
 import importlib
 import json
+import mmap
 import os
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 from pathlib import Path
@@ -25,6 +28,7 @@ from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PACKET = 65536
+_SECONDS = struct.Struct("d")
 _RUNTIME_MODULES = (
     "concurrent.futures.thread",
     "http.client",
@@ -86,6 +90,13 @@ def serve(handler: str, host: str, prefix: str) -> NoReturn:
     sys.exit(0)
 
 
+def _wear_clock(ahead: mmap.mmap) -> None:
+    """Let this process's clock be ahead by what stands in the shared memory, at any moment."""
+    own, own_ns = time.time, time.time_ns
+    time.time = lambda: own() + _SECONDS.unpack(ahead)[0]
+    time.time_ns = lambda: own_ns() + int(_SECONDS.unpack(ahead)[0] * 1e9)
+
+
 class Zygote:
     """Forks workers on request and reports how they end."""
 
@@ -94,6 +105,7 @@ class Zygote:
         self._settings = settings
         self._workers: dict[int, str] = {}
         self._forks_loaded = False
+        self._ahead = mmap.mmap(-1, _SECONDS.size)  # forks share it
 
     def run(self) -> None:
         """Serve until the other end closes. Workers die with this process."""
@@ -111,7 +123,11 @@ class Zygote:
                 packet, descriptors, _, _ = socket.recv_fds(self._connection, _PACKET, 1)
                 if not packet:
                     return
-                self._fork(json.loads(packet), descriptors[0])
+                message = json.loads(packet)
+                if "clock" in message:
+                    self._ahead[:] = _SECONDS.pack(message["clock"])
+                else:
+                    self._fork(message, descriptors[0])
 
     def _send(self, message: dict[str, Any]) -> None:
         self._connection.send(json.dumps(message).encode())
@@ -152,6 +168,7 @@ class Zygote:
             if not self._forks_loaded:
                 program = [sys.executable, "-P", __file__, "--worker", *place]
                 os.execv(sys.executable, [*program, json.dumps(self._settings["code"])])  # noqa: S606
+            _wear_clock(self._ahead)
             serve(*place)
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 
 import httpx
 import pytest
@@ -106,6 +108,23 @@ def test_an_eviction_whose_answer_was_lost_is_in_the_journal_as_such(world: Live
     assert [(one["status"], one["heard"]) for one in entries] == [(201, False), (201, True)]
     [deletion] = [one for one in world.journal("pod-deletion") if one["pod"] == "default/unheard"]
     assert (deletion["grace"], deletion["own_grace"], deletion["volumes"]) == (30, 30, False)
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("ahead", 60), ("behind", -60)])
+def test_a_wrong_clock_shows_in_dates_and_in_what_is_written(
+    world: Live, name: str, wrong: float
+) -> None:
+    world.fail_with({"clock": wrong})
+    shown = datetime.now(UTC) + timedelta(seconds=wrong)
+    answer = world.api.post(PODS, json=bare_pod(name))
+
+    created = datetime.fromisoformat(answer.json()["metadata"]["creationTimestamp"])
+    assert abs(created - shown) < timedelta(seconds=5)
+    assert abs(parsedate_to_datetime(answer.headers["Date"]) - shown) < timedelta(seconds=5)
+
+    world.fail_with()
+    healed = parsedate_to_datetime(world.api.get("/api/v1/nodes").headers["Date"])
+    assert abs(healed - datetime.now(UTC)) < timedelta(seconds=5)
 
 
 def test_a_fault_nobody_understands_is_refused(world: Live) -> None:

@@ -46,6 +46,7 @@ def durable(name: str, handler: str, **more: Any) -> dict[str, Any]:
 
 DEFINITIONS = [
     definition("echo", "plain.echo"),
+    definition("clock", "plain.clock"),
     definition("environment", "plain.environment", environment={"COLOUR": "green"}),
     definition("failing", "plain.failing", deadLetter=QUEUE_ARN + "failing-dead"),
     definition("failing-recorded", "plain.failing", onFailure=QUEUE_ARN + "failing-recorded"),

@@ -1,5 +1,6 @@
 """Workers killed on command, and what becomes of their work."""
 
+import time
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -67,3 +68,16 @@ def test_a_fault_that_makes_no_sense_is_refused(service: Any) -> None:
 
     assert status == 400
     assert "faults.0.kill" in answer["Message"]
+
+
+def test_a_wrong_clock_is_wrong_at_once_and_for_workers_that_run_already(service: Any) -> None:
+    def is_wrong_by(seconds: float) -> bool:
+        return abs(float(service.invoke("clock")) - time.time() - seconds) < 5
+
+    assert is_wrong_by(0)
+    for seconds in (60, -60):
+        fault = {"function": "clo*", "clock": seconds}
+        service.control("PUT", "faults", {"faults": [fault]})
+        eventually(lambda wanted=seconds: is_wrong_by(wanted))  # type: ignore[misc]
+    service.control("PUT", "faults", {"faults": [{"function": "echo", "clock": 60}]})
+    eventually(lambda: is_wrong_by(0))

@@ -20,6 +20,10 @@ def echo(event: Any, context: Any) -> dict[str, Any]:
     }
 
 
+def clock(event: Any, context: Any) -> float:
+    return time.time()
+
+
 def environment(event: Any, context: Any) -> dict[str, str]:
     return dict(os.environ)
 
