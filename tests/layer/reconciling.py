@@ -14,7 +14,7 @@ from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
 from leeway.omissions import SeenHook, SeenInstance, SeenInterruption
 from leeway.owners import Owner
-from leeway.policies import ClusterPolicy
+from leeway.policies import Action, ClusterPolicy
 from leeway.reception import Receipt, Received, Result
 from leeway.reconciliation import Reconciliation, Surroundings
 from leeway.records import InstanceFacts, Retirement
@@ -114,6 +114,7 @@ class World:
     written: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     received: list[Any] = field(default_factory=list)
+    begun: list[Action | None] = field(default_factory=list)
     answers: list[tuple[str, str, HookResult]] = field(default_factory=list)
     started: list[tuple[str, str, int]] = field(default_factory=list)
 
@@ -141,7 +142,9 @@ class World:
 
     def states(self, instances: Collection[str]) -> dict[str, str]:
         self._fail("states")
-        return {name: self.fresh[name] for name in instances if name in self.fresh}
+        listed = {one.facts.instance: one.state for one in self.instances_}
+        now = listed | self.fresh
+        return {name: now[name] for name in instances if name in now}
 
     # WaitingActions and Groups
     def of_groups(self, groups: Collection[str]) -> list[SeenHook]:
@@ -191,9 +194,10 @@ class World:
         self.started.append((instance, cluster, generation))
 
     # Reception
-    def receive(self, event: Any) -> Receipt:
+    def receive(self, event: Any, begun: Action | None = None) -> Receipt:
         notice = parse_notice(event)
         self.received.append(notice)
+        self.begun.append(begun)
         return Receipt(notice, (Received(Result.STARTED, "first notice", notice.instances[0]),))
 
     def cluster_named(self, name: str) -> OneCluster:

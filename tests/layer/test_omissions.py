@@ -24,6 +24,7 @@ from leeway.omissions import (
     about_start,
 )
 from leeway.owners import Owner, OwnerKind
+from leeway.policies import Action
 from leeway.records import OVERDUE, Phase, Retirement
 
 from tests.layer.test_arrivals import HOOK as LAUNCH_HOOK
@@ -124,6 +125,18 @@ def test_a_detached_instance_that_still_runs_after_its_retirement_is_retired_aga
     notice = told(detached(interrupted(Phase.FINISHED)))
     assert notice.kind is NoticeKind.REBALANCE
     assert told(detached(None)).kind is NoticeKind.REBALANCE
+
+
+def test_a_detached_instance_is_retired_to_its_end_whatever_the_policy_says_by_now() -> None:
+    assert detached(interrupted(Phase.FINISHED)).begun is Action.RETIRE
+
+
+def test_a_detached_instance_whose_retirement_has_just_been_closed_is_about_to_be_terminated() -> (
+    None
+):
+    closed = interrupted(Phase.FINISHED).model_copy(update={"ended_at": NOTICED - MINUTE / 2})
+    assert detached(closed) is None
+    assert detached(closed.model_copy(update={"ended_at": NOTICED - MINUTE}))
 
 
 def test_a_detached_instance_that_is_being_retired_or_ends_is_left_alone() -> None:

@@ -69,6 +69,7 @@ class Desk:
     schedules: SchedulesInMemory = field(default_factory=SchedulesInMemory)
     offerings: OfferingsInMemory = field(default_factory=OfferingsInMemory)
     stored: dict[str, Retirement] = field(default_factory=dict)
+    index: dict[str, InstanceFacts] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     broken: str = ""
@@ -85,7 +86,8 @@ class Desk:
     def known(self, instance: str) -> Known:
         if instance == self.broken:
             raise CloudUnavailable("the table does not answer")
-        return Known(self.stored.get(instance), None, self.arrivals.arrival(instance))
+        stored, facts = self.stored.get(instance), self.index.get(instance)
+        return Known(stored, facts, self.arrivals.arrival(instance))
 
     def retirement(self, instance: str) -> Retirement | None:
         return self.stored.get(instance)
@@ -109,7 +111,7 @@ class Desk:
     def start(self, instance: str, cluster: str, generation: int) -> None:
         self.started.append(f"{instance}-{generation}")
 
-    def receive(self, told: dict[str, Any]) -> Receipt:
+    def receive(self, told: dict[str, Any], begun: Action | None = None) -> Receipt:
         """Receive an event."""
         world = Surroundings(
             records=self,
@@ -124,7 +126,7 @@ class Desk:
             admit_node=self.admissions,
             cleaning=self.cleaning,
         )
-        return Reception(world).receive(told)
+        return Reception(world).receive(told, begun)
 
     def results(self, told: dict[str, Any]) -> list[Result]:
         return [one.result for one in self.receive(told).instances]
@@ -292,6 +294,29 @@ def test_owners_that_retire_their_own_nodes_are_left_to_unless_the_policy_takes_
     assert desk.results(warning("2026-11-20T09:45:00Z")) == [Result.STARTED]
 
 
+def recommendation(time: str) -> dict[str, Any]:
+    return warning(time) | {"detail-type": "EC2 Instance Rebalance Recommendation"}
+
+
+@pytest.mark.parametrize("action", [Action.IGNORE, Action.CORDON])
+def test_what_leeway_began_goes_on_though_the_policy_would_not_begin_it_now(action: Action) -> None:
+    changed = replace(DEFAULTS[NoticeKind.REBALANCE], action=action)
+    desk = Desk(policies=OnePolicy(policy(rebalance=changed)))
+    told = recommendation("2026-11-20T09:45:00Z")
+    assert [one.result for one in desk.receive(told, Action.RETIRE).instances] == [Result.STARTED]
+    assert desk.stored[FIRST].action is Action.RETIRE
+
+
+def test_a_retirement_after_another_knows_whose_the_instance_is_by_now() -> None:
+    desk = Desk()
+    desk.receive(warning("2026-11-20T09:45:00Z"))
+    desk.finished()
+    detached = Owner(OwnerKind.DETACHED, "ng")
+    desk.index[FIRST] = FACTS.model_copy(update={"instance": FIRST, "owner": detached})
+    desk.receive(warning("2026-11-20T10:45:00Z"))
+    assert (desk.stored[FIRST].generation, desk.stored[FIRST].facts.owner) == (2, detached)
+
+
 def test_fargates_nodes_are_never_taken() -> None:
     takes = ClusterPolicy(takes=frozenset(OwnerKind))
     desk = Desk(owner=Owner(OwnerKind.FARGATE), policies=OnePolicy(takes))
@@ -309,10 +334,7 @@ def test_an_interrupted_offering_is_marked_unavailable_for_three_minutes() -> No
 
 def test_a_recommendation_marks_nothing() -> None:
     desk = Desk()
-    told = warning("2026-11-20T09:45:00Z") | {
-        "detail-type": "EC2 Instance Rebalance Recommendation"
-    }
-    assert desk.results(told) == [Result.STARTED]
+    assert desk.results(recommendation("2026-11-20T09:45:00Z")) == [Result.STARTED]
     assert desk.offerings.marked == {}
 
 

@@ -12,7 +12,7 @@ from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, NoticeKind
 from leeway.omissions import SeenHook, SeenInstance, SeenInterruption
 from leeway.owners import Owner, OwnerKind
-from leeway.policies import ClusterPolicy
+from leeway.policies import Action, ClusterPolicy
 from leeway.reconciliation import ClusterReport, Round, parse_round
 from leeway.records import Phase
 
@@ -63,6 +63,27 @@ def test_hooks_interruptions_and_detached_instances_that_nobody_told_of_are_rece
         (NoticeKind.REBALANCE, detached.instance),
     ]
     assert all("first notice" in found.done for found in report.found)
+
+
+DETACHED = facts(4, owner=Owner(OwnerKind.DETACHED, "ng"))
+
+
+def test_a_detached_instance_that_ended_since_it_was_listed_is_not_retired_again() -> None:
+    record = take(None, NoticeKind.REBALANCE, "n-1").record
+    ended = record.model_copy(update={"facts": DETACHED, "phase": Phase.FINISHED})
+    listed = World([seen(DETACHED)], records=[ended], fresh={DETACHED.instance: "shutting-down"})
+    listed.unfinished = lambda cluster: []  # type: ignore[method-assign]
+    assert run(listed).found == []
+    assert listed.received == []
+    listed.fresh.clear()
+    assert len(run(listed).found) == 1
+    assert listed.begun == [Action.RETIRE]
+
+
+def test_a_dry_run_does_not_rehearse_the_end_of_a_detached_instance_once_a_minute() -> None:
+    left = World([seen(DETACHED)], policy=ClusterPolicy(dry_run=True))
+    run(left)
+    assert left.received == []
 
 
 def test_the_next_run_finds_the_same_and_says_it_with_the_same_ids() -> None:

@@ -47,6 +47,7 @@ def test_from_a_group_without_a_hook_it_is_detached_and_waits_as_well() -> None:
     assert world.order_of("detach", "evict") == ["detach", "evict"]
     assert f"successor {SUCCESSOR} is Ready" in outcome.replacement_reason
     assert world.ended == ["terminated"]
+    assert world.record.ended_at is not None, "reconcile must not take it up again at once"
 
 
 def test_a_successor_that_does_not_come_is_waited_for_ten_minutes() -> None:

@@ -6,7 +6,7 @@ from functools import partial
 
 from leeway.arrivals import Arrival
 from leeway.clock import Clock
-from leeway.cloud.ports import Known, Unfinished, WaitingActions
+from leeway.cloud.ports import Known, Sweep, Unfinished, WaitingActions
 from leeway.notices.synthetic import Place
 from leeway.omissions import (
     Omission,
@@ -38,10 +38,16 @@ class Finding:
     """Searches clusters for what no event told."""
 
     def __init__(
-        self, records: Unfinished, waiting: WaitingActions, place: Place, clock: Clock
+        self,
+        records: Unfinished,
+        waiting: WaitingActions,
+        sweep: Sweep,
+        place: Place,
+        clock: Clock,
     ) -> None:
         self._records = records
         self._waiting = waiting
+        self._sweep = sweep
         self._place = place
         self._clock = clock
 
@@ -75,8 +81,9 @@ class Finding:
         looks += [partial(self._hook, one, known) for one in hooks if one.instance in cared]
         marked = (one for one in interruptions if one.instance in cared)
         looks += [partial(self._interruption, one, known) for one in marked]
-        detached = (one for one in cared.values() if one.facts.owner.kind is OwnerKind.DETACHED)
-        looks += [partial(self._detached, one, known) for one in detached]
+        if not policy.dry_run:  # which would rehearse it once a minute
+            detached = (o for o in cared.values() if o.facts.owner.kind is OwnerKind.DETACHED)
+            looks += [partial(self._detached, one, known) for one in detached]
         found: list[Omission] = []
         for look in looks:
             try:
@@ -102,8 +109,14 @@ class Finding:
         return about_interruption(seen, retirement, self._place, self._clock.now())
 
     def _detached(self, seen: SeenInstance, known: Mapping[str, Known]) -> Omission | None:
-        retirement = self._known(seen.facts.instance, known).retirement
-        return about_detached(seen, retirement, self._place, self._clock.now())
+        """What runs in a list of before, and has been retired by now, may have ended in between:
+        EC2 is asked again."""
+        instance = seen.facts.instance
+        retirement = self._known(instance, known).retirement
+        omission = about_detached(seen, retirement, self._place, self._clock.now())
+        if omission is None or self._sweep.states([instance]).get(instance) != seen.state:
+            return None
+        return omission
 
     def _known(self, instance: str, known: Mapping[str, Known]) -> Known:
         """Return what is on record of an instance; what is not under way takes a read."""

@@ -11,6 +11,7 @@ from leeway.arrivals import Arrival
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.notices.synthetic import Event, Place
+from leeway.policies import Action
 from leeway.records import OVER, OVERDUE, InstanceFacts, Phase, Retirement, overdue
 
 PATIENCE = timedelta(seconds=10)
@@ -21,6 +22,10 @@ LOST_START_UNTIL = timedelta(minutes=6)
 """How long after a notice an execution that has done nothing yet is started again. Some wait for
 their turn and do nothing for long; to these, too, that does no harm: the second start of a name
 finds the first."""
+
+ENDS_WITHIN = timedelta(minutes=1)
+"""How long after a retirement is closed its instance may still run: it is terminated right after,
+with retries."""
 
 GONE = frozenset({"shutting-down", "terminated"})
 
@@ -54,11 +59,13 @@ class SeenInterruption:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A notice that should have come."""
+    """A notice that should have come. `begun` is what Leeway began before, where it is to go on
+    whatever the policy says by now: nobody else would."""
 
     instance: str
     event: Event
     reason: str
+    begun: Action | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,17 +138,21 @@ def _serves_an_interruption(retirement: Retirement, marked_at: datetime) -> bool
 def about_detached(
     seen: SeenInstance, retirement: Retirement | None, place: Place, now: datetime
 ) -> Lost | None:
-    """Decide about an instance that Leeway took out of its group, and that still runs."""
+    """Decide about an instance that Leeway took out of its group, and that still runs. Nobody but
+    Leeway ends it."""
     if seen.state != "running":
         return None
     if retirement is not None and retirement.phase not in OVER:
+        return None
+    ended_at = retirement.ended_at if retirement else None
+    if ended_at is not None and now < ended_at + ENDS_WITHIN:
         return None
     generation = retirement.generation if retirement else 0
     event = place.rebalance(
         f"detached-{seen.facts.instance}-{generation}", now, seen.facts.instance
     )
     why = "it was detached from its group to be drained and terminated, and was not terminated"
-    return Lost(seen.facts.instance, event, why)
+    return Lost(seen.facts.instance, event, why, begun=Action.RETIRE)
 
 
 def about_start(record: Retirement | Arrival, now: datetime) -> LostStart | None:

@@ -135,8 +135,11 @@ class Reception:
     def __init__(self, world: Surroundings) -> None:
         self._world = world
 
-    def receive(self, event: Any) -> Receipt:
+    def receive(self, event: Any, begun: Action | None = None) -> Receipt:
         """Take in one EventBridge event. Receiving it again changes nothing.
+
+        `begun` is what Leeway has begun with the instance before: it goes on, whatever the policy
+        says by now about notices of the kind that tells of it.
 
         Raises:
             MalformedNotice, UnknownNotice: it is not a notice.
@@ -151,7 +154,7 @@ class Reception:
         failures: list[Exception] = []
         for instance in notice.instances:
             try:
-                received.append(self._receive_for(instance, notice, event))
+                received.append(self._receive_for(instance, notice, event, begun))
             except Exception as error:  # noqa: BLE001 (raised below, when all had their turn)
                 failures.append(error)
         receipt = Receipt(notice, tuple(received))
@@ -160,7 +163,11 @@ class Reception:
         return receipt
 
     def _receive_for(
-        self, instance: InstanceId, notice: Notice, event: Mapping[str, Any]
+        self,
+        instance: InstanceId,
+        notice: Notice,
+        event: Mapping[str, Any],
+        begun: Action | None,
     ) -> Received:
         for _ in range(LOCK_TRIES):
             known = self._world.records.known(instance)
@@ -168,8 +175,9 @@ class Reception:
             if stored is None and notice.state == _RUNS:
                 # Every launch says so: nothing is asked about an instance without a retirement.
                 return Received(Result.IGNORED, "it runs, and was never retired", instance)
-            facts = (
-                stored.facts if stored else known.facts or self._world.instances.describe(instance)
+            # The index is never older than a record: an instance may have left its group since.
+            facts = known.facts or (
+                stored.facts if stored else self._world.instances.describe(instance)
             )
             if facts is None:
                 return Received(
@@ -180,6 +188,8 @@ class Reception:
                 return Received(Result.NOT_OURS, reason, instance, facts.cluster)
             policy = self._world.policies.policy_of(facts.cluster)
             here = policy.notices[notice.kind]
+            if begun is not None:
+                here = replace(here, action=begun)
             # Nothing comes from the future: one of two clocks is wrong, and time is short.
             told = replace(notice, time=min(notice.time, self._world.clock.now()))
             case = _Case(event, told, stored, known.arrival, facts, here, policy.dry_run)

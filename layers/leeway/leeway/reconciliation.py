@@ -128,7 +128,7 @@ class Reconciliation:
     def __init__(self, world: Surroundings) -> None:
         self._world = world
         self._cleaning = Cleaning(world.sweep, world.cluster_named, world.clock)
-        self._finding = Finding(world.records, world.waiting, world.place, world.clock)
+        self._finding = Finding(world.records, world.waiting, world.sweep, world.place, world.clock)
 
     def run(self, wanted: Round) -> tuple[ClusterReport, ...]:
         """Look at everything once, or clean up after one instance.
@@ -144,12 +144,15 @@ class Reconciliation:
             return ()
         seen = self._world.sweep.instances(names)
         everywhere = ClusterReport("")
-        interruptions = everywhere.guard("Spot requests", self._world.sweep.interruptions) or ()
+        interruptions = everywhere.guard("Spot requests", self._interruptions) or ()
         with ThreadPoolExecutor(min(AT_ONCE, len(names))) as pool:
             reports = list(pool.map(partial(self._reconcile, seen, interruptions), names))
         for report in reports:
             report.problems.extend(everywhere.problems)
         return tuple(reports)
+
+    def _interruptions(self) -> Sequence[SeenInterruption]:
+        return self._world.sweep.interruptions()
 
     def _clean_up_after(self, instance: str) -> ClusterReport:
         """Clean up after an instance that is on record as one of a cluster under Leeway's care."""
@@ -208,7 +211,7 @@ class Reconciliation:
         world = self._world
         match omission:
             case Lost():
-                receipt = world.reception.receive(omission.event)
+                receipt = world.reception.receive(omission.event, omission.begun)
                 return "; ".join(f"{one.result}: {one.reason}" for one in receipt.instances)
             case LostStart():
                 start = world.admit_node.start if omission.admission else world.retire_node.start

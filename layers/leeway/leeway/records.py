@@ -99,7 +99,7 @@ class Retirement(BaseModel):
 
     `version` counts writes (the optimistic lock); `generation` counts starts of `retire_node`.
     `stops` says that the instance is only stopped, and may run again. `begun_at` is when its pods
-    were first asked to go, where that was not at once.
+    were first asked to go, where that was not at once. `ended_at` is when it was closed last.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -118,6 +118,7 @@ class Retirement(BaseModel):
     action: Action = Action.RETIRE
     stops: bool = False
     begun_at: AwareDatetime | None = None
+    ended_at: AwareDatetime | None = None
     hooks: tuple[LifecycleHook, ...] = ()
     event: str = ""
     replaced: ReplacementIntent | None = None

@@ -46,7 +46,7 @@ class Ending:
         The record is closed first: the state changes that follow are then known to be its own
         doing, and a hook that is announced after it gets a generation that answers it.
         """
-        written = self._world.write(order, record, partial(_closed, Phase.FINISHED))
+        written = self._world.write(order, record, partial(self._closed, Phase.FINISHED))
         if written is None:
             return Finished(None)
         closed, _ = written
@@ -74,7 +74,7 @@ class Ending:
             replaced = self._would_replace(record)
             drain = self._would_drain(record, located.node)
         phase = Phase.UNDONE if located.course is Course.UNDO else Phase.FINISHED
-        written = self._world.write(order, record, partial(_closed, phase))
+        written = self._world.write(order, record, partial(self._closed, phase))
         if written is None:
             return Finished(None)
         closed, _ = written
@@ -88,6 +88,10 @@ class Ending:
             order, closed, located, replaced, drain, result, reason, refused, False
         )
         return Finished(outcome, answered)
+
+    def _closed(self, phase: Phase, record: Retirement) -> tuple[Retirement, None]:
+        fields = {"phase": phase, "ended_at": self._world.clock.now()}
+        return record.model_copy(update=fields), None
 
     def _would_replace(self, record: Retirement) -> Replaced:
         try:
@@ -185,7 +189,3 @@ class Ending:
             self._world.telemetry.not_told(outcome, f"no Kubernetes Event: {error}")
             return f"not written: {error}"
         return event.name
-
-
-def _closed(phase: Phase, record: Retirement) -> tuple[Retirement, None]:
-    return record.model_copy(update={"phase": phase}), None
