@@ -95,22 +95,46 @@ def _client_calls(origin: str, name: str, named: set[str]) -> Iterator[str]:
         reached |= more
         todo += more
     for method in reached:
-        for call in ast.walk(methods[method]):
-            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
-                continue
-            if ast.unparse(call.func.value) != "self._client()":
-                continue
+        yield from _calls_on("self._client()", methods[method], origin)
+
+
+def _calls_on(client: str, function: ast.FunctionDef, origin: str) -> Iterator[str]:
+    """The boto3 methods and paginators that a function calls on a client, and those of functions
+    that it hands the client to. Whatever else it does with it is not understood."""
+    understood = 0
+    for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+        if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == client:
+            understood += 1
             paginated = call.func.attr == "get_paginator"
             yield str(ast.literal_eval(call.args[0])) if paginated else call.func.attr
+        for place, argument in enumerate(call.args):
+            if ast.unparse(argument) == client:
+                understood += 1
+                handed_to, where = _function(ast.unparse(call.func), origin)
+                yield from _calls_on(handed_to.args.args[place].arg, handed_to, where)
+    named = sum(ast.unparse(n) == client for n in ast.walk(function) if isinstance(n, ast.expr))
+    assert named == understood, f"{origin}: {function.name} does more with its client than is seen"
+
+
+def _function(name: str, origin: str) -> tuple[ast.FunctionDef, str]:
+    """A module's function of this name, or the one that it imports, and the module of that."""
+    tree = _parsed(_file(origin))
+    found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
+    if found:
+        return found[0], origin
+    where, there = _imports(tree)[name]
+    return _function(there, where)
 
 
 def _methods_named(tree: ast.AST, *, on_names: bool) -> set[str]:
-    """The methods that are called, or put off by `partial`. Use cases call those of ports on what
-    they hold (`self._records.write`), or on a name for that; wiring calls them on any name."""
+    """The methods that are called, put off by `partial`, or done under a report's `guard`. Use
+    cases call those of ports on what they hold (`self._records.write`), or on a name for that;
+    wiring calls them on any name."""
     held = {name for name, value in _assigned(tree) if isinstance(value, ast.Attribute)}
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     put_off = [call.args[0] for call in calls if ast.unparse(call.func) == "partial" and call.args]
-    functions = [call.func for call in calls] + put_off
+    guarded = [call.args[1] for call in calls if ast.unparse(call.func).endswith(".guard")]
+    functions = [call.func for call in calls] + put_off + guarded
     return {
         function.attr
         for function in functions

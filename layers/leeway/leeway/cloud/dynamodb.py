@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from leeway.arrivals import Arrival
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.cloud.ports import ClusterEndpoint, Clusters, Known, RecordChanged
+from leeway.cloud.query import query_all
 from leeway.records import OVER, InstanceFacts, Retirement
 
 RETIREMENT, FACTS, ARRIVAL = "RETIREMENT", "FACTS", "ARRIVAL"
@@ -98,23 +99,18 @@ class DynamoRecords:
 
     def unfinished(self, cluster: str) -> list[Retirement | Arrival]:
         """Read all records of a cluster that are not finished. They may be a second old."""
+        items = query_all(
+            self._client(),
+            self._table,
+            "#open = :cluster",
+            IndexName="open-by-cluster",
+            ExpressionAttributeNames={"#open": "open"},
+            ExpressionAttributeValues={":cluster": {"S": cluster}},
+        )
         found: list[Retirement | Arrival] = []
-        with aws_errors():
-            pages = (
-                self._client()
-                .get_paginator("query")
-                .paginate(
-                    TableName=self._table,
-                    IndexName="open-by-cluster",
-                    KeyConditionExpression="#open = :cluster",
-                    ExpressionAttributeNames={"#open": "open"},
-                    ExpressionAttributeValues={":cluster": {"S": cluster}},
-                )
-            )
-            for page in pages:
-                for item in page["Items"]:
-                    kind = Arrival if item["sk"]["S"] == ARRIVAL else Retirement
-                    found.append(kind.model_validate_json(item["record"]["S"]))
+        for item in items:
+            kind = Arrival if item["sk"]["S"] == ARRIVAL else Retirement
+            found.append(kind.model_validate_json(item["record"]["S"]))
         return found
 
 

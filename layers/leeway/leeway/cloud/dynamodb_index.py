@@ -4,13 +4,14 @@ Keys: `pk` = INSTANCE#<instance id>, `sk` = FACTS, whose `cluster` feeds the ind
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import batched
 from typing import Any
 
 from leeway.cloud.dynamodb import FACTS, item_key
 from leeway.cloud.errors import aws_errors
 from leeway.cloud.ports import CloudUnavailable
+from leeway.cloud.query import query_all
 from leeway.records import InstanceFacts
 
 BATCH = 25
@@ -29,24 +30,16 @@ class DynamoIndex:
 
     def of_cluster(self, cluster: str) -> dict[str, InstanceFacts]:
         """Read what is known of a cluster's instances, by id. It may be a second old."""
-        return {facts.instance: facts for facts in self._read(cluster)}
-
-    def _read(self, cluster: str) -> Iterator[InstanceFacts]:
-        with aws_errors():
-            pages = (
-                self._client()
-                .get_paginator("query")
-                .paginate(
-                    TableName=self._table,
-                    IndexName="by-cluster",
-                    KeyConditionExpression="#cluster = :cluster AND sk = :sk",
-                    ExpressionAttributeNames={"#cluster": "cluster"},
-                    ExpressionAttributeValues={":cluster": {"S": cluster}, ":sk": {"S": FACTS}},
-                )
-            )
-            for page in pages:
-                for item in page["Items"]:
-                    yield InstanceFacts.model_validate_json(item["record"]["S"])
+        items = query_all(
+            self._client(),
+            self._table,
+            "#cluster = :cluster AND sk = :sk",
+            IndexName="by-cluster",
+            ExpressionAttributeNames={"#cluster": "cluster"},
+            ExpressionAttributeValues={":cluster": {"S": cluster}, ":sk": {"S": FACTS}},
+        )
+        read = (InstanceFacts.model_validate_json(item["record"]["S"]) for item in items)
+        return {facts.instance: facts for facts in read}
 
     def update(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
         """Write the facts of some instances, and forget others."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from leeway.cloud.errors import aws_errors
+from leeway.cloud.query import query_all
 from leeway.headroom.kept import Kept
 from leeway.typed_json import adapter_of
 
@@ -22,19 +23,17 @@ class DynamoHeadroom:
 
     def of(self, cluster: str) -> dict[str, Kept]:
         """Read what is remembered of a cluster, by subject."""
-        query = {
-            "TableName": self._table,
-            "KeyConditionExpression": "pk = :pk AND begins_with(sk, :prefix)",
-            "ExpressionAttributeValues": {
+        items = query_all(
+            self._client(),
+            self._table,
+            "pk = :pk AND begins_with(sk, :prefix)",
+            ExpressionAttributeValues={
                 ":pk": {"S": f"CLUSTER#{cluster}"},
                 ":prefix": {"S": _PREFIX},
             },
-            "ConsistentRead": True,
-        }
-        with aws_errors():
-            pages = self._client().get_paginator("query").paginate(**query)
-            read = adapter_of(Kept).validate_json
-            kept = [read(item["kept"]["S"]) for page in pages for item in page["Items"]]
+            ConsistentRead=True,
+        )
+        kept = [adapter_of(Kept).validate_json(item["kept"]["S"]) for item in items]
         return {one.subject: one for one in kept}
 
     def write(self, cluster: str, kept: Kept) -> None:

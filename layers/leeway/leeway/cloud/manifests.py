@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.cloud.ports import RecordChanged, StoredManifest
+from leeway.cloud.query import query_all
 
 _PREFIX = "MANIFEST#"
 
@@ -27,21 +28,17 @@ class DynamoManifests:
     def of(self, cluster: str) -> tuple[StoredManifest, ...]:
         """Read all of a cluster's manifests, as they are now: one Query, in as many pages as it
         takes."""
-        with aws_errors():
-            pages = (
-                self._client()
-                .get_paginator("query")
-                .paginate(
-                    TableName=self._table,
-                    KeyConditionExpression="pk = :pk AND begins_with(sk, :prefix)",
-                    ExpressionAttributeValues={
-                        ":pk": {"S": f"CLUSTER#{cluster}"},
-                        ":prefix": {"S": _PREFIX},
-                    },
-                    ConsistentRead=True,
-                )
-            )
-            return tuple(_read(item) for page in pages for item in page["Items"])
+        items = query_all(
+            self._client(),
+            self._table,
+            "pk = :pk AND begins_with(sk, :prefix)",
+            ExpressionAttributeValues={
+                ":pk": {"S": f"CLUSTER#{cluster}"},
+                ":prefix": {"S": _PREFIX},
+            },
+            ConsistentRead=True,
+        )
+        return tuple(_read(item) for item in items)
 
 
 class DynamoManifestWriting:

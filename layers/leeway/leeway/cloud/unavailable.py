@@ -10,6 +10,7 @@ from typing import Any
 
 from leeway.cloud.errors import aws_errors
 from leeway.cloud.ports import Offering
+from leeway.cloud.query import query_all
 from leeway.selection.catalog import Unavailable
 
 REFRESHED_AFTER = timedelta(seconds=30)
@@ -44,22 +45,17 @@ class DynamoUnavailableOfferings:
 
     def now(self, region: str, at: datetime) -> frozenset[Unavailable]:
         """Read which offerings of a region are not to be launched at this time."""
-        with aws_errors():
-            pages = (
-                self._client()
-                .get_paginator("query")
-                .paginate(
-                    TableName=self._table,
-                    KeyConditionExpression="pk = :region AND begins_with(sk, :unavailable)",
-                    # DynamoDB removes expired items only some time after they expire.
-                    FilterExpression="expires > :now",
-                    ExpressionAttributeValues={
-                        ":region": {"S": f"OFFERINGS#{region}"},
-                        ":unavailable": {"S": "UNAVAILABLE#"},
-                        ":now": {"N": str(int(at.timestamp()))},
-                    },
-                )
-            )
-            keys = [item["sk"]["S"] for page in pages for item in page["Items"]]
-        named = (key.split("#") for key in keys)
+        items = query_all(
+            self._client(),
+            self._table,
+            "pk = :region AND begins_with(sk, :unavailable)",
+            # DynamoDB removes expired items only some time after they expire.
+            FilterExpression="expires > :now",
+            ExpressionAttributeValues={
+                ":region": {"S": f"OFFERINGS#{region}"},
+                ":unavailable": {"S": "UNAVAILABLE#"},
+                ":now": {"N": str(int(at.timestamp()))},
+            },
+        )
+        named = (item["sk"]["S"].split("#") for item in items)
         return frozenset(Unavailable(kind, zone, sold_as) for _, sold_as, kind, zone in named)
