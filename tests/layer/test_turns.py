@@ -7,15 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.notices import NoticeKind
 from leeway.policies import ChurnCap, ClusterPolicy
-from leeway.records import Retirement
+from leeway.records import ReplacementIntent, Retirement
 from leeway.turns import (
     LAST_CALL,
     ChurnLedger,
+    Turn,
     Verdict,
     deadline_from,
     decide_turn,
     is_voluntary,
     pause_before_asking,
+    with_patience,
 )
 
 from tests.layer.test_records import NOTICED, take
@@ -53,23 +55,39 @@ def test_a_scheduled_change_is_no_choice_any_more_an_hour_before_ec2_makes_it() 
 
 @pytest.mark.parametrize("kind", [NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE])
 def test_a_paused_cluster_lets_it_wait_with_the_reason(kind: NoticeKind) -> None:
-    turn = decide_turn(noticed(kind), PAUSED, [], NOTICED)
+    turn = decide_turn(noticed(kind), PAUSED, [])
     assert (turn.verdict, turn.reason) == (Verdict.WAIT, "cluster prod is paused")
 
 
 def test_an_annotation_holds_up_a_rebalance_but_not_what_ec2_has_scheduled() -> None:
     said = ["pod shop/job has karpenter.sh/do-not-disrupt", "pod shop/b has it too"]
-    turn = decide_turn(noticed(NoticeKind.REBALANCE), ClusterPolicy(), said, NOTICED)
+    turn = decide_turn(noticed(NoticeKind.REBALANCE), ClusterPolicy(), said)
     assert turn.verdict is Verdict.WAIT
     assert turn.reason == "pod shop/job has karpenter.sh/do-not-disrupt (and 1 more)"
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
-    assert decide_turn(change, ClusterPolicy(), said, NOTICED).verdict is Verdict.GO
+    assert decide_turn(change, ClusterPolicy(), said).verdict is Verdict.GO
+
+
+WAITS = Turn(Verdict.WAIT, "cluster prod is paused")
+DAY = timedelta(hours=24)
 
 
 def test_a_recommendation_whose_turn_does_not_come_in_a_day_is_declined() -> None:
-    turn = decide_turn(noticed(NoticeKind.REBALANCE), PAUSED, [], NOTICED + timedelta(hours=24))
+    recommended = noticed(NoticeKind.REBALANCE)
+    assert with_patience(recommended, WAITS, NOTICED + DAY - timedelta(seconds=1)) == WAITS
+    turn = with_patience(recommended, WAITS, NOTICED + DAY)
     assert turn.verdict is Verdict.DECLINE
     assert turn.reason == "its turn has not come in 24 hours: cluster prod is paused"
+    go = Turn(Verdict.GO)
+    assert with_patience(recommended, go, NOTICED + DAY) == go
+
+
+def test_what_comes_anyway_and_what_has_asked_for_its_successor_are_never_declined() -> None:
+    change = noticed(NoticeKind.SCHEDULED_CHANGE)
+    assert with_patience(change, WAITS, NOTICED + DAY) == WAITS
+    asked = ReplacementIntent(method="raise-desired", reason="", asked_at=NOTICED)
+    begun = noticed(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
+    assert with_patience(begun, WAITS, NOTICED + DAY) == WAITS
 
 
 def test_a_recommendations_deadline_counts_from_when_its_pods_are_asked_to_go() -> None:

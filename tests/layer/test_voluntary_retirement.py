@@ -4,12 +4,13 @@ from datetime import timedelta
 
 import pytest
 from leeway.cloud.ports import CloudRefused
+from leeway.cluster.ports import ClusterUnavailable, Fleet
 from leeway.drain.pods import Pod
 from leeway.notices import NoticeKind
 from leeway.outcome import Result
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import Action, ChurnCap, ClusterPolicy
-from leeway.records import Phase, undo
+from leeway.records import Phase, ReplacementIntent, undo
 from leeway.turns import ChurnLedger
 
 from tests.layer.retiring import SUCCESSOR, Surrounding, retire, surrounding
@@ -17,6 +18,7 @@ from tests.layer.test_records import FACTS, NOTICED, notice, take
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 HOOKED = ("leeway-drain",)
+NONE_MAY = ChurnCap(percent=0, at_least=0)
 
 
 def rebalanced(**changes: object) -> Surrounding:
@@ -177,6 +179,84 @@ def test_a_cluster_that_stays_paused_declines_after_a_day_in_few_operations() ->
     )
     assert world.done == []
     assert world.operations < 1000
+
+
+def test_a_churn_cap_of_nothing_declines_after_a_day_too() -> None:
+    world = rebalanced(policy=ClusterPolicy(churn=NONE_MAY))
+    outcome = retire(world)
+    assert outcome.result is Result.DECLINED
+    assert "its turn has not come in 24 hours: 0 of 20 nodes went" in outcome.reason
+    assert world.now_ - NOTICED < timedelta(hours=25)
+
+
+def test_a_cluster_that_cannot_be_asked_for_a_turn_declines_after_a_day_too() -> None:
+    world = rebalanced()
+
+    def fleet() -> Fleet:
+        raise ClusterUnavailable("connection refused")
+
+    world.fleet = fleet  # type: ignore[method-assign]
+    outcome = retire(world)
+    assert outcome.result is Result.DECLINED
+    assert "in 24 hours: ClusterUnavailable: connection refused" in outcome.reason
+    assert world.operations < 1000
+
+
+def marked_before(**changes: object) -> Surrounding:
+    """A rebalance whose generation before this one cordoned the node, and came no further."""
+    world = rebalanced(**changes)
+    world.record = world.record.model_copy(update={"generation": 2})
+    return world
+
+
+def test_whoever_is_declined_keeps_no_marks_of_a_generation_before() -> None:
+    world = marked_before(policy=ClusterPolicy(paused=True))
+    outcome = world.run_generation(2)
+    assert outcome is not None
+    assert (outcome.result, outcome.node) == (Result.DECLINED, "node-1")
+    assert [what for what, _ in world.done] == ["release", "release"]
+    assert world.told[-1] == "LeewayReleased"
+
+
+def test_whoever_is_declined_since_its_group_replaces_it_is_uncordoned_until_it_does() -> None:
+    waits = marked_before(facts_={"capacity_rebalance": True})
+    outcome = waits.run_generation(2)
+    assert outcome is not None
+    assert outcome.result is Result.DECLINED
+    assert waits.order_of("release") == ["release", "release"]
+    goes = marked_before(state="Terminating:Wait")
+    outcome = goes.run_generation(2)
+    assert outcome is not None
+    assert outcome.result is Result.DECLINED
+    assert goes.done == [], "its hook's notice goes on from where it is"
+
+
+def test_marks_that_cannot_be_taken_off_are_no_end() -> None:
+    world = marked_before(policy=ClusterPolicy(paused=True))
+
+    def release(node: str, generation: int | None = None) -> bool:
+        raise ClusterUnavailable("connection refused")
+
+    world.release = release  # type: ignore[method-assign]
+    with pytest.raises(ClusterUnavailable):
+        world.run_generation(2)
+    assert world.record.phase is Phase.NOTICED, "the step is tried again"
+
+
+def test_who_asked_for_its_successor_before_its_function_died_takes_no_second_turn() -> None:
+    world = marked_before(facts_={"refreshing": True}, policy=ClusterPolicy(churn=NONE_MAY))
+    asked = ReplacementIntent(
+        method="raise-desired",
+        reason="",
+        asked_at=NOTICED,
+        group="ng",
+        members=(FACTS.instance, "i-0other000000000000"),
+    )
+    world.record = world.record.model_copy(update={"replaced": asked})
+    outcome = world.run_generation(2)
+    assert outcome is not None
+    assert (outcome.result, outcome.replacement) == (Result.DRAINED, "raise-desired")
+    assert world.ledgers.churns == {}
 
 
 def test_an_interruption_of_a_paused_cluster_is_drained_all_the_same() -> None:

@@ -38,6 +38,7 @@ _NODE_REASONS = {
     Result.DRAINED: "LeewayRetired",
     Result.CORDONED: "LeewayCordoned",
     Result.UNDONE: "LeewayReleased",
+    Result.DECLINED: "LeewayReleased",
 }
 
 

@@ -77,20 +77,23 @@ def is_voluntary(record: Retirement, now: datetime) -> bool:
     return True
 
 
-def decide_turn(
-    record: Retirement, policy: ClusterPolicy, protections: Sequence[str], now: datetime
-) -> Turn:
+def decide_turn(record: Retirement, policy: ClusterPolicy, protections: Sequence[str]) -> Turn:
     """Decide whether a voluntary retirement may begin, but for the churn cap.
 
     `protections` say, each in words, what on the node forbids to disrupt it.
     """
     held = _held(record, policy, protections)
-    if held is None:
-        return Turn(Verdict.GO)
-    if record.kind is not NoticeKind.SCHEDULED_CHANGE and now - record.noticed_at >= LONGEST_TURN:
-        hours = LONGEST_TURN.total_seconds() / 3600
-        return Turn(Verdict.DECLINE, f"its turn has not come in {hours:g} hours: {held}")
-    return Turn(Verdict.WAIT, held)
+    return Turn(Verdict.GO) if held is None else Turn(Verdict.WAIT, held)
+
+
+def with_patience(record: Retirement, told: Turn, now: datetime) -> Turn:
+    """Decline instead of waiting on, where a day was not enough, whatever the reason. A scheduled
+    change comes anyway, and one whose successor is asked for has begun: these wait on."""
+    counts = counts_from_its_turn(record) and record.replaced is None
+    if told.verdict is not Verdict.WAIT or not counts or now - record.noticed_at < LONGEST_TURN:
+        return told
+    hours = LONGEST_TURN.total_seconds() / 3600
+    return Turn(Verdict.DECLINE, f"its turn has not come in {hours:g} hours: {told.reason}")
 
 
 def _held(record: Retirement, policy: ClusterPolicy, protections: Sequence[str]) -> str | None:

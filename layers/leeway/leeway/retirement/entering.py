@@ -1,5 +1,6 @@
 """How a retirement begins: it waits for its turn, where it can, and cordons its node."""
 
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -19,6 +20,7 @@ from leeway.turns import (
     decide_turn,
     is_voluntary,
     pause_before_asking,
+    with_patience,
 )
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
@@ -41,10 +43,12 @@ class Entering:
             turn += 1
             steps.wait(f"wait-for-turn-{turn}", located.rest)
             located = steps.run(f"turn-{turn}", Located, partial(self._enter, order))
-        if located.course is Course.UNDO and located.record is not None:
+        undone = located.course is Course.UNDO and located.record is not None
+        if undone or (located.course is Course.DECLINE and located.node):
             # What the generation before was doing when it was superseded may have come after.
             steps.wait("settle", int(SETTLES_IN.total_seconds()))
-            located = steps.run("undo-again", Located, partial(self._enter, order))
+            again = partial(self._released_again, order, located)
+            located = steps.run("undo-again", Located, again)
         return located
 
     def _enter(self, order: Order) -> Located:
@@ -58,8 +62,9 @@ class Entering:
             return self._rehearse(record)
         if record.begun_at is None and is_voluntary(record, self._world.clock.now()):
             told = self._ask_for_turn(record, policy)
+            told = with_patience(record, told, self._world.clock.now())
             if told.verdict is not Verdict.GO:
-                return self._not_now(record, told)
+                return self._not_now(order, record, told)
         return self.cordon(order, record)
 
     def cordon(self, order: Order, record: Retirement) -> Located:
@@ -83,13 +88,18 @@ class Entering:
         return Located(True, record, node.name, node.uid, cordoned_at, course=course)
 
     def _undo(self, order: Order, record: Retirement) -> Located:
+        return self._released(order, Located(True, record, course=Course.UNDO))
+
+    def _released(self, order: Order, located: Located) -> Located:
         """Take off what generations up to this one put on the node. Nothing but success will do:
         a node that stays would be left cordoned."""
-        cluster, node = self._world.node_of(record)
+        if located.record is None:
+            return located
+        cluster, node = self._world.node_of(located.record)
         if node is None:
-            return Located(True, record, course=Course.UNDO)
+            return located
         cluster.release(node.name, order.generation)
-        return Located(True, record, node.name, node.uid, course=Course.UNDO)
+        return replace(located, node=node.name, node_uid=node.uid)
 
     def _rehearse(self, record: Retirement) -> Located:
         try:
@@ -99,9 +109,9 @@ class Entering:
         name, uid = (node.name, node.uid) if node else ("", "")
         return Located(True, record, name, uid, course=Course.REHEARSE)
 
-    def _not_now(self, record: Retirement, told: Turn) -> Located:
+    def _not_now(self, order: Order, record: Retirement, told: Turn) -> Located:
         if told.verdict is Verdict.DECLINE:
-            return Located(False, record, problem=told.reason, course=Course.DECLINE)
+            return self._decline(order, record, told.reason)
         self._world.telemetry.waiting(record, told.reason)
         rest = pause_before_asking(record, self._world.clock.now())
         return Located(
@@ -112,6 +122,24 @@ class Entering:
             rest=max(1, int(rest.total_seconds())),
         )
 
+    def _decline(self, order: Order, record: Retirement, reason: str) -> Located:
+        """Decline, and leave no node cordoned that stays: a generation before this one may have
+        marked it. Whose group has it in hand already keeps its marks to the end."""
+        declined = Located(False, record, problem=reason, course=Course.DECLINE)
+        if record.generation == 1 or self._is_leaving(order.instance):
+            return declined
+        return self._released(order, declined)
+
+    def _released_again(self, order: Order, located: Located) -> Located:
+        record = self._world.read_patiently(order)
+        if record is None:
+            return Located(settled=False)
+        return self._released(order, replace(located, record=record))
+
+    def _is_leaving(self, instance: str) -> bool:
+        group = self._world.groups.facts(instance)
+        return group is not None and group.lifecycle_state != "InService"
+
     def _ask_for_turn(self, record: Retirement, policy: ClusterPolicy) -> Turn:
         try:
             return self._world.patiently(partial(self._turn_of, record, policy))
@@ -120,12 +148,13 @@ class Entering:
             return Turn(Verdict.WAIT, f"{type(error).__name__}: {error}")
 
     def _turn_of(self, record: Retirement, policy: ClusterPolicy) -> Turn:
-        if left := self._left_to_group(record):
+        had_its_turn = record.replaced is not None
+        if not had_its_turn and (left := self._left_to_group(record)):
             return Turn(Verdict.DECLINE, left)
         cluster, node = self._world.node_of(record)
         protections = self._protections(cluster, node) if node else []
-        told = decide_turn(record, policy, protections, self._world.clock.now())
-        if told.verdict is not Verdict.GO or node is None:
+        told = decide_turn(record, policy, protections)
+        if told.verdict is not Verdict.GO or node is None or had_its_turn:
             return told
         return self._take_turn(record, policy, len(cluster.fleet().ready))
 
