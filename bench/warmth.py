@@ -1,6 +1,6 @@
 """What headroom is worth: a pod's wait with it and without it, on a sandbox whose group grows.
 
-From an empty window to its start, to a real pod that takes the room, to the room filled again.
+From a full cluster to room for a window, to a real pod that takes it, to the room filled again.
 """
 
 import time
@@ -25,7 +25,9 @@ from rich.table import Table
 from sandbox.up import Sandbox
 from sandbox.world import Group, World, deployment, pod_spec
 
-NODES = 3
+NODES = 4
+"""The group may have twice as many, of which these waits take three."""
+
 JOIN = 6
 """Seconds that a node takes to join here, ± a fifth; on EC2 it is a minute or two."""
 
@@ -54,23 +56,36 @@ class Waits:
 
 
 @contextmanager
-def growing_sandbox(folder: Path) -> Iterator[Sandbox]:
+def growing_sandbox(folder: Path, join: float = JOIN) -> Iterator[Sandbox]:
     """Run a sandbox whose group grows for pending pods, and whose schedules fire on command."""
-    options = {"kubernetes": ["--node-join", str(JOIN)], "aws": ["--schedule-speed", "0"]}
+    options = {"kubernetes": ["--node-join", str(join)], "aws": ["--schedule-speed", "0"]}
     with Sandbox.start(WORLD, state_dir=folder, grow=True, options=options) as sandbox:
         yield sandbox
 
 
-def rehearse(sandbox: Sandbox) -> Waits:
-    """Measure, from a full cluster on."""
+def rehearse(
+    sandbox: Sandbox,
+    ahead: timedelta = timedelta(seconds=25),
+    lead: timedelta = timedelta(seconds=30),
+    *,
+    begin: bool = True,
+) -> Waits:
+    """Measure, from a full cluster on.
+
+    The window starts at the first minute that is so far `ahead`, and its room may be there by the
+    `lead` before it. `begin` waits for that start before the real pod comes.
+
+    Raises:
+        TimeoutError: a pod does not run, or room is not held.
+    """
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
         stage = _Stage(sandbox, kube)
         without = stage.run("cold")
-        start = _next_minute(datetime.now(UTC) + timedelta(seconds=25))
-        stage.write(start)
+        start = _next_minute(datetime.now(UTC) + ahead)
+        stage.write(start, lead)
         stage.tick_until(lambda: bool(_running(kube, PAUSE)))
         early = (start - datetime.now(UTC)).total_seconds()
-        stage.tick_until(lambda: datetime.now(UTC) >= start)
+        stage.tick_until(lambda: datetime.now(UTC) >= start or not begin)
         held = _running(kube, PAUSE)
         with_headroom = stage.run("warm")
         began = time.monotonic()
@@ -96,7 +111,7 @@ class _Stage:
         _until(lambda: bool(_running(self._kube, {"app": name})))
         return time.monotonic() - began
 
-    def write(self, start: datetime) -> None:
+    def write(self, start: datetime, lead: timedelta) -> None:
         """Have a Headroom with a window from this minute on, for half an hour."""
         end = start + timedelta(minutes=30)
         window = {
@@ -106,7 +121,7 @@ class _Stage:
             "replicas": 1,
         }
         pod = {"requests": {"cpu": "1500m"}}
-        buffer = {"name": "room", "pod": pod, "windows": [window], "leadTime": "30s"}
+        buffer = {"name": "room", "pod": pod, "windows": [window], "leadTime": f"{lead.seconds}s"}
         document = {
             "apiVersion": "leeway.sh/v1",
             "kind": "Headroom",

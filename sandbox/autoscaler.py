@@ -2,7 +2,8 @@
 
 Stands in for a node autoscaler, by the rules of the Cluster Autoscaler that matter to headroom: as
 many nodes as the pods need and the group's maximum allows, nodes that are on their way are counted
-in, and pods of a priority below -10 are no reason. It never makes a group smaller.
+in, pods of a priority below -10 are no reason, and who preempts others is about to have their room.
+It never makes a group smaller.
 """
 
 import argparse
@@ -23,7 +24,7 @@ import yaml
 from sandbox.furnishing import client
 from sandbox.kubernetes.inhabitants.needs import Need, NodeRoom, need_of
 from sandbox.kubernetes.matching import label_selector
-from sandbox.kubernetes.objects import is_ready, name_of
+from sandbox.kubernetes.objects import is_finished, is_ready, name_of
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,29 @@ class Group:
         return room
 
 
+def survey(
+    pods: Iterable[Document], nodes: Iterable[Document]
+) -> tuple[list[Need], list[NodeRoom]]:
+    """What waits for a node, and what each of these nodes has left, from one list of all pods.
+
+    One list and not two: a pod that was bound in between would be seen to wait, and to fill the
+    very node that came for it. Who preempts others has their room already, and pods that anybody
+    may preempt have none.
+    """
+    rooms = {name_of(dict(node)): NodeRoom(dict(node)) for node in nodes}
+    waiting = []
+    for pod in pods:
+        need = need_of(dict(pod))
+        if need.priority < EXPENDABLE or is_finished(dict(pod)):
+            continue
+        node = pod["spec"].get("nodeName") or pod["status"].get("nominatedNodeName")
+        if node in rooms:
+            rooms[node].take(need)
+        elif _waits(pod):
+            waiting.append(need)
+    return waiting, list(rooms.values())
+
+
 def plan(
     pending: Iterable[Need], rooms: Iterable[NodeRoom], groups: Sequence[Group]
 ) -> Counter[str]:
@@ -67,7 +91,7 @@ def plan(
     standing = [*rooms, *(group.launched() for group in groups for _ in range(group.coming))]
     added: Counter[str] = Counter()
     for need in sorted(pending, key=_size, reverse=True):
-        if need.priority < EXPENDABLE or any(_put(need, room) for room in standing):
+        if any(_put(need, room) for room in standing):
             continue
         for group in groups:
             room = group.launched()
@@ -119,17 +143,19 @@ class Autoscaler:
         self._nodes: dict[str, Document] = {}  # the last Ready node of each group
 
     def look(self) -> Counter[str]:
-        """One scan: what was raised, and by how much."""
-        waiting = [
-            need_of(pod) for pod in self._list("pods?fieldSelector=spec.nodeName=") if _waits(pod)
-        ]
-        if not waiting:
+        """One scan: what was raised, and by how much.
+
+        Nodes are read after the pods, and groups after the nodes: whatever changes in between, a
+        node is missed neither among those that are there nor among those on their way.
+        """
+        pods = self._list("pods")
+        if not any(_waits(pod) for pod in pods):
             return Counter()
         nodes = {_instance(node): node for node in self._list("nodes") if is_ready(dict(node))}
-        pods = [pod for pod in self._list("pods") if pod["spec"].get("nodeName")]
         groups = [self._group(found, nodes, pods) for found in self._groups()]
         known = [group for group in groups if group]
-        added = plan(waiting, _rooms(nodes.values(), pods), known)
+        waiting, rooms = survey(pods, nodes.values())
+        added = plan(waiting, rooms, known)
         for group in known:
             if number := added[group.name]:
                 wanted = group.desired + number
@@ -167,7 +193,7 @@ class Autoscaler:
         if name not in self._nodes:
             return None  # nobody knows what its nodes are like
         node = self._nodes[name]
-        here = [pod for pod in pods if pod["spec"]["nodeName"] == node["metadata"]["name"]]
+        here = [pod for pod in pods if pod["spec"].get("nodeName") == node["metadata"]["name"]]
         daemons = tuple(need_of(dict(pod)) for pod in here if _owner(pod) == "DaemonSet")
         desired = int(found["DesiredCapacity"])
         coming = max(desired - len(ready), 0)
@@ -176,7 +202,7 @@ class Autoscaler:
 
 def _waits(pod: Document) -> bool:
     """Whether the scheduler found no room for it."""
-    if "deletionTimestamp" in pod["metadata"]:
+    if "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
         return False
     nowhere = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     return any(nowhere.items() <= one.items() for one in pod["status"].get("conditions") or ())
@@ -189,15 +215,6 @@ def _owner(pod: Document) -> str:
 
 def _instance(node: Document) -> str:
     return str(node["spec"].get("providerID", "")).rpartition("/")[2]
-
-
-def _rooms(nodes: Iterable[Document], pods: Iterable[Document]) -> list[NodeRoom]:
-    rooms = {name_of(dict(node)): NodeRoom(dict(node)) for node in nodes}
-    for pod in pods:
-        running = pod["status"].get("phase") not in {"Succeeded", "Failed"}
-        if running and pod["spec"]["nodeName"] in rooms:
-            rooms[pod["spec"]["nodeName"]].take(need_of(dict(pod)))
-    return list(rooms.values())
 
 
 def _watch_parent(ended: threading.Event) -> None:

@@ -1,7 +1,7 @@
 """What a stand-in for a node autoscaler adds, and that it does so in a running sandbox."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from lightkube.codecs import from_dict
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Node
 
-from sandbox.autoscaler import Group, as_launched, plan
+from sandbox.autoscaler import Group, as_launched, plan, survey
 from sandbox.furnishing import client
 from sandbox.kubernetes.inhabitants.needs import Need, NodeRoom, need_of
 from sandbox.up import Sandbox
@@ -37,14 +37,27 @@ def _group(name: str = "spot", *, desired: int = 1, most: int = 10, coming: int 
     return Group(name, desired, most, coming, as_launched(_node()))
 
 
-def _pod(number: int, cpu: str = "500m", priority: int = 0, **spec: Any) -> Need:
+def _object(number: int, cpu: str = "500m", priority: int = 0, **spec: Any) -> dict[str, Any]:
     container = {"resources": {"requests": {"cpu": cpu}}}
-    return need_of(
-        {
-            "metadata": {"name": f"p-{number}", "uid": str(number), "labels": {"app": "web"}},
-            "spec": {"containers": [container], "priority": priority, **spec},
-        }
-    )
+    return {
+        "metadata": {"name": f"p-{number}", "uid": str(number), "labels": {"app": "web"}},
+        "spec": {"containers": [container], "priority": priority, **spec},
+        "status": {"phase": "Running" if "nodeName" in spec else "Pending"},
+    }
+
+
+def _waiting(number: int, nominated: str = "", **details: Any) -> dict[str, Any]:
+    """A pod that the scheduler found no room for, but maybe the room of others."""
+    nowhere = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    pod = _object(number, **details)
+    pod["status"] |= {"conditions": [nowhere]}
+    if nominated:
+        pod["status"]["nominatedNodeName"] = nominated
+    return pod
+
+
+def _pod(number: int, **details: Any) -> Need:
+    return need_of(_object(number, **details))
 
 
 def _pods(count: int, **details: Any) -> list[Need]:
@@ -68,7 +81,46 @@ def test_a_group_is_not_raised_past_its_maximum_and_the_next_one_takes_over() ->
 def test_pods_of_a_priority_below_the_cutoff_are_no_reason(
     priority: int, added: Mapping[str, int]
 ) -> None:
-    assert plan(_pods(4, priority=priority), [], [_group()]) == added
+    waiting = [_waiting(number, priority=priority) for number in range(4)]
+    assert _added(waiting, []) == added
+
+
+def _added(
+    pods: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]], coming: int = 0
+) -> Mapping[str, int]:
+    return plan(*survey(pods, nodes), [_group(coming=coming)])
+
+
+def test_a_pod_that_has_just_been_bound_does_not_wait_for_the_node_that_it_fills() -> None:
+    """Its condition may be older than its place."""
+    bound = _waiting(1, cpu="2", nodeName="old")
+    assert _added([bound], [_node()]) == {}
+    assert _added([bound, _waiting(2, cpu="2")], [_node()]) == {"spot": 1}
+
+
+def test_a_pod_finds_its_node_whether_it_is_seen_to_be_ready_or_on_its_way() -> None:
+    waiting = _waiting(1, cpu="2")
+    assert _added([waiting], [_node()]) == _added([waiting], [], coming=1) == {}
+
+
+def test_who_preempts_others_has_their_room_and_only_they_are_a_reason() -> None:
+    preempting = _waiting(1, nominated="old", cpu="2")
+    leaving = _object(2, cpu="2", priority=-10, nodeName="old")
+    assert _added([preempting, leaving], [_node()]) == {}
+    again = _waiting(3, cpu="2", priority=-10)
+    assert _added([preempting, leaving, again], [_node()]) == {"spot": 1}
+    assert _added([preempting, again], [_node()]) == {"spot": 1}
+
+
+def test_who_was_to_preempt_on_a_node_that_is_gone_waits_for_another() -> None:
+    assert _added([_waiting(1, nominated="gone", cpu="2")], []) == {"spot": 1}
+
+
+@pytest.mark.parametrize("over", [{"priority": -11}, {"phase": "Succeeded"}])
+def test_who_is_over_or_gives_way_to_anybody_takes_no_room(over: dict[str, Any]) -> None:
+    there = _object(1, cpu="2", nodeName="old", priority=over.get("priority", 0))
+    there["status"] |= {"phase": over.get("phase", "Running")}
+    assert _added([there, _waiting(2, cpu="2")], [_node()]) == {}
 
 
 def test_a_pod_that_fits_no_new_node_adds_none() -> None:
