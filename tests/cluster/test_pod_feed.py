@@ -119,3 +119,21 @@ def test_when_a_pod_is_to_end_is_told_by_our_clock_whatever_the_api_servers_show
     # Kubernetes writes whole seconds, and so does HTTP.
     assert abs(told.deletion - asked - timedelta(seconds=30)) < timedelta(seconds=4)
     assert abs(shown - told.deletion - timedelta(seconds=ahead)) < timedelta(seconds=2)
+
+
+def test_a_pod_that_has_ended_and_is_kept_tells_by_which_finalizers(
+    live: Live, cluster: LightkubeCluster, node: str
+) -> None:
+    name = f"kept-{node.partition('.')[0]}"
+    body = bare_pod(name, nodeName=node, terminationGracePeriodSeconds=5)
+    body["metadata"]["finalizers"] = ["example.com/never"]
+    body["metadata"]["annotations"] = {"sandbox.leeway.sh/ends-after": "2s"}
+    live.create(PODS, body)
+    live.until(lambda: live.api.get(f"{PODS}/{name}").json()["status"]["phase"] == "Running")
+    with cluster.follow(node) as feed:
+        assert [pod.kept_by for pod in feed.pods()] == [()]
+        live.evict(name)
+        live.until(lambda: [pod.deletion is not None for pod in feed.pods()] == [True])
+        assert [pod.kept_by for pod in feed.pods()] == [()], "it still runs"
+        live.until(lambda: [pod.kept_by for pod in feed.pods()] == [("example.com/never",)])
+    live.patch(f"{PODS}/{name}", {"metadata": {"finalizers": None}})

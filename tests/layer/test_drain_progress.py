@@ -38,6 +38,7 @@ class Node:
     blocked: frozenset[str] = frozenset()
     at: datetime = NOW
     stuck: set[str] = field(default_factory=set)
+    finalizers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     asked: list[tuple[datetime, Ask]] = field(default_factory=list)
 
     def answer(self, ask: Ask) -> Answer:
@@ -55,9 +56,12 @@ class Node:
 
     def pass_time(self, seconds: float = 1) -> None:
         self.at += timedelta(seconds=seconds)
-        self.pods = {
-            uid: p for uid, p in self.pods.items() if p.deletion is None or p.deletion > self.at
-        }
+        ended = [p for p in self.pods.values() if p.deletion is not None and p.deletion <= self.at]
+        for one in ended:
+            if kept_by := self.finalizers.get(one.name):
+                self.pods[one.uid] = replace(one, kept_by=kept_by)
+            else:
+                del self.pods[one.uid]
 
     def drain(self, terms: Terms, seconds: int, start: Drain | None = None) -> Drain:
         drain = start or Drain()
@@ -130,6 +134,35 @@ def test_critical_pods_outlive_the_ordinary_ones() -> None:
     world.drain(terms(100), 60)
     asked = {ask.pod.name: at for at, ask in world.asked}
     assert asked["dns"] == asked["a"] + timedelta(seconds=10)
+
+
+def test_a_pod_that_finalizers_keep_holds_up_no_critical_pod_and_is_named_at_the_deadline() -> None:
+    critical = pod("dns", grace=5, workload="dns", priority_class="system-cluster-critical")
+    world = node(critical, pod("a", grace=3))
+    world.finalizers = {"a": ("backups.example.com/upload",)}
+    drain = world.drain(terms(100), 110)
+    assert [(at - NOW, ask.pod.name) for at, ask in world.asked] == [
+        (timedelta(0), "a"),
+        (timedelta(seconds=3), "dns"),
+    ]
+    assert world.at == NOW + timedelta(seconds=100), "it ends at its deadline"
+    assert drain.pods["uid-dns"].stage is Stage.GONE
+    kept = drain.pods["uid-a"]
+    assert kept.stage is Stage.FAILED
+    assert kept.reason.endswith(
+        "evicted; it has ended, but its finalizers keep it: backups.example.com/upload"
+    )
+
+
+def test_finalizers_are_named_too_where_they_are_not_waited_for() -> None:
+    world = node(pod("a", grace=3))
+    world.finalizers = {"a": ("example.com/one", "example.com/two")}
+    drain = world.drain(terms(1000), 400)
+    assert drain.drained
+    kept = drain.pods["uid-a"]
+    assert kept.stage is Stage.LEFT
+    assert "5 minutes ago" in kept.reason
+    assert kept.reason.endswith("its finalizers keep it: example.com/one, example.com/two")
 
 
 def test_a_critical_pod_waits_for_its_tier_only_until_its_own_latest_moment() -> None:

@@ -19,7 +19,7 @@ from leeway.drain.answers import Response
 from leeway.drain.deadline import Terms
 from leeway.drain.pods import Controller, Pod
 from leeway.drain.progress import Drain, Stage
-from leeway.draining import Draining
+from leeway.draining import Draining, Machine
 from leeway.policies import OnBlocked
 
 from tests.layer.feeds import ListedPods
@@ -54,6 +54,8 @@ class StandIn:
     evicted: list[str] = field(default_factory=list)
     latecomer: Pod | None = None
     told_balancers: int = 0
+    machine: str = "machine-1"
+    looked_up: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def follow(self, node: str, selector: str = "") -> ListedPods:
@@ -101,7 +103,8 @@ class StandIn:
         return None
 
     def node(self, name: str) -> Node | None:
-        return None
+        self.looked_up += 1
+        return Node(name, self.machine, "", True, True, {}) if self.machine else None
 
     def cordon(self, node: str, marks: Marks | None) -> None: ...
 
@@ -269,3 +272,67 @@ def test_time_that_is_up_abandons_what_hangs_and_says_so() -> None:
     cluster.others_done.set()
     (progress,) = result.pods.values()
     assert (progress.stage, progress.reason) == (Stage.PENDING, "no answer yet")
+
+
+def machine(seconds_ago: float) -> Machine:
+    return Machine("machine-1", SystemClock().now() - timedelta(seconds=seconds_ago))
+
+
+def test_pods_of_another_machine_that_has_the_nodes_name_by_now_are_left_alone() -> None:
+    cluster = standing(pod("web"), pod("db", claims=("shop/data",)))
+    cluster.machine = "machine-2"
+    result = drain(cluster, machine=machine(10))
+    assert (cluster.evicted, cluster.told_balancers) == ([], 0)
+    assert result.over
+    assert {p.stage for p in result.pods.values()} == {Stage.LEFT}
+    assert {p.reason for p in result.pods.values()} == {
+        "another machine has its node's name by now"
+    }
+
+
+def test_a_pod_that_came_after_the_last_look_is_not_asked_to_go_before_another() -> None:
+    cluster = standing(pod("web"))
+    cluster.latecomer = pod("late")
+    evict = cluster.evict
+
+    def replaced_meanwhile(pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
+        cluster.machine = "machine-2"
+        return evict(pod, grace)
+
+    cluster.evict = replaced_meanwhile  # type: ignore[method-assign]
+    result = drain(cluster, machine=machine(0))
+    assert cluster.evicted == ["web"]
+    assert result.over
+    assert result.pods["uid-late"].stage is Stage.LEFT
+
+
+def test_a_blocked_pod_is_not_deleted_on_another_machine() -> None:
+    cluster = standing(pod("web"))
+    blocked = Response(429, causes=(("DisruptionBudget", "budget"),))
+    cluster.evict = lambda *_: blocked  # type: ignore[method-assign]
+    first = drain(cluster, machine=machine(0), wanted=lambda: cluster.told_balancers == 0)
+    (progress,) = first.pods.values()
+    assert progress.stage is Stage.BLOCKED
+    cluster.machine = "machine-2"
+    terms = Terms(SystemClock().now() + timedelta(seconds=1), OnBlocked.DELETE)
+    until = SystemClock().now() + timedelta(minutes=1)
+    result = Draining(cluster, SystemClock()).work(
+        "node-1", first, terms, until, machine=machine(10)
+    )
+    assert cluster.evicted == []
+    (progress,) = result.pods.values()
+    assert progress.stage is Stage.FAILED
+    assert progress.reason.startswith("another machine has its node's name by now: ")
+
+
+def test_a_node_object_that_is_gone_keeps_no_pod_from_being_evicted() -> None:
+    cluster = standing(pod("web"))
+    cluster.machine = ""
+    assert drain(cluster, machine=machine(10)).drained
+    assert cluster.evicted == ["web"]
+
+
+def test_a_drain_that_follows_its_cordon_looks_at_no_node_again() -> None:
+    cluster = standing(*(pod(f"web-{number}") for number in range(9)))
+    assert drain(cluster, machine=machine(1)).drained
+    assert cluster.looked_up == 0

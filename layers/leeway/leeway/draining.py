@@ -1,7 +1,7 @@
 """Use case: work on a node's drain, as far as it goes in a given time."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from leeway.asking import Requests
@@ -12,7 +12,7 @@ from leeway.drain.deadline import Terms
 from leeway.drain.observing import observe, observe_volumes, without_volumes
 from leeway.drain.planning import POLL, Ask, give_up, next_moment, plan
 from leeway.drain.pods import Pod
-from leeway.drain.progress import Drain, Stage, Way, expire, is_expired
+from leeway.drain.progress import Drain, Stage, Way, displaced, expire, is_expired
 from leeway.drain.recording import name_budgets, record
 
 TOGETHER = 0.02
@@ -26,6 +26,22 @@ VOLUMES_EVERY = timedelta(seconds=2)
 
 BALANCERS_EVERY = timedelta(seconds=2)
 """Between two tries of having load balancers leave the node out."""
+
+SURE_FOR = timedelta(seconds=5)
+"""How long after a look at the Node object its name is taken to be the same machine's still."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Which Node object is drained, by its UID, and when it was last seen to have its name.
+
+    Addresses are used again, and nodes are named by them: pods that are listed under the name may
+    be another machine's before long.
+    """
+
+    uid: str
+    seen_at: datetime
+
 
 type Watcher = Callable[[Drain], None]
 
@@ -61,9 +77,11 @@ class Draining:
         until: datetime,
         wanted: Callable[[], bool] = _always,
         selector: str = "",
+        machine: Machine | None = None,
     ) -> Drain:
         """Work on a drain until it is over, or `until` has come, or its deadline, or it is no
-        longer `wanted`, which is asked before requests are made.
+        longer `wanted`, which is asked before requests are made. It is over, too, when another
+        machine than the one given has the node's name.
 
         An API server that fails is asked again; what it did not list is not taken for gone. One
         that refuses is too, if there is a deadline to which somebody may mend the rights.
@@ -73,7 +91,7 @@ class Draining:
             self._cluster.follow(node, selector) as feed,
             Requests(self._ask, feed.wake) as requests,
         ):
-            turn = _Turn(self._cluster, self._clock, node, terms, feed, requests)
+            turn = _Turn(self._cluster, self._clock, node, terms, feed, requests, machine)
             return self._turn_by_turn(turn, drain, until, wanted)
 
     def _turn_by_turn(
@@ -87,6 +105,8 @@ class Draining:
                 drain, asks = turn.decide(drain)
                 if asks and not wanted():
                     return drain
+                if asks and not turn.is_the_machines(drain, asks):
+                    return displaced(drain)
                 drain = turn.act(drain, asks, LAST_ANSWERS if expired else TOGETHER)
             if self._for_good:
                 drain = turn.leave_load_balancers(drain)
@@ -119,6 +139,7 @@ class _Turn:
         terms: Terms,
         feed: PodFeed,
         requests: Requests,
+        machine: Machine | None,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
@@ -126,6 +147,7 @@ class _Turn:
         self.terms = terms
         self._feed = feed
         self._requests = requests
+        self._machine = machine
         self._volumes_at = self._balancers_at = clock.now()
         self.pods: Sequence[Pod] = ()
 
@@ -141,7 +163,10 @@ class _Turn:
                 raise
             self.pods = ()
             return replace(drain, problem=str(error))
-        drain = observe(drain, self.pods, self.terms, self._clock.now())
+        now = self._clock.now()
+        if self._machine and not drain.listed and now - self._machine.seen_at < SURE_FOR:
+            self._machine = replace(self._machine, seen_at=now)
+        drain = observe(drain, self.pods, self.terms, now)
         return self._look_at_volumes(drain)
 
     def _look_at_volumes(self, drain: Drain) -> Drain:
@@ -162,6 +187,27 @@ class _Turn:
         now = self._clock.now()
         drain = give_up(drain, self.pods, self.terms, now)
         return drain, plan(drain, self.pods, self.terms, now)
+
+    def is_the_machines(self, drain: Drain, asks: tuple[Ask, ...] = ()) -> bool:
+        """Whether the node's name is the machine's still. It is looked up unless that was seen
+        a moment ago, and since the pods of these requests came.
+
+        What can't be looked up is not held against it: the time of pods that wait runs out.
+        """
+        if self._machine is None:
+            return True
+        now, seen_at = self._clock.now(), self._machine.seen_at
+        came = max((drain.pods[ask.pod.uid].seen_at or now for ask in asks), default=seen_at)
+        if now - seen_at < SURE_FOR and came <= seen_at:
+            return True
+        try:
+            found = self._cluster.node(self._node)
+        except (ClusterUnavailable, ClusterRefused):
+            return True
+        if found is not None and found.uid != self._machine.uid:
+            return False
+        self._machine = replace(self._machine, seen_at=now)
+        return True
 
     def act(self, drain: Drain, asks: tuple[Ask, ...], within: float) -> Drain:
         """Make requests and take in the answers that come within so many seconds."""
@@ -186,6 +232,8 @@ class _Turn:
         if drain.load_balancers or not drain.listed or now < self._balancers_at:
             return drain
         self._balancers_at = now + BALANCERS_EVERY
+        if not self.is_the_machines(drain):
+            return drain
         try:
             left_out = self._cluster.leave_load_balancers(self._node)
         except ClusterUnavailable:

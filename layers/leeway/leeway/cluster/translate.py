@@ -71,10 +71,21 @@ def to_pod(pod: PodObject) -> Pod:
         empty_dir=any(v.emptyDir is not None for v in volumes),
         claims=tuple(_claims(meta, volumes)),
         deletion=_in_utc(meta.deletionTimestamp),
+        kept_by=_kept_by(meta),
         cordon_toleration=_cordon_toleration(spec.tolerations or []),
         labels=meta.labels or {},
         protected_until=_protected_until(pod),
     )
+
+
+def _kept_by(meta: ObjectMeta) -> tuple[str, ...]:
+    """Return the finalizers of a pod that its kubelet is done with.
+
+    A kubelet whose pod has ended deletes it with a grace of zero, which the API server writes down
+    even where finalizers keep the object. Source: Kubernetes documentation, "Pod Lifecycle".
+    """
+    done = meta.deletionTimestamp is not None and meta.deletionGracePeriodSeconds == 0
+    return tuple(meta.finalizers or ()) if done else ()
 
 
 def _protected_until(pod: PodObject) -> datetime | None:

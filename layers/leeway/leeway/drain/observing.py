@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from leeway.drain.deadline import Terms
-from leeway.drain.pods import Pod, Verdict, decide_pod, outlived
+from leeway.drain.pods import Pod, Verdict, decide_pod, kept, outlived
 from leeway.drain.progress import AWAY, ENDS, Drain, PodProgress, Stage, Way, ended
 
 _STAGES = {
@@ -92,6 +92,8 @@ def _seen_again(known: PodProgress, pod: Pod, terms: Terms, now: datetime) -> Po
         return replace(known, stage=Stage.PENDING, attached=(), gone_at=None)
     if pod.deletion is not None and known.stage in {Stage.PENDING, Stage.BLOCKED}:
         known = replace(known, stage=Stage.TERMINATING, reason="somebody else had it go")
+    if pod.kept_by and known.stage is Stage.TERMINATING and kept(pod) not in known.reason:
+        known = replace(known, reason=f"{known.reason}; {kept(pod)}")
     if known.stage is Stage.TERMINATING and (why := outlived(pod, now, terms.skip_deleted_for)):
         return replace(known, stage=Stage.LEFT, reason=why)
     return known

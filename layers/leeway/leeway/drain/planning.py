@@ -25,8 +25,11 @@ class Ask:
 
 def plan(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> tuple[Ask, ...]:
     """Decide what to ask for now. `pods` is the list that was last observed."""
+    # A pod that has ended needs nobody any more, whatever keeps its object.
     ordinary_left = any(
-        not pod.critical and drain.pods[pod.uid].stage not in ENDS | {Stage.RETURNED}
+        not pod.critical
+        and not pod.kept_by
+        and drain.pods[pod.uid].stage not in ENDS | {Stage.RETURNED}
         for pod in pods
     )
     asks = (_next_for(pod, drain.pods[pod.uid], terms, now, ordinary_left) for pod in pods)

@@ -24,7 +24,8 @@ class Pod:
 
     `grace` is its terminationGracePeriodSeconds, `claims` are the `namespace/name` of the volume
     claims that it uses, `deletion` is its deletionTimestamp: when its grace ends. Until
-    `protected_until` it asks not to be disrupted by what could as well wait.
+    `protected_until` it asks not to be disrupted by what could as well wait. `kept_by` are the
+    finalizers of one that has ended, and would be gone but for them.
     """
 
     namespace: str
@@ -41,6 +42,7 @@ class Pod:
     cordon_toleration: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     protected_until: datetime | None = None
+    kept_by: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -131,7 +133,13 @@ def outlived(pod: Pod, now: datetime, skip_deleted_for: timedelta | None) -> str
     if pod.deletion is None or skip_deleted_for is None or now - pod.deletion <= skip_deleted_for:
         return ""
     minutes = int((now - pod.deletion).total_seconds() // 60)
-    return f"its deletion was due {minutes} minutes ago: not waited for"
+    due = f"its deletion was due {minutes} minutes ago: not waited for"
+    return f"{due}, {kept(pod)}" if pod.kept_by else due
+
+
+def kept(pod: Pod) -> str:
+    """Say of a pod that has ended what keeps it from being gone."""
+    return f"it has ended, but its finalizers keep it: {', '.join(pod.kept_by)}"
 
 
 def _decide_daemon(

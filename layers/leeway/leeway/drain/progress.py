@@ -132,6 +132,25 @@ def expire(drain: Drain) -> Drain:
     return replace(drain, pods={uid: _expired(pod) for uid, pod in drain.pods.items()})
 
 
+def displaced(drain: Drain) -> Drain:
+    """End a drain whose node's name another machine has now, and these pods with it.
+
+    Those that were asked to go, and had not gone, have not left as they should.
+    """
+    return replace(drain, pods={uid: _displaced(pod) for uid, pod in drain.pods.items()})
+
+
+def _displaced(progress: PodProgress) -> PodProgress:
+    if progress.stage in ENDS:
+        return progress
+    if progress.stage is Stage.DETACHING:
+        return replace(progress, stage=Stage.GONE)
+    why = "another machine has its node's name by now"
+    if not progress.attempts:
+        return replace(progress, stage=Stage.LEFT, reason=why)
+    return replace(progress, stage=Stage.FAILED, reason=f"{why}: {progress.reason}")
+
+
 def _expired(progress: PodProgress) -> PodProgress:
     if progress.stage in ENDS:
         return progress

@@ -6,7 +6,7 @@ from functools import partial
 
 from leeway.drain.deadline import Terms
 from leeway.drain.progress import Drain, is_expired
-from leeway.draining import Draining, pause_before_next
+from leeway.draining import Draining, Machine, pause_before_next
 from leeway.holding import Holding
 from leeway.hooks import held_for, next_heartbeat, with_hooks
 from leeway.orders import Order
@@ -39,7 +39,7 @@ class Emptying:
         heartbeat = next_heartbeat(held)
         if located.node:
             terms = Terms(deadline, record.on_blocked)
-            drain = self._work(order, record, located.node, drain, terms, heartbeat)
+            drain = self._work(order, record, located, drain, terms, heartbeat)
         rest = timedelta(0)
         if not drain.over or tries:
             started = record.begun_at or record.noticed_at
@@ -54,7 +54,7 @@ class Emptying:
         self,
         order: Order,
         record: Retirement,
-        node: str,
+        located: Located,
         drain: Drain,
         terms: Terms,
         heartbeat: datetime | None,
@@ -62,12 +62,14 @@ class Emptying:
         until = self._world.clock.now() + PASS
         if heartbeat is not None:
             until = min(until, heartbeat)
+        node, since = located.node, located.cordoned_at
         showing = Showing(self._world, order, node)
         try:
             cluster = self._world.cluster_named(record.facts.cluster)
             draining = Draining(cluster, self._world.clock, showing.round)
             wanted = partial(self._world.is_current, order)
-            drain = draining.work(node, drain, terms, until, wanted)
+            machine = Machine(located.node_uid, since) if since is not None else None
+            drain = draining.work(node, drain, terms, until, wanted, machine=machine)
         except TROUBLE as error:
             self._world.clock.sleep(RETRY_EVERY)
             drain = replace(drain, problem=f"{type(error).__name__}: {error}")
