@@ -12,6 +12,7 @@ from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import SingleConfig
 from msgspec import MsgspecError
 
+from leeway.cluster import decoders as decoders  # on import: see there
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
 from leeway.drain.answers import Response
 
