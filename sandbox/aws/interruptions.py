@@ -75,8 +75,7 @@ class Interruptions:
             event = reservation_warning(instance, at + command.warning, at)
         else:
             event = interruption_warning(instance, command.action, at)
-        fate = "termination" if command.action == "terminate" else "stop"
-        spot.mark(instance, "active", f"marked-for-{fate}", at)
+        spot.announce(instance, command.action, at)
         if command.copies:
             self._bus.emit(event, command.copies)
         # Hibernation begins with its notice: only the other two wait.
@@ -92,7 +91,6 @@ class Interruptions:
             return
         self._cloud.journal.add("reclaimed", instance=instance.id)
         if action == "terminate":
-            spot.mark(instance, "closed", "instance-terminated-no-capacity")
             reason = instances.SPOT if instance.lifecycle == "spot" else instances.RESERVATION
             ec2.terminate_instances([instance.id], reason)
         else:

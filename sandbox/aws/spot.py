@@ -123,6 +123,18 @@ def mark(instance: Instance, state: str, status: str, at: float | None = None) -
         request.updated_at = time.time() if at is None else at
 
 
+def announce(instance: Instance, action: str, at: float) -> None:
+    """Let DescribeSpotInstanceRequests show that the instance is taken back, from `at` on (epoch
+    seconds). One that is to be terminated is called so at once, though it runs for two minutes yet.
+
+    Source: EC2 user guide, "State changes for a Spot request".
+    """
+    if action == "terminate":
+        mark(instance, "closed", "instance-terminated-no-capacity", at)
+    else:
+        mark(instance, "active", "marked-for-stop", at)
+
+
 def forget(instance: Instance) -> None:
     """The instance's request is not shown any more."""
     request_id = getattr(instance, "spot_instance_request_id", None)

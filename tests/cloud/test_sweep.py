@@ -13,6 +13,7 @@ from leeway.cloud.waiting import AutoScalingWaitingActions
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.omissions import SeenHook
+from leeway.owners import Owner, OwnerKind
 from leeway.records import Phase
 
 from tests.cloud.stored import TABLE
@@ -97,6 +98,27 @@ def test_spot_instances_that_ec2_takes_back_are_found_though_no_warning_was_sent
     assert abs(seen.marked_at.timestamp() + 120 - begun["reclaim_at"]) <= 1
     assert (seen.instance, seen.action) == (member, InterruptionAction.TERMINATE)
     assert other != seen.instance
+    assert sweep.states([member]) == {member: "running"}
+
+
+def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    market = {"InstanceMarketOptions": {"MarketType": "spot"}}
+    (member,) = aws.group("taken-to-stop", 1, template=market)
+    aws.control("POST", "interrupt", {"instance": member, "copies": 0, "action": "stop"})
+    found = {one.instance: one.action for one in sweep.interruptions()}
+    assert found[member] is InterruptionAction.STOP
+
+
+def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: Ec2Sweep) -> None:
+    tags = {"eks:cluster-name": "grouped", "eks:nodegroup-name": "general"}
+    told = [{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()]
+    (member,) = aws.group("eks-general-5f1c", 1, Tags=told)
+    alone = launch(aws, {"eks:cluster-name": "grouped"})
+    found = {one.facts.instance: one for one in sweep.instances(["grouped"])}
+    assert (found[member].group, found[alone].group) == ("eks-general-5f1c", "")
+    assert found[member].facts.owner == Owner(OwnerKind.MANAGED_NODE_GROUP, "general")
 
 
 def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -> None:

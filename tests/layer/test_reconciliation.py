@@ -1,6 +1,7 @@
 """A reconciliation: what is found is made good, the index kept, and nothing done on a bad read."""
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,10 +10,10 @@ from leeway.cleaning import Result
 from leeway.cloud.ports import CloudUnavailable
 from leeway.cluster.ports import Attachment
 from leeway.hooks import HookResult
-from leeway.notices import InterruptionAction, NoticeKind
+from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.omissions import SeenHook, SeenInstance, SeenInterruption
 from leeway.owners import Owner, OwnerKind
-from leeway.policies import Action, ClusterPolicy
+from leeway.policies import DEFAULTS, Action, ClusterPolicy
 from leeway.reconciliation import ClusterReport, Round, parse_round
 from leeway.records import Phase
 
@@ -23,8 +24,9 @@ OURS = facts(1)
 VOLUME = Attachment("pv-1", "shop/data-0")
 
 
-def seen(one: Any = OURS, state: str = "running") -> SeenInstance:
-    return SeenInstance(one, state, NOTICED)
+def seen(one: Any = OURS, state: str = "running", group: str = "") -> SeenInstance:
+    in_its_own = one.owner.name if one.owner.kind is OwnerKind.AUTO_SCALING_GROUP else ""
+    return SeenInstance(one, state, NOTICED, group or in_its_own)
 
 
 def run(world: World, *clusters: str) -> ClusterReport:
@@ -63,6 +65,75 @@ def test_hooks_interruptions_and_detached_instances_that_nobody_told_of_are_rece
         (NoticeKind.REBALANCE, detached.instance),
     ]
     assert all("first notice" in found.done for found in report.found)
+
+
+def managed(*hooks: LifecycleHook, launching: bool = False) -> World:
+    """An instance of a managed node group, in whose Auto Scaling group it waits for hooks."""
+    theirs = facts(1, owner=Owner(OwnerKind.MANAGED_NODE_GROUP, "general"))
+    waiting = [SeenHook(theirs.instance, hook, launching) for hook in hooks]
+    return World([seen(theirs, group="eks-general-5f1c")], hooks=waiting)
+
+
+TAKEN = ClusterPolicy(takes=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
+THEIRS = LifecycleHook("eks-general-5f1c", "drain")
+
+
+@pytest.mark.parametrize("launching", [True, False])
+def test_hooks_of_managed_node_groups_are_found_where_the_policy_takes_these(
+    launching: bool,
+) -> None:
+    world = managed(THEIRS, launching=launching)
+    run(world)
+    assert world.received == []
+    world.policy = TAKEN
+    run(world)
+    (notice,) = world.received
+    assert notice.hook == THEIRS
+    assert notice.kind is (NoticeKind.LAUNCH_HOOK if launching else NoticeKind.TERMINATE_HOOK)
+
+
+def test_ekss_own_hook_tells_that_its_node_is_to_be_drained_and_is_never_answered() -> None:
+    own = LifecycleHook("eks-general-5f1c", "Terminate-LC-Hook")
+    world = managed(own)
+    world.policy = TAKEN
+    run(world)
+    assert [notice.kind for notice in world.received] == [NoticeKind.TERMINATE_HOOK]
+    record = take(None, NoticeKind.TERMINATE_HOOK, "n-1").record
+    for phase in (Phase.RUNNING, Phase.FINISHED):
+        here = {"facts": world.instances_[0].facts, "phase": phase}
+        world.records = [record.model_copy(update=here)]
+        assert run(world).found == []
+    declined = take(None, NoticeKind.REBALANCE, "n-1").record
+    world.records = [declined.model_copy(update=here)]
+    assert len(run(world).found) == 1
+    coming = managed(LifecycleHook("eks-general-5f1c", "Launch-LC-Hook"), launching=True)
+    coming.policy = TAKEN
+    assert run(coming).found == []
+
+
+def unheeded(*kinds: NoticeKind) -> ClusterPolicy:
+    ignored = {kind: replace(DEFAULTS[kind], action=Action.IGNORE) for kind in kinds}
+    return ClusterPolicy(notices={**DEFAULTS, **ignored})
+
+
+def test_what_the_policy_ignores_is_not_found_once_a_minute() -> None:
+    waiting = SeenHook(OURS.instance, HOOK, launching=False)
+    marked = SeenInterruption(OURS.instance, InterruptionAction.TERMINATE, NOTICED)
+    world = World([seen()], hooks=[waiting], marked=[marked])
+    world.policy = unheeded(NoticeKind.TERMINATE_HOOK, NoticeKind.SPOT_INTERRUPTION)
+    assert run(world).found == []
+    rehearsed = World([seen()], hooks=[replace(waiting, launching=True)])
+    rehearsed.policy = ClusterPolicy(dry_run=True)
+    assert run(rehearsed).found == []
+
+
+def test_a_spot_request_of_an_instance_that_runs_no_more_is_history() -> None:
+    marked = SeenInterruption(OURS.instance, InterruptionAction.TERMINATE, NOTICED)
+    assert len(run(World([seen()], marked=[marked])).found) == 1
+    for state in ("shutting-down", "terminated"):
+        record = take(None, NoticeKind.STATE_CHANGE, "n-1", state=state).record
+        told = record.model_copy(update={"facts": OURS, "phase": Phase.RUNNING})
+        assert run(World([seen(state=state)], marked=[marked], records=[told])).found == []
 
 
 DETACHED = facts(4, owner=Owner(OwnerKind.DETACHED, "ng"))

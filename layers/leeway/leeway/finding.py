@@ -7,14 +7,18 @@ from functools import partial
 from leeway.arrivals import Arrival
 from leeway.clock import Clock
 from leeway.cloud.ports import Known, Sweep, Unfinished, WaitingActions
+from leeway.hooks import EKS_HOOKS
+from leeway.notices import NoticeKind
 from leeway.notices.synthetic import Place
 from leeway.omissions import (
+    Lost,
     Omission,
     SeenHook,
     SeenInstance,
     SeenInterruption,
     about_arrival,
     about_detached,
+    about_eks_hook,
     about_hook,
     about_interruption,
     about_retirement,
@@ -66,7 +70,7 @@ class Finding:
         """
         unfinished = self._records.unfinished(cluster)
         states = {one.facts.instance: one.state for one in seen}
-        cared = {one.facts.instance: one for one in seen if _is_cared_for(one, policy)}
+        cared = {one.facts.instance: one for one in seen if policy.covers(one.facts.owner)}
         looks: list[Callable[[], Omission | None]] = []
         for record in unfinished:
             looks.append(partial(about_start, record, self._clock.now()))
@@ -74,13 +78,15 @@ class Finding:
         known = _by_instance(unfinished)
         problems: list[str] = []
         try:
-            hooks = self._waiting.of_groups(_groups_of(cared.values()))
+            hooks = self._waiting.of_groups({one.group for one in cared.values() if one.group})
         except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
             hooks = ()
             problems.append(f"lifecycle hooks: {told(error)}")
-        looks += [partial(self._hook, one, known) for one in hooks if one.instance in cared]
-        marked = (one for one in interruptions if one.instance in cared)
-        looks += [partial(self._interruption, one, known) for one in marked]
+        looks += [partial(self._hook, one, known, policy) for one in hooks if one.instance in cared]
+        if policy.heeds(NoticeKind.SPOT_INTERRUPTION):
+            runs = {name for name, one in cared.items() if one.state == "running"}
+            marked = (one for one in interruptions if one.instance in runs)
+            looks += [partial(self._interruption, one, known) for one in marked]
         if not policy.dry_run:  # which would rehearse it once a minute
             detached = (o for o in cared.values() if o.facts.owner.kind is OwnerKind.DETACHED)
             looks += [partial(self._detached, one, known) for one in detached]
@@ -99,10 +105,20 @@ class Finding:
             return about_arrival(record, state, self._place, self._clock.now())
         return about_retirement(record, state, self._place, self._clock.now())
 
-    def _hook(self, seen: SeenHook, known: Mapping[str, Known]) -> Omission | None:
+    def _hook(
+        self, seen: SeenHook, known: Mapping[str, Known], policy: ClusterPolicy
+    ) -> Omission | None:
         on_record = self._known(seen.instance, known)
         retirement, arrival = on_record.retirement, on_record.arrival
-        return about_hook(seen, retirement, arrival, self._place, self._clock.now())
+        now = self._clock.now()
+        if seen.hook.name in EKS_HOOKS:
+            omission: Omission | None = about_eks_hook(seen, retirement, self._place, now)
+        else:
+            omission = about_hook(seen, retirement, arrival, self._place, now)
+        kind = NoticeKind.LAUNCH_HOOK if seen.launching else NoticeKind.TERMINATE_HOOK
+        # A rehearsal leaves launches to whoever admits them now, and is told of each only once.
+        heeded = policy.heeds(kind) and not (policy.dry_run and seen.launching)
+        return omission if heeded or not isinstance(omission, Lost) else None
 
     def _interruption(self, seen: SeenInterruption, known: Mapping[str, Known]) -> Omission | None:
         retirement = self._known(seen.instance, known).retirement
@@ -121,16 +137,6 @@ class Finding:
     def _known(self, instance: str, known: Mapping[str, Known]) -> Known:
         """Return what is on record of an instance; what is not under way takes a read."""
         return known.get(instance) or self._records.known(instance)
-
-
-def _is_cared_for(seen: SeenInstance, policy: ClusterPolicy) -> bool:
-    owner = seen.facts.owner
-    return not owner.retires_itself or owner.kind in policy.takes
-
-
-def _groups_of(seen: Collection[SeenInstance]) -> list[str]:
-    owners = {one.facts.owner for one in seen}
-    return sorted(o.name for o in owners if o.kind is OwnerKind.AUTO_SCALING_GROUP)
 
 
 def _by_instance(unfinished: Sequence[Retirement | Arrival]) -> dict[str, Known]:

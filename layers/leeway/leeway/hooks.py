@@ -25,6 +25,10 @@ TRIES_IN_A_TIMEOUT = 8
 ENDS_BEFORE = timedelta(seconds=5)
 """How long before the end of its wait an instance's work should be done."""
 
+EKS_HOOKS = frozenset({"Launch-LC-Hook", "Terminate-LC-Hook"})
+"""Hooks that EKS puts on the groups of managed node groups: it drains by them too, and answers them
+when it is done. Leeway drains beside it where the policy takes these nodes, and answers neither."""
+
 
 class HookResult(StrEnum):
     """What a lifecycle action is completed with."""

@@ -11,7 +11,7 @@ from leeway.arrivals import Arrival
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.notices.synthetic import Event, Place
-from leeway.policies import Action
+from leeway.policies import VOLUNTARY, Action
 from leeway.records import OVER, OVERDUE, InstanceFacts, Phase, Retirement, overdue
 
 PATIENCE = timedelta(seconds=10)
@@ -32,11 +32,13 @@ GONE = frozenset({"shutting-down", "terminated"})
 
 @dataclass(frozen=True, slots=True)
 class SeenInstance:
-    """An instance as EC2 has just described it; `state` is EC2's word."""
+    """An instance as EC2 has just described it; `state` is EC2's word. `group` is the name of the
+    Auto Scaling group that it is in, whoever made that group, and empty where it is in none."""
 
     facts: InstanceFacts
     state: str
     launched_at: datetime
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,27 @@ def about_hook(
         result = record.answer
     why = f"what {seen.hook.name} waits for has ended, and its answer did not arrive"
     return LostAnswer(seen.instance, seen.hook, result, why)
+
+
+def about_eks_hook(
+    seen: SeenHook, retirement: Retirement | None, place: Place, now: datetime
+) -> Lost | None:
+    """Decide about an instance that waits for a hook which EKS answers by itself: what is asked is
+    only whether it is drained."""
+    if seen.launching:
+        return None
+    if retirement is not None and _serves_a_termination(retirement):
+        return None
+    generation = retirement.generation if retirement else 0
+    about = f"hook-{seen.instance}-{seen.hook.group}/{seen.hook.name}-{generation}"
+    event = place.lifecycle_action(about, now, seen.instance, seen.hook, launching=False)
+    return Lost(seen.instance, event, "its group terminates it, and nobody said so")
+
+
+def _serves_a_termination(retirement: Retirement) -> bool:
+    if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
+        return False
+    return retirement.kind not in VOLUNTARY or retirement.replaced is not None
 
 
 def about_interruption(

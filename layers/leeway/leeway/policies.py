@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from leeway.notices import InterruptionAction, Notice, NoticeKind
-from leeway.owners import OwnerKind
+from leeway.owners import Owner, OwnerKind
 
 
 class Action(StrEnum):
@@ -121,6 +121,16 @@ class ClusterPolicy:
     dry_run: bool = False
     churn: ChurnCap = ChurnCap()
     takes: frozenset[OwnerKind] = frozenset()
+
+    def covers(self, owner: Owner) -> bool:
+        """Whether Leeway retires this owner's nodes. Fargate's it never touches."""
+        if owner.kind is OwnerKind.FARGATE:
+            return False
+        return not owner.retires_itself or owner.kind in self.takes
+
+    def heeds(self, kind: NoticeKind) -> bool:
+        """Whether anything is to come of notices of a kind."""
+        return self.notices[kind].action is not Action.IGNORE
 
 
 # Notices by which AWS ends an instance at a moment that it names, whatever runs there.

@@ -23,10 +23,10 @@ from leeway.cloud.ports import (
     Schedules,
     UnavailableOfferings,
 )
+from leeway.hooks import EKS_HOOKS
 from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.notices.health import narrowed
 from leeway.notices.parse import parse_notice
-from leeway.owners import OwnerKind
 from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy, begins_at, rule
 from leeway.records import InstanceFacts, Retirement, receive, undo
 from leeway.records import Reception as Change
@@ -36,10 +36,6 @@ LOCK_TRIES = 6
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
 """How long an offering is not launched from which EC2 takes an instance back."""
-
-EKS_HOOKS = frozenset({"Launch-LC-Hook", "Terminate-LC-Hook"})
-"""Hooks that EKS puts on the groups of managed node groups: it drains by them too, and answers them
-when it is done. Leeway drains beside it where the policy takes these nodes, and answers neither."""
 
 
 class Result(StrEnum):
@@ -288,9 +284,7 @@ _RUNS, _ENDED = "running", "terminated"
 
 def _left_to_owner(case: _Case, policy: ClusterPolicy) -> Received | None:
     owner = case.facts.owner
-    if not owner.retires_itself:
-        return None
-    if owner.kind in policy.takes and owner.kind is not OwnerKind.FARGATE:
+    if policy.covers(owner):
         return None
     reason = f"{owner.kind} {owner.name} drains and replaces its own nodes"
     return case.became(Result.LEFT_TO_OWNER, reason)

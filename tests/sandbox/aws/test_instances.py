@@ -168,9 +168,10 @@ def test_an_interrupted_spot_instance_is_warned_then_reclaimed_then_replaced(aws
     assert announced <= warning["at"] - 1
     assert warning["detail_type"] == "EC2 Spot Instance Interruption Warning"
     request = _spot_request(aws, instance)
-    assert request["Status"]["Code"] == "marked-for-termination"
+    assert request["Status"]["Code"] == "instance-terminated-no-capacity"
+    assert _describe(aws, instance)["State"]["Name"] == "running", "for two minutes yet"
     marked = aws.client("ec2").describe_spot_instance_requests(
-        Filters=[{"Name": "status-code", "Values": ["marked-for-termination"]}]
+        Filters=[{"Name": "status-code", "Values": ["instance-terminated-no-capacity"]}]
     )["SpotInstanceRequests"]
     assert instance in {entry["InstanceId"] for entry in marked}
     assert _describe(aws, instance)["SpotInstanceRequestId"] == request["SpotInstanceRequestId"]

@@ -86,7 +86,8 @@ class Sweep(Protocol):
         ...
 
     def interruptions(self) -> Sequence[SeenInterruption]:
-        """List the Spot instances that EC2 is about to take back."""
+        """List the Spot instances that EC2 is about to take back. Among them are some that it has
+        taken back before: those do not run any more."""
         ...
 
     def states(self, instances: Collection[str]) -> Mapping[str, str]:

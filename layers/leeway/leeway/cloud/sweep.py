@@ -13,12 +13,16 @@ PAGE = 1000
 FILTER_VALUES = 200
 """What DescribeInstances takes. Source: EC2 API reference."""
 
-# What Spot requests are marked with while the two minutes run.
-# Source: EC2 user guide, "Spot request status codes".
+GROUP_TAG = "aws:autoscaling:groupName"
+
+# What Spot requests are marked with while the two minutes run. One whose instance is to be
+# terminated for want of capacity, which is the usual case, gets at once the code that it keeps when
+# the instance is gone: whether it still runs, only the instance tells.
+# Source: EC2 user guide, "Spot request status codes" and "State changes for a Spot request".
 _MARKED = {
+    "instance-terminated-no-capacity": InterruptionAction.TERMINATE,
     "marked-for-termination": InterruptionAction.TERMINATE,
     "marked-for-stop": InterruptionAction.STOP,
-    "marked-for-hibernation": InterruptionAction.HIBERNATE,
 }
 
 
@@ -38,7 +42,8 @@ class Ec2Sweep:
             facts = facts_of(described)
             if facts is not None and facts.cluster in clusters:
                 state, launched_at = described["State"]["Name"], described["LaunchTime"]
-                found.append(SeenInstance(facts, state, launched_at))
+                group = _group_of(described)
+                found.append(SeenInstance(facts, state, launched_at, group))
         return found
 
     def _described(self, filters: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -53,7 +58,7 @@ class Ec2Sweep:
                     yield from reservation["Instances"]
 
     def interruptions(self) -> list[SeenInterruption]:
-        """List the Spot instances that EC2 is about to take back."""
+        """List the Spot instances that EC2 is about to take back, or has taken back before."""
         seen = []
         with aws_errors():
             pages = (
@@ -63,10 +68,9 @@ class Ec2Sweep:
             )
             for page in pages:
                 for request in page["SpotInstanceRequests"]:
-                    status = request["Status"]
                     if "InstanceId" in request:
-                        action = _MARKED[status["Code"]]
-                        marked_at = status["UpdateTime"]
+                        marked_at = request["Status"]["UpdateTime"]
+                        action = _MARKED[request["Status"]["Code"]]
                         seen.append(SeenInterruption(request["InstanceId"], action, marked_at))
         return seen
 
@@ -82,3 +86,9 @@ class Ec2Sweep:
             for described in self._described([{"Name": "instance-id", "Values": values}]):
                 found[described["InstanceId"]] = described["State"]["Name"]
         return found
+
+
+def _group_of(described: dict[str, Any]) -> str:
+    """Return the name of the Auto Scaling group that an instance is in, empty where in none."""
+    tags = (tag for tag in described.get("Tags", []) if tag["Key"] == GROUP_TAG)
+    return next((str(tag["Value"]) for tag in tags), "")

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from leeway.cloud.errors import aws_errors
+from botocore.exceptions import ClientError
+
+from leeway.cloud.errors import aws_errors, code_of
 from leeway.notices import LifecycleHook
 from leeway.omissions import SeenHook
 
@@ -46,7 +48,12 @@ class AutoScalingWaitingActions:
         if not waiting:
             return
         name = group["AutoScalingGroupName"]
-        answer = self._client().describe_lifecycle_hooks(AutoScalingGroupName=name)
+        try:
+            answer = self._client().describe_lifecycle_hooks(AutoScalingGroupName=name)
+        except ClientError as error:
+            if code_of(error) == "ValidationError":
+                return  # the group is gone since, and the others are looked at all the same
+            raise
         hooks = [h for h in answer["LifecycleHooks"] if not h.get("NotificationTargetARN")]
         for member in waiting:
             state = member["LifecycleState"]
