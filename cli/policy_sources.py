@@ -42,7 +42,8 @@ class _ToStderr:
     """Tells what in a stored manifest could not be read."""
 
     def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
-        messages().print(f"warning: {cluster}: {manifest}: {problem}", soft_wrap=True)
+        about = f"{cluster}: {manifest}" if manifest else cluster
+        messages().print(f"warning: {about}: {problem}", soft_wrap=True)
 
 
 def find_policies(files: Sequence[Path], stack: str | None) -> PolicySources:
