@@ -1,28 +1,23 @@
 """`leeway drain`: the drain engine from a terminal, with all that `kubectl drain` offers."""
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import timedelta
-from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 import typer.core
 from leeway.policies import OnBlocked
 
+from cli import drain_options as options
+from cli.drain_options import PAGE, DryRun
 from cli.durations import parse_duration
 from cli.errors import BadInputError, CannotBeDoneError
 from cli.output import Format, FormatOption
 
-PAGE = 500
-
-
-class DryRun(StrEnum):
-    """How much is only said: all of it, all but that the API server checks the requests, none."""
-
-    NONE = "none"
-    CLIENT = "client"
-    SERVER = "server"
+if TYPE_CHECKING:
+    from leeway.clock import Clock
+    from leeway.drain.deadline import Terms
 
 
 class _BareDryRun(typer.core.TyperCommand):
@@ -38,52 +33,22 @@ app = typer.Typer(add_completion=False)
 
 @app.command(cls=_BareDryRun)
 def drain(
-    nodes: Annotated[list[str] | None, typer.Argument(metavar="NODE…", help="Names.")] = None,
-    selector: Annotated[
-        str, typer.Option("--selector", "-l", help="Drain the nodes with these labels instead.")
-    ] = "",
-    pod_selector: Annotated[str, typer.Option(help="Drain only the pods with these labels.")] = "",
-    deadline: Annotated[
-        str, typer.Option(metavar="DURATION", help="When the nodes go, from now: 120s, 2m.")
-    ] = "",
-    on_blocked: Annotated[
-        OnBlocked,
-        typer.Option(help="What becomes of a pod that a budget blocks at its latest moment."),
-    ] = OnBlocked.FAIL,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Evict pods that nothing brings back; refuse nothing else."),
-    ] = False,
-    ignore_daemonsets: Annotated[
-        bool, typer.Option("--ignore-daemonsets", help="Leave DaemonSets' pods where they are.")
-    ] = False,
-    delete_emptydir_data: Annotated[
-        bool, typer.Option("--delete-emptydir-data", help="Evict pods whose emptyDir is lost.")
-    ] = False,
-    disable_eviction: Annotated[
-        bool, typer.Option("--disable-eviction", help="Delete pods, past every budget.")
-    ] = False,
-    grace_period: Annotated[
-        int, typer.Option(help="Seconds for every pod instead of its own; negative: its own.")
-    ] = -1,
-    skip_wait_for_delete_timeout: Annotated[
-        int,
-        typer.Option(min=0, help="Wait for no pod whose deletion is overdue by so many seconds."),
-    ] = 0,
-    timeout: Annotated[
-        str, typer.Option(metavar="DURATION", help="When to give up; 0: never.")
-    ] = "0s",
-    chunk_size: Annotated[
-        int, typer.Option(min=0, help="Objects in a page of a list; 0: all in one.")
-    ] = PAGE,
-    dry_run: Annotated[
-        DryRun,
-        typer.Option(help="Say what would be done and do nothing: client (if bare) or server."),
-    ] = DryRun.NONE,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Default: $KUBECONFIG, ~/.kube/config.")
-    ] = None,
-    context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
+    nodes: options.Nodes = None,
+    selector: options.Selector = "",
+    pod_selector: options.PodSelector = "",
+    deadline: options.Deadline = "",
+    on_blocked: options.WhatIfBlocked = OnBlocked.FAIL,
+    force: options.Force = False,
+    ignore_daemonsets: options.IgnoreDaemonsets = False,
+    delete_emptydir_data: options.DeleteEmptydirData = False,
+    disable_eviction: options.DisableEviction = False,
+    grace_period: options.GracePeriod = -1,
+    skip_wait_for_delete_timeout: options.SkipWaitForDelete = 0,
+    timeout: options.Timeout = "0s",
+    chunk_size: options.ChunkSize = PAGE,
+    dry_run: options.OnlySay = DryRun.NONE,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Cordon nodes and evict their pods, each in time for a deadline.
@@ -92,9 +57,7 @@ def drain(
     all of it. What is refused is not even cordoned.
     """
     from leeway.clock import SystemClock
-    from leeway.cluster.kubeconfig import BadKubeconfig, kubeconfig_cluster
-    from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
-    from leeway.drain.deadline import Terms
+    from leeway.cluster.kubeconfig import kubeconfig_cluster
 
     from cli.drain_run import DrainRun
 
@@ -105,37 +68,65 @@ def drain(
         "--delete-emptydir-data": delete_emptydir_data,
         "--force": force,
     }
-    ends = parse_duration("--deadline", deadline) if deadline else None
-    gives_up = parse_duration("--timeout", timeout)
-    skips = timedelta(seconds=skip_wait_for_delete_timeout)
     clock = SystemClock()
-    terms = Terms(
+    terms = _terms(
+        clock, deadline, on_blocked, grace_period, disable_eviction, skip_wait_for_delete_timeout
+    )
+    gives_up = parse_duration("--timeout", timeout)
+    with (
+        _told(by_labels=bool(selector or pod_selector)),
+        closing(kubeconfig_cluster(kubeconfig, context, chunk_size)) as cluster,
+    ):
+        run = DrainRun(
+            cluster=cluster,
+            clock=clock,
+            terms=terms,
+            timeout=gives_up or None,
+            pod_selector=pod_selector,
+            allowed=frozenset(flag for flag, given in flags.items() if given or force),
+            output=output,
+        )
+        named = nodes or cluster.select_nodes(selector)
+        if dry_run is DryRun.NONE:
+            run.drain(named, as_list=bool(selector))
+        else:
+            run.rehearse(named, ask_server=dry_run is DryRun.SERVER, as_list=bool(selector))
+
+
+def _terms(
+    clock: "Clock",
+    deadline: str,
+    on_blocked: OnBlocked,
+    grace: int,
+    bypass_budgets: bool,
+    overdue: int,
+) -> "Terms":
+    """Put together on what terms the nodes are drained; `grace` and `overdue` are in seconds."""
+    from leeway.drain.deadline import Terms
+
+    ends = parse_duration("--deadline", deadline) if deadline else None
+    return Terms(
         deadline=clock.now() + ends if ends is not None else None,
         on_blocked=on_blocked,
-        grace=grace_period if grace_period >= 0 else None,
-        bypass_budgets=disable_eviction,
-        skip_deleted_for=skips or None,
+        grace=grace if grace >= 0 else None,
+        bypass_budgets=bypass_budgets,
+        skip_deleted_for=timedelta(seconds=overdue) or None,
     )
+
+
+@contextmanager
+def _told(*, by_labels: bool) -> Iterator[None]:
+    """Tell what the API server or a kubeconfig has against it; `by_labels` where labels, which
+    only the API server reads, may be what is wrong."""
+    from leeway.cluster.kubeconfig import BadKubeconfig
+    from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
+
     try:
-        with closing(kubeconfig_cluster(kubeconfig, context, chunk_size)) as cluster:
-            run = DrainRun(
-                cluster=cluster,
-                clock=clock,
-                terms=terms,
-                timeout=gives_up or None,
-                pod_selector=pod_selector,
-                allowed=frozenset(flag for flag, given in flags.items() if given or force),
-                output=output,
-            )
-            named = nodes or cluster.select_nodes(selector)
-            if dry_run is DryRun.NONE:
-                run.drain(named, as_list=bool(selector))
-            else:
-                run.rehearse(named, ask_server=dry_run is DryRun.SERVER, as_list=bool(selector))
+        yield
     except BadKubeconfig as error:
         raise BadInputError(str(error)) from error
     except ClusterRefused as error:
-        if (selector or pod_selector) and str(error).startswith("400"):
+        if by_labels and str(error).startswith("400"):
             raise BadInputError(f"--selector, --pod-selector: {error}") from error
         raise CannotBeDoneError(str(error)) from error
     except ClusterUnavailable as error:
