@@ -4,10 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.hooks import HeldHook, held_for, hold, next_heartbeat, with_hooks
+from leeway.hooks import HeldHook, hold, next_heartbeat, with_hooks
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.records import ReplacementIntent
 from leeway.replacement import Method
+from leeway.retirement.emptying import held_for
 
 from tests.layer.test_records import HOOK, NOTICED, take
 

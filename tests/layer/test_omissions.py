@@ -18,6 +18,7 @@ from leeway.omissions import (
     SeenInterruption,
     about_arrival,
     about_detached,
+    about_eks_hook,
     about_hook,
     about_interruption,
     about_retirement,
@@ -29,7 +30,7 @@ from leeway.records import OVERDUE, Phase, Retirement
 
 from tests.layer.test_arrivals import HOOK as LAUNCH_HOOK
 from tests.layer.test_arrivals import running as arriving
-from tests.layer.test_records import FACTS, HOOK, NOTICED, interrupted, take
+from tests.layer.test_records import FACTS, HOOK, NOTICED, at, interrupted, take
 
 PLACE = Place("123456789012", "us-east-1")
 MINUTE = timedelta(minutes=1)
@@ -38,7 +39,7 @@ I = FACTS.instance  # noqa: E741
 
 def terminating(phase: Phase = Phase.RUNNING, hook: LifecycleHook = HOOK) -> Retirement:
     record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=hook).record
-    return record.model_copy(update={"phase": phase})
+    return at(record, phase)
 
 
 def told(omission: Any) -> Notice:
@@ -47,12 +48,14 @@ def told(omission: Any) -> Notice:
     return parse_notice(omission.event)
 
 
-def about_waiting(record: Retirement | Arrival | None, hook: LifecycleHook = HOOK) -> Any:
+def about_waiting(
+    record: Retirement | Arrival | None, hook: LifecycleHook = HOOK, dry_run: bool = False
+) -> Any:
     launching = hook == LAUNCH_HOOK
     seen = SeenHook(I, hook, launching)
     retirement = record if isinstance(record, Retirement) else None
     arrival = record if isinstance(record, Arrival) else None
-    return about_hook(seen, retirement, arrival, PLACE, NOTICED)
+    return about_hook(seen, retirement, arrival, PLACE, NOTICED, dry_run)
 
 
 def test_a_hook_that_waits_and_that_nobody_told_of_is_told_of() -> None:
@@ -79,6 +82,38 @@ def test_a_hook_whose_work_has_ended_is_answered() -> None:
     assert omission == LostAnswer(I, HOOK, HookResult.CONTINUE, omission.reason)
 
 
+def rehearsed(record: Retirement) -> Retirement:
+    return record.model_copy(update={"phase": Phase.FINISHED, "answer": None})
+
+
+def test_a_rehearsals_end_is_no_answer_to_a_hook_but_a_reason_to_retire_for_real() -> None:
+    ended = rehearsed(terminating())
+    assert about_waiting(ended, dry_run=True) is None, "it would be rehearsed once a minute"
+    notice = told(about_waiting(ended))
+    assert notice.hook == HOOK
+    again = take(ended, notice.kind, notice.id, hook=notice.hook)
+    assert (again.start, again.record.generation) == (True, 2)
+
+
+def test_a_hook_of_ekss_own_that_was_only_rehearsed_is_drained_beside_it_later() -> None:
+    ended, seen = rehearsed(terminating()), SeenHook(I, HOOK, launching=False)
+    assert about_eks_hook(seen, ended, PLACE, NOTICED, dry_run=True) is None
+    assert told(about_eks_hook(seen, ended, PLACE, NOTICED)).hook == HOOK
+    assert about_eks_hook(seen, terminating(Phase.FINISHED), PLACE, NOTICED) is None
+
+
+def test_an_interruption_that_was_only_rehearsed_is_told_again() -> None:
+    ended = rehearsed(interrupted())
+    assert about_marked(ended, 60, dry_run=True) is None
+    notice = told(about_marked(ended, 60))
+    assert take(ended, notice.kind, notice.id, action=notice.action).start
+
+
+def test_a_hook_of_a_life_that_was_undone_is_told_of_anew() -> None:
+    undone = terminating().model_copy(update={"phase": Phase.UNDONE})
+    assert told(about_waiting(undone)).hook == HOOK
+
+
 @pytest.mark.parametrize("answer", [HookResult.CONTINUE, HookResult.ABANDON])
 def test_a_launch_hook_gets_the_answer_that_its_admission_came_to(answer: HookResult) -> None:
     ended = arriving(Phase.FINISHED).model_copy(update={"answer": answer})
@@ -89,10 +124,13 @@ def test_an_admission_that_came_to_no_answer_gives_none_later_either() -> None:
     assert about_waiting(arriving(Phase.FINISHED), LAUNCH_HOOK) is None
 
 
-def about_marked(record: Retirement | None, seconds: int, marked: int = 0) -> Any:
+def about_marked(
+    record: Retirement | None, seconds: int, marked: int = 0, dry_run: bool = False
+) -> Any:
     marked_at = NOTICED + timedelta(seconds=marked)
     seen = SeenInterruption(I, InterruptionAction.STOP, marked_at)
-    return about_interruption(seen, record, PLACE, NOTICED + timedelta(seconds=seconds))
+    now = NOTICED + timedelta(seconds=seconds)
+    return about_interruption(seen, record, PLACE, now, dry_run)
 
 
 def test_an_interruption_whose_warning_never_came_is_told_with_the_time_that_it_began() -> None:

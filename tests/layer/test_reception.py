@@ -14,7 +14,7 @@ from leeway.reception import NotAllReceived, Receipt, Reception, Result, Surroun
 from leeway.records import InstanceFacts, Phase, Retirement
 
 from tests.layer.test_notices import event, health
-from tests.layer.test_records import FACTS
+from tests.layer.test_records import FACTS, at
 from tests.stand_ins import OfferingsInMemory, OnePolicy, SchedulesInMemory
 
 FIRST, SECOND = "i-0b662ef9931388ba0", "i-0abc1234"
@@ -134,9 +134,8 @@ class Desk:
     def finished(self, instance: str = FIRST) -> None:
         """Let the instance's retirement have ended."""
         record = self.stored[instance]
-        self.write(
-            record.model_copy(update={"phase": Phase.FINISHED, "version": record.version + 1})
-        )
+        ended = record.model_copy(update={"version": record.version + 1})
+        self.write(at(ended, Phase.FINISHED))
 
 
 def state(name: str, time: str, id: str = "") -> dict[str, Any]:  # noqa: A002

@@ -18,7 +18,7 @@ from leeway.reconciliation import ClusterReport, Round, parse_round
 from leeway.records import Phase
 
 from tests.layer.reconciling import OneCluster, World, facts, node
-from tests.layer.test_records import HOOK, NOTICED, take
+from tests.layer.test_records import HOOK, NOTICED, at, take
 
 OURS = facts(1)
 VOLUME = Attachment("pv-1", "shop/data-0")
@@ -101,7 +101,7 @@ def test_ekss_own_hook_tells_that_its_node_is_to_be_drained_and_is_never_answere
     record = take(None, NoticeKind.TERMINATE_HOOK, "n-1").record
     for phase in (Phase.RUNNING, Phase.FINISHED):
         here = {"facts": world.instances_[0].facts, "phase": phase}
-        world.records = [record.model_copy(update=here)]
+        world.records = [at(record, phase).model_copy(update=here)]
         assert run(world).found == []
     declined = take(None, NoticeKind.REBALANCE, "n-1").record
     world.records = [declined.model_copy(update=here)]
@@ -165,9 +165,23 @@ def test_the_next_run_finds_the_same_and_says_it_with_the_same_ids() -> None:
     assert first.id == second.id
 
 
+def test_a_hook_that_was_only_rehearsed_is_worked_on_once_dry_run_is_off() -> None:
+    record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
+    rehearsed = record.model_copy(update={"facts": OURS, "phase": Phase.FINISHED})
+    waiting = World([seen()], hooks=[SeenHook(OURS.instance, HOOK, launching=False)])
+    waiting.records = [rehearsed]
+    waiting.policy = ClusterPolicy(dry_run=True)
+    run(waiting)
+    assert waiting.received == []
+    waiting.policy = ClusterPolicy()
+    run(waiting)
+    assert [n.hook for n in waiting.received] == [HOOK]
+    assert waiting.answers == []
+
+
 def test_a_hook_whose_retirement_has_ended_is_answered() -> None:
     record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
-    ended = record.model_copy(update={"facts": OURS, "phase": Phase.FINISHED})
+    ended = at(record.model_copy(update={"facts": OURS}), Phase.FINISHED)
     waiting = World([seen()], hooks=[SeenHook(OURS.instance, HOOK, launching=False)])
     waiting.records = [ended]
     waiting.unfinished = lambda cluster: []  # type: ignore[method-assign]

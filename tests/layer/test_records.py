@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from leeway.hooks import HookResult
 from leeway.notices import InstanceId, InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, OnBlocked, rule
@@ -46,7 +47,13 @@ def take(stored: Retirement | None, kind: NoticeKind, id: str, **more: Any) -> R
 
 def interrupted(phase: Phase = Phase.RUNNING) -> Retirement:
     record = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record
-    return record.model_copy(update={"phase": phase})
+    return at(record, phase)
+
+
+def at(record: Retirement, phase: Phase) -> Retirement:
+    """A retirement that got so far; one that finished was carried out, and not rehearsed."""
+    answer = HookResult.CONTINUE if phase is Phase.FINISHED else None
+    return record.model_copy(update={"phase": phase, "answer": answer})
 
 
 def test_the_first_notice_starts_the_first_generation() -> None:
@@ -91,6 +98,26 @@ def test_a_hook_that_is_announced_after_the_end_gets_a_generation_that_answers_i
     reception = take(interrupted(Phase.FINISHED), NoticeKind.TERMINATE_HOOK, "n-2", hook=HOOK)
     assert (reception.record.generation, reception.start) == (2, True)
     assert reception.record.hooks == (HOOK,)
+
+
+def test_what_only_came_to_a_rehearsal_or_was_declined_serves_nothing_that_ec2_does() -> None:
+    rehearsed = interrupted(Phase.FINISHED).model_copy(update={"answer": None, "hooks": (HOOK,)})
+    again = take(rehearsed, NoticeKind.SPOT_INTERRUPTION, "n-2")
+    assert (again.start, again.record.generation) == (True, 2)
+    hook = take(rehearsed, NoticeKind.TERMINATE_HOOK, "n-3", hook=HOOK)
+    assert (hook.start, hook.record.hooks) == (True, (HOOK,))
+    stopping = take(rehearsed, NoticeKind.STATE_CHANGE, "n-4", after=5, state="stopping")
+    assert stopping.start
+    assert not take(rehearsed, NoticeKind.REBALANCE, "n-5").start
+
+
+def test_a_generation_that_begins_anew_has_no_answer_yet() -> None:
+    ended = at(take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record, Phase.FINISHED)
+    assert ended.answer is HookResult.CONTINUE
+    assert take(ended, NoticeKind.SPOT_INTERRUPTION, "n-2", after=60).record.answer is None
+    runs = undo(ended, notice(NoticeKind.STATE_CHANGE, "n-3", after=60, state="running"))
+    assert runs is not None
+    assert runs.record.answer is None
 
 
 def test_the_terminated_state_after_the_end_starts_nothing() -> None:

@@ -6,6 +6,7 @@ import pytest
 from leeway.cloud.ports import CloudRefused
 from leeway.cluster.ports import ClusterUnavailable, Fleet
 from leeway.drain.pods import Pod
+from leeway.hooks import HookResult
 from leeway.notices import NoticeKind
 from leeway.outcome import Result
 from leeway.owners import Owner, OwnerKind
@@ -310,6 +311,7 @@ def test_a_dry_run_decides_and_reports_everything_and_acts_on_nothing(kind: Noti
     assert [pod.pod for pod in outcome.pods] == ["shop/web-1"]
     assert "would be retired, 1 of its 1 pods would go" in outcome.sentence
     assert "LeewayRetired" not in world.told
+    assert world.record.answer is None, "no hook may be answered for it"
 
 
 def test_a_policy_that_says_cordon_cordons_answers_the_hook_and_reports() -> None:
@@ -320,6 +322,7 @@ def test_a_policy_that_says_cordon_cordons_answers_the_hook_and_reports() -> Non
     assert [what for what, _ in world.done] == ["cordon"]
     assert world.ended == ["leeway-drain"]
     assert world.told[-1] == "LeewayCordoned"
+    assert world.record.answer is HookResult.CONTINUE, "though that may not have arrived"
 
 
 def test_what_is_called_off_before_it_began_is_undone_and_can_come_again() -> None:

@@ -86,7 +86,7 @@ class Finding:
         if policy.heeds(NoticeKind.SPOT_INTERRUPTION):
             runs = {name for name, one in cared.items() if one.state == "running"}
             marked = (one for one in interruptions if one.instance in runs)
-            looks += [partial(self._interruption, one, known) for one in marked]
+            looks += [partial(self._interruption, one, known, policy) for one in marked]
         if not policy.dry_run:  # which would rehearse it once a minute
             detached = (o for o in cared.values() if o.facts.owner.kind is OwnerKind.DETACHED)
             looks += [partial(self._detached, one, known) for one in detached]
@@ -110,19 +110,22 @@ class Finding:
     ) -> Omission | None:
         on_record = self._known(seen.instance, known)
         retirement, arrival = on_record.retirement, on_record.arrival
-        now = self._clock.now()
+        now, dry_run = self._clock.now(), policy.dry_run
         if seen.hook.name in EKS_HOOKS:
-            omission: Omission | None = about_eks_hook(seen, retirement, self._place, now)
+            omission: Omission | None = about_eks_hook(seen, retirement, self._place, now, dry_run)
         else:
-            omission = about_hook(seen, retirement, arrival, self._place, now)
+            omission = about_hook(seen, retirement, arrival, self._place, now, dry_run)
         kind = NoticeKind.LAUNCH_HOOK if seen.launching else NoticeKind.TERMINATE_HOOK
         # A rehearsal leaves launches to whoever admits them now, and is told of each only once.
         heeded = policy.heeds(kind) and not (policy.dry_run and seen.launching)
         return omission if heeded or not isinstance(omission, Lost) else None
 
-    def _interruption(self, seen: SeenInterruption, known: Mapping[str, Known]) -> Omission | None:
+    def _interruption(
+        self, seen: SeenInterruption, known: Mapping[str, Known], policy: ClusterPolicy
+    ) -> Omission | None:
         retirement = self._known(seen.instance, known).retirement
-        return about_interruption(seen, retirement, self._place, self._clock.now())
+        now = self._clock.now()
+        return about_interruption(seen, retirement, self._place, now, policy.dry_run)
 
     def _detached(self, seen: SeenInstance, known: Mapping[str, Known]) -> Omission | None:
         """What runs in a list of before, and has been retired by now, may have ended in between:

@@ -5,9 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from leeway.notices import LifecycleHook, NoticeKind
-from leeway.records import Retirement
-from leeway.replacement import Method
+from leeway.notices import LifecycleHook
 
 # Source: EC2 Auto Scaling user guide, "How lifecycle hooks work" and "Lifecycle hooks":
 # a heartbeat timeout is 30 to 7,200 seconds, and an action waits for the smaller of 48 hours and a
@@ -100,11 +98,6 @@ def hold(
     return _scheduled(HeldHook(hook, since, since, None, timeout), since)
 
 
-def held_for(record: Retirement, held: Sequence[HeldHook], now: datetime) -> tuple[HeldHook, ...]:
-    """Return what is held for a retirement: with what its record learned of since."""
-    return joined(held, record.hooks, _waits_since(record), now)
-
-
 def joined(
     held: Sequence[HeldHook],
     hooks: Sequence[LifecycleHook],
@@ -114,15 +107,6 @@ def joined(
     """Hold those of the hooks, too, that are not held yet."""
     known = {one.hook for one in held}
     return (*held, *(hold(hook, since, now) for hook in hooks if hook not in known))
-
-
-def _waits_since(record: Retirement) -> datetime | None:
-    """Return when the record's hook began to wait, where the record tells."""
-    if record.replaced is not None and record.replaced.method == Method.TERMINATE_IN_GROUP:
-        return record.replaced.asked_at
-    if record.replaced is not None and record.replaced.method == Method.RAISE_DESIRED:
-        return record.begun_at
-    return record.noticed_at if record.kind is NoticeKind.TERMINATE_HOOK else None
 
 
 def next_heartbeat(held: Sequence[HeldHook]) -> datetime | None:

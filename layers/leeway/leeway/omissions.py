@@ -100,8 +100,11 @@ def about_hook(
     arrival: Arrival | None,
     place: Place,
     now: datetime,
+    dry_run: bool = False,
 ) -> Lost | LostAnswer | None:
-    """Decide about an instance that waits for the answer to a hook."""
+    """Decide about an instance that waits for the answer to a hook. One whose retirement came to
+    nothing, as that of a rehearsal did, is retired for real, unless that would be rehearsed again.
+    """
     record = arrival if seen.launching else retirement
     generation = record.generation if record else 0
     about = f"hook-{seen.instance}-{seen.hook.group}/{seen.hook.name}-{generation}"
@@ -110,23 +113,26 @@ def about_hook(
         return Lost(seen.instance, event, f"it waits for {seen.hook.name}, and nobody said so")
     if record.phase not in OVER:
         return None
-    result = HookResult.CONTINUE
-    if isinstance(record, Arrival):
-        if record.answer is None:
-            return None
-        result = record.answer
-    why = f"what {seen.hook.name} waits for has ended, and its answer did not arrive"
-    return LostAnswer(seen.instance, seen.hook, result, why)
+    if record.answer is not None:
+        why = f"what {seen.hook.name} waits for has ended, and its answer did not arrive"
+        return LostAnswer(seen.instance, seen.hook, record.answer, why)
+    if isinstance(record, Arrival) or dry_run:
+        return None
+    return Lost(seen.instance, event, f"it waits for {seen.hook.name}, and nothing has been done")
 
 
 def about_eks_hook(
-    seen: SeenHook, retirement: Retirement | None, place: Place, now: datetime
+    seen: SeenHook,
+    retirement: Retirement | None,
+    place: Place,
+    now: datetime,
+    dry_run: bool = False,
 ) -> Lost | None:
     """Decide about an instance that waits for a hook which EKS answers by itself: what is asked is
     only whether it is drained."""
     if seen.launching:
         return None
-    if retirement is not None and _serves_a_termination(retirement):
+    if retirement is not None and _serves_a_termination(retirement, dry_run):
         return None
     generation = retirement.generation if retirement else 0
     about = f"hook-{seen.instance}-{seen.hook.group}/{seen.hook.name}-{generation}"
@@ -134,27 +140,36 @@ def about_eks_hook(
     return Lost(seen.instance, event, "its group terminates it, and nobody said so")
 
 
-def _serves_a_termination(retirement: Retirement) -> bool:
+def _serves_a_termination(retirement: Retirement, dry_run: bool) -> bool:
     if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
+        return False
+    if retirement.came_to_nothing and not dry_run:
         return False
     return retirement.kind not in VOLUNTARY or retirement.replaced is not None
 
 
 def about_interruption(
-    seen: SeenInterruption, retirement: Retirement | None, place: Place, now: datetime
+    seen: SeenInterruption,
+    retirement: Retirement | None,
+    place: Place,
+    now: datetime,
+    dry_run: bool = False,
 ) -> Lost | None:
     """Decide about an instance that EC2 is about to take back."""
     if now < seen.marked_at + PATIENCE:
         return None
-    if retirement is not None and _serves_an_interruption(retirement, seen.marked_at):
+    if retirement is not None and _serves_an_interruption(retirement, seen.marked_at, dry_run):
         return None
-    about = f"interruption-{seen.instance}-{int(seen.marked_at.timestamp())}"
+    generation = retirement.generation if retirement else 0
+    about = f"interruption-{seen.instance}-{int(seen.marked_at.timestamp())}-{generation}"
     event = place.interruption(about, seen.marked_at, seen.instance, seen.action)
     return Lost(seen.instance, event, f"EC2 takes it back ({seen.action}), and nobody said so")
 
 
-def _serves_an_interruption(retirement: Retirement, marked_at: datetime) -> bool:
+def _serves_an_interruption(retirement: Retirement, marked_at: datetime, dry_run: bool) -> bool:
     kinds = {NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION, NoticeKind.STATE_CHANGE}
+    if retirement.came_to_nothing and not dry_run:
+        return False
     return retirement.kind in kinds and retirement.noticed_at >= marked_at - PATIENCE
 
 

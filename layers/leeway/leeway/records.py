@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.owners import Owner
 from leeway.policies import (
@@ -100,6 +101,8 @@ class Retirement(BaseModel):
     `version` counts writes (the optimistic lock); `generation` counts starts of `retire_node`.
     `stops` says that the instance is only stopped, and may run again. `begun_at` is when its pods
     were first asked to go, where that was not at once. `ended_at` is when it was closed last.
+    `answer` is what came of it for the `hooks` that told of it: None until it has ended, and where
+    it came to nothing that a hook waits for, as when it was declined, undone or only rehearsed.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -120,6 +123,7 @@ class Retirement(BaseModel):
     begun_at: AwareDatetime | None = None
     ended_at: AwareDatetime | None = None
     hooks: tuple[LifecycleHook, ...] = ()
+    answer: HookResult | None = None
     event: str = ""
     replaced: ReplacementIntent | None = None
 
@@ -127,6 +131,11 @@ class Retirement(BaseModel):
     def instance(self) -> str:
         """The instance's id."""
         return self.facts.instance
+
+    @property
+    def came_to_nothing(self) -> bool:
+        """Whether it has ended, and its instance is as if it had never been told of."""
+        return self.phase in OVER and self.answer is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +194,7 @@ def undo(stored: Retirement | None, notice: Notice) -> Reception | None:
             "generation": stored.generation + 1,
             "version": stored.version + 1,
             "phase": Phase.UNDOING,
+            "answer": None,
             "noticed_at": notice.time,
             "reason": reason,
         }
@@ -285,7 +295,10 @@ def _has_new_hook(stored: Retirement, notice: Notice) -> bool:
 
 
 def _after_the_end(stored: Retirement, notice: Notice) -> str | None:
-    """A finished retirement stands for what came before it; only what came later begins anew."""
+    """A finished retirement stands for what came before it; only what came later begins anew. One
+    that came to nothing stands for nothing but recommendations."""
+    if stored.came_to_nothing and notice.kind not in VOLUNTARY:
+        return "the retirement before it came to nothing"
     if notice.kind is NoticeKind.STATE_CHANGE or notice.time <= stored.noticed_at:
         return None
     return "the retirement before it has ended"
@@ -319,6 +332,7 @@ def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceF
             "generation": stored.generation + 1,
             "phase": Phase.NOTICED,
             "begun_at": None,
+            "answer": None,
             **_asked(notice, ruling),
         }
     )

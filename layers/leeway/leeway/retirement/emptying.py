@@ -1,5 +1,6 @@
 """How a retirement empties its node: one pass of the drain after the other."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -8,9 +9,11 @@ from leeway.drain.deadline import Terms
 from leeway.drain.progress import Drain, is_expired
 from leeway.draining import Draining, Machine, pause_before_next
 from leeway.holding import Holding
-from leeway.hooks import held_for, next_heartbeat, with_hooks
+from leeway.hooks import HeldHook, joined, next_heartbeat, with_hooks
+from leeway.notices import NoticeKind
 from leeway.orders import Order
 from leeway.records import Retirement
+from leeway.replacement import Method
 from leeway.retirement.results import Located, Passed
 from leeway.retirement.showing import Showing
 from leeway.retirement.surroundings import LONGEST_RETRY, RETRY_EVERY, TROUBLE, Surroundings
@@ -75,3 +78,17 @@ class Emptying:
             drain = replace(drain, problem=f"{type(error).__name__}: {error}")
         showing.end(drain)
         return drain
+
+
+def held_for(record: Retirement, held: Sequence[HeldHook], now: datetime) -> tuple[HeldHook, ...]:
+    """Return what is held for a retirement: with what its record learned of since."""
+    return joined(held, record.hooks, _waits_since(record), now)
+
+
+def _waits_since(record: Retirement) -> datetime | None:
+    """Return when the record's hook began to wait, where the record tells."""
+    if record.replaced is not None and record.replaced.method == Method.TERMINATE_IN_GROUP:
+        return record.replaced.asked_at
+    if record.replaced is not None and record.replaced.method == Method.RAISE_DESIRED:
+        return record.begun_at
+    return record.noticed_at if record.kind is NoticeKind.TERMINATE_HOOK else None

@@ -46,7 +46,9 @@ class Ending:
         The record is closed first: the state changes that follow are then known to be its own
         doing, and a hook that is announced after it gets a generation that answers it.
         """
-        written = self._world.write(order, record, partial(self._closed, Phase.FINISHED))
+        written = self._world.write(
+            order, record, partial(self._closed, Phase.FINISHED, HookResult.CONTINUE)
+        )
         if written is None:
             return Finished(None)
         closed, _ = written
@@ -74,13 +76,14 @@ class Ending:
             replaced = self._would_replace(record)
             drain = self._would_drain(record, located.node)
         phase = Phase.UNDONE if located.course is Course.UNDO else Phase.FINISHED
-        written = self._world.write(order, record, partial(self._closed, phase))
+        answer = HookResult.CONTINUE if located.course is Course.CORDON else None
+        written = self._world.write(order, record, partial(self._closed, phase, answer))
         if written is None:
             return Finished(None)
         closed, _ = written
         answered = Answered()
-        if located.course is Course.CORDON:
-            answered = self._holding.answer(order.instance, closed.hooks, HookResult.CONTINUE)
+        if answer is not None:
+            answered = self._holding.answer(order.instance, closed.hooks, answer)
         refused = tuple(refusal.said for refusal in answered.refused)
         reason = located.problem or closed.reason
         result = _RESULTS[located.course]
@@ -89,8 +92,10 @@ class Ending:
         )
         return Finished(outcome, answered)
 
-    def _closed(self, phase: Phase, record: Retirement) -> tuple[Retirement, None]:
-        fields = {"phase": phase, "ended_at": self._world.clock.now()}
+    def _closed(
+        self, phase: Phase, answer: HookResult | None, record: Retirement
+    ) -> tuple[Retirement, None]:
+        fields = {"phase": phase, "answer": answer, "ended_at": self._world.clock.now()}
         return record.model_copy(update=fields), None
 
     def _would_replace(self, record: Retirement) -> Replaced:
