@@ -26,7 +26,7 @@ from leeway.omissions import (
 )
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import Action
-from leeway.records import OVERDUE, Phase, Retirement
+from leeway.records import OVERDUE, Phase, Retirement, undo
 
 from tests.layer.test_arrivals import HOOK as LAUNCH_HOOK
 from tests.layer.test_arrivals import running as arriving
@@ -206,17 +206,41 @@ def test_a_retirement_that_should_long_have_ended_is_asked_for_again_as_it_was()
     assert told(dead(interrupted(), "running")).kind is NoticeKind.SPOT_INTERRUPTION
     assert told(dead(terminating(), "running")).hook == HOOK
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
-    started = {"phase": Phase.RUNNING}
+    started = {"phase": Phase.RUNNING, "begun_at": NOTICED}
     assert told(dead(rebalance, "running", **started)).kind is NoticeKind.REBALANCE
     at = interrupted().deadline
     assert at is not None
     assert about_retirement(interrupted(), "running", PLACE, at) is None
 
 
-def test_what_waits_for_its_turn_or_is_undone_is_not_dead() -> None:
+def test_what_waits_for_its_turn_or_its_successor_or_is_undone_is_not_dead() -> None:
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
     assert dead(rebalance, "running") is None
+    turn = NOTICED + timedelta(hours=1)
+    running = rebalance.model_copy(update={"phase": Phase.RUNNING, "running_at": turn})
+    assert about_retirement(running, "running", PLACE, turn + 9 * MINUTE) is None
     assert dead(interrupted(), "running", phase=Phase.UNDOING) is None
+
+
+def test_one_that_has_no_deadline_and_one_that_is_undone_are_found_dead_too() -> None:
+    endless = interrupted().model_copy(update={"deadline": None})
+    late = NOTICED + timedelta(days=8)
+    assert about_retirement(endless, "running", PLACE, late - timedelta(days=2)) is None
+    assert told(about_retirement(endless, "running", PLACE, late))
+    undoing = interrupted().model_copy(update={"phase": Phase.UNDOING})
+    omission = about_retirement(undoing, "running", PLACE, NOTICED + 71 * MINUTE)
+    notice = told(omission)
+    assert (notice.kind, notice.state) == (NoticeKind.STATE_CHANGE, "running")
+    again = undo(undoing, notice)
+    assert again is not None
+    assert again.record.generation == 2
+
+
+def test_what_died_goes_on_as_it_was_begun_whatever_the_policy_says_by_now() -> None:
+    stopping = interrupted().model_copy(update={"stops": True})
+    assert told(dead(stopping, "running")).action is InterruptionAction.STOP
+    omission = dead(take(None, NoticeKind.STATE_CHANGE, "n-1", state="stopping").record, "stopping")
+    assert omission.begun is Action.RETIRE
 
 
 @pytest.mark.parametrize("state", [None, "terminated", "shutting-down"])

@@ -10,12 +10,14 @@ from leeway.notices import InstanceId, InterruptionAction, LifecycleHook, Notice
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, OnBlocked, rule
 from leeway.records import (
+    LONGEST,
     NOTICES_REMEMBERED,
     InstanceFacts,
     Phase,
     Reception,
     ReplacementIntent,
     Retirement,
+    due,
     receive,
     undo,
 )
@@ -246,10 +248,68 @@ def test_the_same_thing_told_of_twice_some_seconds_apart_starts_nothing_again() 
 def test_what_waits_for_nobody_does_not_stop_a_drain_that_has_begun_of_choice() -> None:
     change = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", effective_at=NOTICED + 5 * HOUR).record
     begun = change.model_copy(update={"phase": Phase.RUNNING, "begun_at": NOTICED})
-    assert take(change, NoticeKind.REBALANCE, "n-2", after=60).start
     reception = take(begun, NoticeKind.REBALANCE, "n-2", after=60)
     assert (reception.start, reception.record.generation) == (False, begun.generation)
     assert take(begun, NoticeKind.SPOT_INTERRUPTION, "n-3", after=60).start
+
+
+def test_what_comes_anyway_outranks_a_recommendation_that_may_be_declined() -> None:
+    ahead = {"effective_at": NOTICED + 4 * HOUR}
+    waiting = take(None, NoticeKind.REBALANCE, "n-1").record
+    change = take(waiting, NoticeKind.SCHEDULED_CHANGE, "n-2", after=60, **ahead)
+    assert (change.start, change.record.kind) == (True, NoticeKind.SCHEDULED_CHANGE)
+    assert not take(change.record, NoticeKind.REBALANCE, "n-3", after=90).write
+    begun = waiting.model_copy(update={"phase": Phase.RUNNING, "begun_at": NOTICED})
+    assert not take(begun, NoticeKind.SCHEDULED_CHANGE, "n-2", after=60, **ahead).start
+
+
+DAY = 24 * HOUR
+MINUTE = timedelta(minutes=1)
+
+
+def test_every_phase_has_its_latest_moment() -> None:
+    rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
+    assert due(rebalance) == NOTICED + DAY + 40 * MINUTE, "its turn, its successor, its pods"
+    turn = NOTICED + 20 * HOUR
+    running = rebalance.model_copy(update={"phase": Phase.RUNNING, "running_at": turn})
+    assert due(running) == turn + 40 * MINUTE
+    ends = turn + 39 * MINUTE
+    begun = running.model_copy(update={"begun_at": turn + 9 * MINUTE, "deadline": ends})
+    assert due(begun) == ends
+    assert due(interrupted()) == interrupted().deadline
+    change = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", effective_at=NOTICED + 4 * HOUR).record
+    assert due(change) == change.deadline, "EC2 does not wait for its turn"
+    undoing = interrupted().model_copy(update={"phase": Phase.UNDOING})
+    assert due(undoing) == NOTICED + HOUR
+
+
+@given(st.sampled_from(Phase), st.sampled_from([NoticeKind.REBALANCE, NoticeKind.STATE_CHANGE]))
+def test_what_has_no_deadline_is_due_all_the_same(phase: Phase, kind: NoticeKind) -> None:
+    endless = take(None, kind, "n-1", state="stopping").record.model_copy(
+        update={"deadline": None, "phase": phase}
+    )
+    assert due(endless) <= NOTICED + LONGEST
+
+
+def test_a_rebalance_that_waited_long_for_its_turn_is_not_dead_before_its_successor_is() -> None:
+    rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
+    turn = NOTICED + HOUR
+    running = rebalance.model_copy(update={"phase": Phase.RUNNING, "running_at": turn})
+    soon = take(running, NoticeKind.REBALANCE, "n-2", after=3660)
+    assert not soon.start
+    dead = take(running, NoticeKind.REBALANCE, "n-3", after=3600 + 51 * 60)
+    assert dead.start
+    assert dead.record.running_at is None
+
+
+def test_an_undoing_whose_execution_died_gets_another_generation() -> None:
+    undoing = interrupted().model_copy(update={"phase": Phase.UNDOING})
+    again = undo(undoing, notice(NoticeKind.STATE_CHANGE, "n-2", after=60, state="running"))
+    assert again is not None
+    assert (again.start, again.record.generation) == (True, 1)
+    dead = undo(undoing, notice(NoticeKind.STATE_CHANGE, "n-3", after=4300, state="running"))
+    assert dead is not None
+    assert (dead.start, dead.record.generation, dead.record.phase) == (True, 2, Phase.UNDOING)
 
 
 def test_news_of_another_scheduled_change_undoes_nothing() -> None:

@@ -11,7 +11,7 @@ from leeway.notices import NoticeKind
 from leeway.outcome import Result
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import Action, ChurnCap, ClusterPolicy
-from leeway.records import Phase, ReplacementIntent, undo
+from leeway.records import OVERDUE, Phase, ReplacementIntent, due, undo
 from leeway.turns import ChurnLedger
 
 from tests.layer.retiring import SUCCESSOR, Surrounding, retire, surrounding
@@ -274,6 +274,21 @@ def test_who_exceeds_the_churn_cap_waits_and_says_so() -> None:
     assert world.told[0].startswith("waits: 1 of 10 nodes went in the last 10 minutes")
     cordoned = next(at for what, at in world.done if what == "cordon")
     assert timedelta(minutes=10) <= cordoned - NOTICED < timedelta(minutes=12)
+
+
+def test_nobody_takes_it_for_dead_while_it_waits_long_for_its_turn_and_then_its_successor() -> None:
+    world = rebalanced(policy=ClusterPolicy(paused=True), starts_in=None)
+    seen = set()
+
+    def look(step: str) -> None:
+        if world.now_ - NOTICED > timedelta(hours=3):
+            world.policy = ClusterPolicy()
+        seen.add(step.split("-")[0])
+        assert world.now_ < due(world.record) + OVERDUE
+
+    world.before_step = look
+    assert retire(world).result is Result.DRAINED
+    assert {"turn", "successor", "begin", "drain", "finish"} <= seen
 
 
 def test_a_pod_that_asks_not_to_be_disrupted_is_waited_for() -> None:

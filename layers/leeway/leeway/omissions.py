@@ -12,7 +12,7 @@ from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.notices.synthetic import Event, Place
 from leeway.policies import VOLUNTARY, Action
-from leeway.records import OVER, OVERDUE, InstanceFacts, Phase, Retirement, overdue
+from leeway.records import OVER, OVERDUE, InstanceFacts, Phase, Retirement, due
 
 PATIENCE = timedelta(seconds=10)
 """How old something is before its event counts as lost."""
@@ -213,13 +213,13 @@ def about_retirement(
 ) -> Lost | None:
     """Decide about a retirement that has not ended. `state` is its instance's, None where EC2 lists
     it no more."""
-    if record.phase is Phase.UNDOING or record.deadline is None:
-        return None
-    if now < record.deadline + overdue(record):
+    if now < due(record) + OVERDUE:
         return None
     about = f"dead-retirement-{record.instance}-{record.generation}"
     if state is None or state in GONE:
         event = place.state_change(about, now, record.instance, state or "terminated")
+    elif record.phase is Phase.UNDOING:
+        event = place.state_change(about, now, record.instance, "running")
     elif record.hooks:
         event = place.lifecycle_action(
             about, now, record.instance, record.hooks[-1], launching=False
@@ -229,8 +229,9 @@ def about_retirement(
     elif record.kind is NoticeKind.STATE_CHANGE:
         event = place.state_change(about, now, record.instance, "stopping")
     else:
-        event = place.interruption(about, now, record.instance, InterruptionAction.TERMINATE)
-    return Lost(record.instance, event, _died(record.deadline))
+        action = InterruptionAction.STOP if record.stops else InterruptionAction.TERMINATE
+        event = place.interruption(about, now, record.instance, action)
+    return Lost(record.instance, event, _died(due(record)), begun=record.action)
 
 
 def about_arrival(record: Arrival, state: str | None, place: Place, now: datetime) -> Lost | None:

@@ -96,6 +96,9 @@ and annotations that forbid disruption hold for these."""
 LONGEST_TURN = timedelta(hours=24)
 """How long a retirement waits for its turn, where nothing happens to the instance by itself."""
 
+SUCCESSOR_WITHIN = timedelta(minutes=10)
+"""How long a successor is waited for before the pods are asked to go all the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChurnCap:

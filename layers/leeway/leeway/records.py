@@ -12,6 +12,7 @@ from leeway.notices import InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.owners import Owner
 from leeway.policies import (
     LONGEST_TURN,
+    SUCCESSOR_WITHIN,
     VOLUNTARY,
     Action,
     OnBlocked,
@@ -22,23 +23,28 @@ from leeway.policies import (
 NOTICES_REMEMBERED = 50
 """How many notice ids a record keeps; older ones are no longer redelivered."""
 
-
 OVERDUE = timedelta(minutes=10)
-"""How long after its deadline a retirement that has not ended counts as dead."""
+"""How long after it is due a retirement that has not ended counts as dead."""
+
+LONGEST = timedelta(days=7)
+"""How long any execution lives: as long as the template allows for RetirementTimeout."""
+
+UNDONE_WITHIN = timedelta(hours=1)
+"""How long undoing is tried: for as long as the durable engine repeats a step that fails."""
 
 MATTERS = timedelta(seconds=5)
 """How much less time a second notice must leave to be worth starting again for: the same thing may
 be told of twice, some seconds apart."""
 
 # How surely the instance ends at its deadline. EC2 takes an interrupted one whatever happens; a
-# group waits for its hook; a recommendation is one.
+# group waits for its hook; what is scheduled may be called off; a recommendation is one.
 _HARDNESS = {
     NoticeKind.REBALANCE: 1,
-    NoticeKind.SCHEDULED_CHANGE: 1,
-    NoticeKind.TERMINATE_HOOK: 2,
-    NoticeKind.STATE_CHANGE: 3,
-    NoticeKind.SPOT_INTERRUPTION: 3,
-    NoticeKind.CAPACITY_RESERVATION: 3,
+    NoticeKind.SCHEDULED_CHANGE: 2,
+    NoticeKind.TERMINATE_HOOK: 3,
+    NoticeKind.STATE_CHANGE: 4,
+    NoticeKind.SPOT_INTERRUPTION: 4,
+    NoticeKind.CAPACITY_RESERVATION: 4,
 }
 
 _ENDS_IN_ITS_GROUP = frozenset({"terminate-in-group", "raise-desired"})
@@ -99,8 +105,9 @@ class Retirement(BaseModel):
     """One instance's retirement, in all its generations.
 
     `version` counts writes (the optimistic lock); `generation` counts starts of `retire_node`.
-    `stops` says that the instance is only stopped, and may run again. `begun_at` is when its pods
-    were first asked to go, where that was not at once. `ended_at` is when it was closed last.
+    `stops` says that the instance is only stopped, and may run again. `running_at` is when its
+    execution first saw to a successor, `begun_at` when its pods were first asked to go, where that
+    was not at once. `ended_at` is when it was closed last.
     `answer` is what came of it for the `hooks` that told of it: None until it has ended, and where
     it came to nothing that a hook waits for, as when it was declined, undone or only rehearsed.
     """
@@ -120,6 +127,7 @@ class Retirement(BaseModel):
     notices: tuple[str, ...]
     action: Action = Action.RETIRE
     stops: bool = False
+    running_at: AwareDatetime | None = None
     begun_at: AwareDatetime | None = None
     ended_at: AwareDatetime | None = None
     hooks: tuple[LifecycleHook, ...] = ()
@@ -131,6 +139,12 @@ class Retirement(BaseModel):
     def instance(self) -> str:
         """The instance's id."""
         return self.facts.instance
+
+    @property
+    def counts_from_its_turn(self) -> bool:
+        """Whether the deadline is counted from when the pods are first asked to go: nothing happens
+        to the instance by itself, and waiting for a turn must use up nothing."""
+        return self.kind is NoticeKind.REBALANCE
 
     @property
     def came_to_nothing(self) -> bool:
@@ -183,9 +197,12 @@ def undo(stored: Retirement | None, notice: Notice) -> Reception | None:
     if stored is None or notice.time < stored.noticed_at:
         return None
     if stored.phase is Phase.UNDOING:
-        # Started again, in case the start was lost.
-        return Reception(stored, False, True, "its node is being freed")
-    reason = _why_undone(stored, notice)
+        if notice.time <= due(stored) + OVERDUE:
+            # Started again, in case the start was lost.
+            return Reception(stored, False, True, "its node is being freed")
+        reason: str | None = "its node should long have been freed: the execution has died"
+    else:
+        reason = _why_undone(stored, notice)
     if reason is None:
         return None
     # Its id is not remembered: a change that comes later is received again under the same.
@@ -255,30 +272,38 @@ def _why_newer(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None
         if _has_new_hook(stored, notice):
             return "its lifecycle hook still waits for an answer"
         return _after_the_end(stored, notice)
-    if stored.deadline is not None and notice.time > stored.deadline + overdue(stored):
+    if notice.time > due(stored) + OVERDUE:
         return "the retirement before it should long have ended: its execution has died"
     return _why_more_urgent(stored, notice, ruling)
 
 
-def overdue(stored: Retirement) -> timedelta:
-    """Return how long after its deadline a retirement must have ended. The deadline of one that
-    still waits for its turn is counted from when that comes."""
-    waiting = stored.phase is Phase.NOTICED and stored.kind in VOLUNTARY
-    return OVERDUE + LONGEST_TURN if waiting else OVERDUE
+def due(stored: Retirement) -> datetime:
+    """Return by when a retirement has ended, whatever it still has to wait for. One that is open
+    OVERDUE after that has no execution any more."""
+    if stored.phase in {Phase.UNDOING, Phase.UNDONE}:
+        return stored.noticed_at + UNDONE_WITHIN
+    if stored.deadline is None:
+        return stored.noticed_at + LONGEST
+    if stored.begun_at is not None or not stored.counts_from_its_turn:
+        return stored.deadline
+    takes = SUCCESSOR_WITHIN + (stored.deadline - stored.noticed_at)
+    if stored.running_at is not None:
+        return stored.running_at + takes
+    return stored.noticed_at + LONGEST_TURN + takes
 
 
 def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None:
     """Compare with the retirement that is on: first by how hard its end is, then by when it is."""
     if _is_its_own_doing(stored, notice):
         return None
+    if notice.kind in VOLUNTARY and stored.begun_at is not None:
+        # What waits for nobody serves it already; another turn would stop the drain that is on.
+        return None
     harder = _HARDNESS[notice.kind] - _HARDNESS[stored.kind]
     if harder > 0:
         return f"a {notice.kind} outranks a {stored.kind}"
     if harder == 0 and ruling.action is Action.RETIRE and stored.action is Action.CORDON:
         return "the one before it only cordons"
-    if notice.kind in VOLUNTARY and stored.begun_at is not None:
-        # What waits for nobody serves it already; another turn would stop the drain that is on.
-        return None
     if harder == 0 and _is_earlier(ruling.deadline, stored.deadline):
         return "it leaves less time"
     return None
@@ -331,6 +356,7 @@ def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceF
             "facts": facts,
             "generation": stored.generation + 1,
             "phase": Phase.NOTICED,
+            "running_at": None,
             "begun_at": None,
             "answer": None,
             **_asked(notice, ruling),

@@ -89,7 +89,7 @@ def decide_turn(record: Retirement, policy: ClusterPolicy, protections: Sequence
 def with_patience(record: Retirement, told: Turn, now: datetime) -> Turn:
     """Decline instead of waiting on, where a day was not enough, whatever the reason. A scheduled
     change comes anyway, and one whose successor is asked for has begun: these wait on."""
-    counts = counts_from_its_turn(record) and record.replaced is None
+    counts = record.counts_from_its_turn and record.replaced is None
     if told.verdict is not Verdict.WAIT or not counts or now - record.noticed_at < LONGEST_TURN:
         return told
     hours = LONGEST_TURN.total_seconds() / 3600
@@ -115,14 +115,8 @@ def pause_before_asking(record: Retirement, now: datetime) -> timedelta:
     return pause
 
 
-def counts_from_its_turn(record: Retirement) -> bool:
-    """Whether a retirement's deadline is counted from when its pods are first asked to go: nothing
-    happens to the instance by itself, and waiting for a turn must use up nothing."""
-    return record.kind is NoticeKind.REBALANCE
-
-
 def deadline_from(record: Retirement, begun_at: datetime) -> datetime | None:
     """Return the deadline of a retirement whose pods are first asked to go at this moment."""
-    if record.deadline is None or not counts_from_its_turn(record):
+    if record.deadline is None or not record.counts_from_its_turn:
         return record.deadline
     return begun_at + (record.deadline - record.noticed_at)

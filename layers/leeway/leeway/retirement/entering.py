@@ -16,7 +16,6 @@ from leeway.steps import Steps
 from leeway.turns import (
     Turn,
     Verdict,
-    counts_from_its_turn,
     decide_turn,
     is_voluntary,
     pause_before_asking,
@@ -198,6 +197,6 @@ class Entering:
 
 def marks_of(record: Retirement) -> Marks:
     """Render what is put on the node. A deadline that begins to count later is not known yet."""
-    known = record.begun_at is not None or not counts_from_its_turn(record)
+    known = record.begun_at is not None or not record.counts_from_its_turn
     deadline = record.deadline.isoformat() if known and record.deadline else None
     return Marks(record.kind, record.generation, deadline)

@@ -1,14 +1,13 @@
 """How a retirement gets its instance replaced: asks, waits for the successor, hands over."""
 
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, RecordChanged
 from leeway.notices import NoticeKind
 from leeway.orders import Order
 from leeway.owners import OwnerKind
-from leeway.policies import VOLUNTARY, Replacement
+from leeway.policies import SUCCESSOR_WITHIN, VOLUNTARY, Replacement
 from leeway.recollection import Recollection
 from leeway.records import Phase, ReplacementIntent, Retirement
 from leeway.replacement import (
@@ -25,9 +24,6 @@ from leeway.retirement.surroundings import LOCK_TRIES, TROUBLE, Surroundings
 from leeway.steps import Steps
 from leeway.surges import Step
 from leeway.turns import deadline_from
-
-SUCCESSOR_WITHIN = timedelta(minutes=10)
-"""How long a successor is waited for before the pods are asked to go all the same."""
 
 LOOK_EVERY = 10
 """Seconds between two looks for the successor, in which the execution is suspended."""
@@ -101,7 +97,8 @@ class Replacing:
         self, order: Order, afresh: bool, record: Retirement
     ) -> tuple[Retirement, tuple[Decision, GroupFacts | None]]:
         """Decide how the instance is replaced."""
-        running = record.model_copy(update={"phase": Phase.RUNNING})
+        since = record.running_at or self._world.clock.now()
+        running = record.model_copy(update={"phase": Phase.RUNNING, "running_at": since})
         known = record.replaced
         begun = record.begun_at is not None
         wanted = record.replacement
