@@ -134,6 +134,25 @@ def test_a_group_that_refuses_what_was_remembered_of_it_is_read_afresh() -> None
     assert world.record.phase is Phase.FINISHED
 
 
+@pytest.mark.parametrize("by_then", ["Detaching", None])
+def test_a_detach_whose_answer_was_lost_is_known_for_what_it_is(by_then: str | None) -> None:
+    """The second try is refused, since the first was carried out: who is out of the group by it is
+    ended when it is drained, which nobody else would do."""
+    world = surrounding()
+    detach = world.detach
+
+    def detached_in_silence(instance: str, group: str) -> None:
+        detach(instance, group)
+        world.state = by_then
+        raise CloudRefused("ValidationError: the instance is not in service in the group")
+
+    world.detach = detached_in_silence  # type: ignore[method-assign]
+    outcome = retire(world)
+    assert world.looks == ["rules of ng", "facts"]
+    assert (outcome.replacement, outcome.terminated) == (Method.DETACH, True)
+    assert world.ended == ["terminated"]
+
+
 def test_a_retirement_that_wants_no_successor_looks_at_no_group() -> None:
     world = surrounding(NoticeKind.TERMINATE_HOOK, **HOOKS)
     retire(world)

@@ -84,9 +84,12 @@ class Replacing:
             except CloudRefused:
                 if not group.recalled:
                     raise
-                # The group, or the instance in it, is not what it was taken for.
-                unasked = self._world.write(order, running, _not_asked)
-                return self._ask(order, unasked[0] if unasked else running, afresh=True)
+                # The group, or the instance in it, is not what it was taken for. Or it was, and is
+                # detached by now: the answer to an attempt before got lost.
+                if decision.method is not Method.DETACH:
+                    unasked = self._world.write(order, running, _not_asked)
+                    running = unasked[0] if unasked else running
+                return self._ask(order, running, afresh=True)
         method, reason = decision.method, decision.reason
         intent = running.replaced
         if intent is not None and _still_holds(intent, group):
