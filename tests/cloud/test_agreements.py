@@ -7,13 +7,15 @@ from functools import partial
 from typing import Any
 
 import pytest
+from leeway.clock import SystemClock
 from leeway.cloud.autoscaling import AutoScalingGroups
-from leeway.cloud.group_memory import DynamoGroupMemory
 from leeway.cloud.ledgers import DynamoLedgers
-from leeway.cloud.ports import CloudRefused, Offering, RecalledRules, RecordChanged
+from leeway.cloud.memory import DynamoMemory
+from leeway.cloud.ports import CloudRefused, Offering, RecordChanged
 from leeway.cloud.scheduler import EventBridgeSchedules, ScheduleTarget
 from leeway.cloud.unavailable import DynamoUnavailableOfferings
 from leeway.policies import ChurnCap
+from leeway.recollection import KnownGroups, Recollection
 from leeway.surges import SurgeLedger
 from leeway.turns import ChurnLedger
 
@@ -147,15 +149,19 @@ def test_what_is_remembered_of_a_group_is_its_rules_as_they_were_read(aws: Sandb
     rules = AutoScalingGroups(maker(aws, "autoscaling")).rules("remembered")
     assert rules.terminate_hooks == ("leeway-drain",)
     assert rules.timeouts["leeway-drain"] >= 30
-    memory = DynamoGroupMemory(maker(aws, "dynamodb"), TABLE)
-    assert memory.recall("remembered") is None
-    kept = RecalledRules(rules, datetime.now(UTC))
-    memory.remember(kept)
-    assert memory.recall("remembered") == kept
+    memory = DynamoMemory(maker(aws, "dynamodb"), TABLE)
+    assert memory.recall("group/remembered") is None
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    before = aws.control("GET", "status")["calls"]["autoscaling:DescribeLifecycleHooks"]
+    for _ in range(2):
+        known = KnownGroups(groups, Recollection(memory, SystemClock()))
+        assert known.rules_of("remembered") == rules
+    after = aws.control("GET", "status")["calls"]["autoscaling:DescribeLifecycleHooks"]
+    assert after == before + 1
 
 
 def test_of_those_who_would_ask_about_a_group_at_once_one_does(aws: Sandbox) -> None:
-    memory = DynamoGroupMemory(maker(aws, "dynamodb"), TABLE)
+    memory = DynamoMemory(maker(aws, "dynamodb"), TABLE)
     now = datetime.now(UTC)
     until = now + timedelta(seconds=2)
     assert memory.claim("asked-about", now, until)

@@ -1,12 +1,14 @@
 """What Leeway writes on a node and takes off again, among others who write it too."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.cluster.kubeconfig import kubeconfig_cluster
+from leeway.clock import SystemClock
+from leeway.cluster.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 from leeway.cluster.lightkube_cluster import LightkubeCluster
 from leeway.cluster.ports import Attachment, Marks, Taint
 
@@ -144,7 +146,7 @@ def test_nodes_come_with_what_is_known_of_them_page_by_page(
     assert listed[one].annotations["team"] == "ml"
     assert Taint("team", "ml", "NoSchedule") in listed[one].taints
     assert listed[one].devices == {"nvidia.com/gpu": 4}
-    assert cluster.fleet().ready >= names
+    assert cluster.ready_nodes() >= len(names)
 
 
 def test_the_claims_of_a_node_s_volumes_are_known(live: Live, cluster: LightkubeCluster) -> None:
@@ -181,8 +183,45 @@ def test_load_balancers_never_leave_out_more_than_half_of_the_ready_nodes(tmp_pa
             cluster.release(name)
         with ThreadPoolExecutor(7) as pool:
             left_out = list(pool.map(retire, nodes[:7]))
-        fleet = cluster.fleet()
+        ready, left_out_now = cluster.ready_nodes(), cluster.select_nodes(EXCLUDE)
         cluster.close()
-    assert len(fleet.ready) == 8
+    assert ready == 8
     assert sum(left_out) <= 3
-    assert len(fleet.excluded & fleet.ready) == sum(left_out) + 1
+    assert len(left_out_now) == sum(left_out) + 1
+
+
+def test_in_a_storm_nodes_are_counted_by_one_and_only_those_on_their_way_out_listed_by_each(
+    tmp_path: Path,
+) -> None:
+    with running_cluster(tmp_path) as live:
+        nodes = live.add_nodes(*range(1, 9))
+        counts: list[int] = []
+
+        def for_all(count: Callable[[], int]) -> int:
+            counts[:] = counts or [count()]
+            return counts[0]
+
+        connection = kubeconfig_connection(live.kubeconfig())
+        cluster = LightkubeCluster(connection, SystemClock(), for_all=for_all)
+        left_out = []
+        for name in nodes[:6]:
+            cluster.cordon(name, MARKS)
+            left_out.append(cluster.leave_load_balancers(name))
+        cluster.close()
+    assert left_out == [True] * 4 + [False] * 2
+    assert counts == [8]
+
+
+def test_a_node_that_changed_since_it_was_looked_for_is_cordoned_as_it_is_now(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name = fresh_node(live)
+    instance = raw(live, name)["spec"]["providerID"].rsplit("/", 1)[-1]
+    found = cluster.node_of(instance, (name,))
+    assert found is not None
+    assert not found.taints
+    patch(live, name, {"spec": {"taints": [TEAM]}})
+    cluster.cordon(name, MARKS)
+    now = raw(live, name)["spec"]
+    assert now["unschedulable"]
+    assert {taint["key"] for taint in now["taints"]} >= {"team", "leeway.sh/retiring"}

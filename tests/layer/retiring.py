@@ -11,10 +11,10 @@ from leeway.cloud.ports import (
     GroupCapacity,
     Known,
     LifecycleActionOver,
-    RecalledRules,
+    Recalled,
     RecordChanged,
 )
-from leeway.cluster.ports import Attachment, ClusterRefused, Fleet, Marks, Node, NodeEvent
+from leeway.cluster.ports import Attachment, ClusterRefused, Marks, Node, NodeEvent
 from leeway.drain.answers import Response
 from leeway.drain.pods import Pod
 from leeway.drain.summary import DrainState
@@ -23,6 +23,7 @@ from leeway.notices import LifecycleHook, NoticeKind
 from leeway.orders import Order
 from leeway.outcome import Outcome
 from leeway.policies import ClusterPolicy
+from leeway.recollection import Recollection
 from leeway.records import InstanceFacts, Retirement
 from leeway.replacement import GroupFacts, GroupRules
 from leeway.retirement import RetireNode, Surroundings
@@ -66,22 +67,22 @@ class LedgersInMemory:
 
 @dataclass
 class MemoryInMemory:
-    """The GroupMemory Protocol."""
+    """The Memory Protocol."""
 
-    recalled: dict[str, RecalledRules] = field(default_factory=dict)
+    recalled: dict[str, Recalled] = field(default_factory=dict)
     asked_until: dict[str, datetime] = field(default_factory=dict)
 
-    def recall(self, group: str) -> RecalledRules | None:
-        return self.recalled.get(group)
+    def recall(self, what: str) -> Recalled | None:
+        return self.recalled.get(what)
 
-    def claim(self, group: str, now: datetime, until: datetime) -> bool:
-        if now <= self.asked_until.get(group, NOTICED - timedelta(days=1)):
+    def claim(self, what: str, now: datetime, until: datetime) -> bool:
+        if now <= self.asked_until.get(what, NOTICED - timedelta(days=1)):
             return False
-        self.asked_until[group] = until
+        self.asked_until[what] = until
         return True
 
-    def remember(self, recalled: RecalledRules) -> None:
-        self.recalled[recalled.rules.name] = recalled
+    def remember(self, what: str, recalled: Recalled) -> None:
+        self.recalled[what] = recalled
 
 
 @dataclass
@@ -112,7 +113,7 @@ class Surrounding:
     starts_in: float | None = 60
     launched_at: datetime | None = None
     annotations: dict[str, str] = field(default_factory=dict)
-    ready_nodes: int = 20
+    ready: int = 20
     ledgers: LedgersInMemory = field(default_factory=LedgersInMemory)
     memory: MemoryInMemory = field(default_factory=MemoryInMemory)
     looks: list[str] = field(default_factory=list)
@@ -301,9 +302,8 @@ class Surrounding:
     def nodes(self) -> list[Node]:
         return []
 
-    def fleet(self) -> Fleet:
-        ready = frozenset(f"node-{number}" for number in range(self.ready_nodes))
-        return Fleet(ready, frozenset(), frozenset())
+    def ready_nodes(self) -> int:
+        return self.ready
 
     def attachments_on(self, node: str) -> list[Attachment]:
         return []
@@ -358,7 +358,7 @@ class Surrounding:
             ledgers=self.ledgers,
             policies=self,
             groups=self,
-            group_memory=self.memory,
+            recollection=Recollection(self.memory, self),
             instances=self,
             announcements=self,
             cluster_named=lambda _: self,

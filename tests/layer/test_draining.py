@@ -10,7 +10,6 @@ from leeway.cluster.ports import (
     Attachment,
     ClusterRefused,
     ClusterUnavailable,
-    Fleet,
     Marks,
     Node,
     NodeEvent,
@@ -122,8 +121,8 @@ class StandIn:
     def nodes(self) -> list[Node]:
         return []
 
-    def fleet(self) -> Fleet:
-        return Fleet(frozenset(), frozenset(), frozenset())
+    def ready_nodes(self) -> int:
+        return 0
 
     def note(self, event: NodeEvent) -> None: ...
 

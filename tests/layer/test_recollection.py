@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, RecalledRules
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, Recalled
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.owners import Owner, OwnerKind
-from leeway.recollection import ASKS_FOR, FRESH_FOR, Recollection
+from leeway.recollection import ASKS_FOR, FRESH_FOR, KnownGroups, Recollection
 from leeway.records import Phase
 from leeway.replacement import Method
 
@@ -18,8 +18,8 @@ from tests.layer.test_records import HOOK, NOTICED
 HOOKS: dict[str, Any] = {"hooks": ("leeway-drain",)}
 
 
-def recollecting(world: Surrounding) -> Recollection:
-    return Recollection(world, world.memory, world)
+def recollecting(world: Surrounding) -> KnownGroups:
+    return KnownGroups(world, Recollection(world.memory, world))
 
 
 def test_a_groups_rules_are_read_once_for_all_that_ask_within_some_seconds() -> None:
@@ -37,21 +37,22 @@ class SlowReader(MemoryInMemory):
     """Another function reads the group, and has written it down after so many looks."""
 
     looks_left: int = 3
-    written: RecalledRules | None = None
+    written: Recalled | None = None
     looked: list[datetime] = field(default_factory=list)
 
-    def recall(self, group: str) -> RecalledRules | None:
+    def recall(self, what: str) -> Recalled | None:
         self.looks_left -= 1
         return self.written if self.looks_left < 0 else None
 
 
 def test_whoever_reads_a_group_just_now_is_waited_for() -> None:
     world = surrounding(**HOOKS)
-    rules = world.rules("ng")
+    rules = recollecting(world).rules_of("ng")
+    (read,) = world.memory.recalled.values()
     world.looks.clear()
-    world.memory = SlowReader(written=RecalledRules(rules, world.now_))
-    world.memory.claim("ng", world.now_, world.now_ + ASKS_FOR)
-    assert recollecting(world).rules_of("ng") is rules
+    world.memory = SlowReader(written=read)
+    world.memory.claim("group/ng", world.now_, world.now_ + ASKS_FOR)
+    assert recollecting(world).rules_of("ng") == rules
     assert world.looks == []
 
 
@@ -59,7 +60,7 @@ def test_one_that_never_tells_is_waited_for_no_longer_than_it_may_take() -> None
     world = surrounding(**HOOKS)
     world.memory = SlowReader(looks_left=10_000)
     began = world.now_
-    world.memory.claim("ng", world.now_, world.now_ + ASKS_FOR)
+    world.memory.claim("group/ng", world.now_, world.now_ + ASKS_FOR)
     recollecting(world).rules_of("ng")
     assert world.looks == ["rules of ng"]
     assert world.now_ - began < ASKS_FOR + timedelta(seconds=1)
@@ -68,10 +69,10 @@ def test_one_that_never_tells_is_waited_for_no_longer_than_it_may_take() -> None
 class Broken(MemoryInMemory):
     """A table that is throttled."""
 
-    def recall(self, group: str) -> RecalledRules | None:
+    def recall(self, what: str) -> Recalled | None:
         raise CloudUnavailable("ThrottlingException")
 
-    def remember(self, recalled: RecalledRules) -> None:
+    def remember(self, what: str, recalled: Recalled) -> None:
         raise CloudUnavailable("ThrottlingException")
 
 

@@ -5,10 +5,12 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from leeway.cloud.ports import CloudUnavailable
 from leeway.drain.pods import Pod
 from leeway.drain.progress import Stage
 from leeway.notices import NoticeKind
 from leeway.outcome import Result
+from leeway.records import Retirement
 
 from tests.layer.retiring import retire, surrounding
 from tests.layer.test_records import HOOK, NOTICED
@@ -113,8 +115,8 @@ def test_an_event_that_may_not_be_put_takes_neither_log_line_nor_kubernetes_even
     retire(silent)
     assert [line.split(":")[0] for line in silent.told] == [
         "spot-interruption",
-        "no Leeway event",
         "LeewayRetired",
+        "no Leeway event",
     ]
 
 
@@ -131,3 +133,41 @@ def test_pods_whose_volumes_stayed_attached_are_said_in_the_sentence() -> None:
     assert "volumes" not in outcome.sentence
     unclean = replace(outcome, still_attached=("shop/db-0",))
     assert "0 pods evicted, 1 gone with volumes still attached" in unclean.sentence
+
+
+def test_nothing_but_the_record_is_read_of_the_table_before_the_cordon_and_once() -> None:
+    world = surrounding(pods=[POD], blocks=False)
+    reads: list[str] = []
+    read = world.retirement
+
+    def counting(instance: str) -> Retirement:
+        reads.append(",".join(world.order_of("cordon")))
+        return read(instance)
+
+    world.retirement = counting  # type: ignore[method-assign]
+    retire(world)
+    assert reads == ["", "cordon"], "once before it, and once before the drain"
+
+
+def test_a_retirement_that_nothing_holds_up_takes_five_operations() -> None:
+    world = surrounding(pods=[POD], blocks=False)
+    retire(world)
+    assert world.operations == 5, "cordon, replace, drain, finish, report"
+
+
+def test_a_drain_that_is_over_at_once_is_shown_once_at_its_end() -> None:
+    world = surrounding(pods=[POD], blocks=False)
+    retire(world)
+    assert [[pod.stage for pod in state.pods] for state in world.shown] == [[Stage.GONE]]
+
+
+def test_an_event_bus_that_does_not_answer_delays_no_log_line_and_no_kubernetes_event() -> None:
+    world = surrounding()
+
+    def fails(detail_type: str, detail: str) -> None:
+        raise CloudUnavailable("EventBridge")
+
+    world.announce = fails  # type: ignore[method-assign]
+    with pytest.raises(CloudUnavailable):
+        world.run_generation()
+    assert [line.split(":")[0] for line in world.told] == ["spot-interruption", "LeewayRetired"]

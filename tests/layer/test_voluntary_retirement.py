@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from leeway.cloud.ports import CloudRefused
-from leeway.cluster.ports import ClusterUnavailable, Fleet
+from leeway.cluster.ports import ClusterUnavailable
 from leeway.drain.pods import Pod
 from leeway.hooks import HookResult
 from leeway.notices import NoticeKind
@@ -193,10 +193,10 @@ def test_a_churn_cap_of_nothing_declines_after_a_day_too() -> None:
 def test_a_cluster_that_cannot_be_asked_for_a_turn_declines_after_a_day_too() -> None:
     world = rebalanced()
 
-    def fleet() -> Fleet:
+    def ready_nodes() -> int:
         raise ClusterUnavailable("connection refused")
 
-    world.fleet = fleet  # type: ignore[method-assign]
+    world.ready_nodes = ready_nodes  # type: ignore[method-assign]
     outcome = retire(world)
     assert outcome.result is Result.DECLINED
     assert "in 24 hours: ClusterUnavailable: connection refused" in outcome.reason
@@ -266,7 +266,7 @@ def test_an_interruption_of_a_paused_cluster_is_drained_all_the_same() -> None:
 
 
 def test_who_exceeds_the_churn_cap_waits_and_says_so() -> None:
-    world = rebalanced(ready_nodes=10)
+    world = rebalanced(ready=10)
     earlier, _ = ChurnLedger(cluster="prod").take("i-0earlier", 10, ChurnCap(), NOTICED)
     assert earlier is not None
     world.ledgers.churns["prod"] = earlier

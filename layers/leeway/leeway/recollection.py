@@ -1,65 +1,83 @@
-"""Use case: a group's rules are read once for all its instances that retire together.
+"""Use case: what many retirements need alike is read once for all of them.
 
 In a storm every retirement has a function of its own, so what one of them read is kept in the
 table. EC2 Auto Scaling counts an account's calls against shared buckets: those that look would take
-the tokens of those that act.
+the tokens of those that act. And an API server that lists all nodes for each that goes does little
+else.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 from leeway.clock import Clock
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, GroupMemory, Groups, RecalledRules
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, Groups, Memory, Recalled
 from leeway.notices import LifecycleHook
 from leeway.replacement import GroupRules
+from leeway.typed_json import adapter_of
 
 FRESH_FOR = timedelta(seconds=15)
-"""How long a group's rules are believed."""
+"""How long what was read is believed."""
 
 ASKS_FOR = timedelta(seconds=2)
-"""How long whoever reads them is waited for; after that the next one does."""
+"""How long whoever reads it is waited for; after that the next one does."""
 
 LOOK_EVERY = 0.2
-"""Seconds between two looks whether they have been read."""
+"""Seconds between two looks whether it has been read."""
 
 
 class Recollection:
-    """Knows groups' rules, as they were at most FRESH_FOR ago."""
+    """Knows what somebody read at most FRESH_FOR ago."""
 
-    def __init__(self, groups: Groups, memory: GroupMemory, clock: Clock) -> None:
-        self._groups = groups
+    def __init__(self, memory: Memory, clock: Clock) -> None:
         self._memory = memory
         self._clock = clock
 
+    def recall[T](self, what: str, kind: type[T], read: Callable[[], T]) -> T:
+        """Return what is remembered under this name, or else read it for all. A table that does not
+        answer is not waited for; what `read` raises is raised."""
+        try:
+            recalled = self._recalled(what)
+        except (CloudUnavailable, CloudRefused):
+            recalled = None
+        if recalled is not None:
+            return adapter_of(kind).validate_json(recalled.body)
+        read_at = self._clock.now()
+        value = read()
+        body = adapter_of(kind).dump_json(value).decode()
+        with suppress(CloudUnavailable, CloudRefused):  # the next one asks, too
+            self._memory.remember(what, Recalled(body, read_at))
+        return value
+
+    def _recalled(self, what: str) -> Recalled | None:
+        """Return what is remembered and fresh; None says that it is on the caller to ask."""
+        while True:
+            now = self._clock.now()
+            recalled = self._memory.recall(what)
+            if recalled is not None and now - recalled.read_at < FRESH_FOR:
+                return recalled
+            if self._memory.claim(what, now, now + ASKS_FOR):
+                return None
+            self._clock.sleep(LOOK_EVERY)
+
+
+class KnownGroups:
+    """Knows groups' rules, as they were at most FRESH_FOR ago."""
+
+    def __init__(self, groups: Groups, recollection: Recollection) -> None:
+        self._groups = groups
+        self._recollection = recollection
+
     def rules_of(self, group: str) -> GroupRules:
-        """Return the group's rules; a table that does not answer is not waited for.
+        """Return the group's rules.
 
         Raises:
             CloudUnavailable, CloudRefused: Auto Scaling did not tell; refused, too, where there is
                 no such group.
         """
-        try:
-            recalled = self._recalled(group)
-        except (CloudUnavailable, CloudRefused):
-            recalled = None
-        if recalled is not None:
-            return recalled
-        read_at = self._clock.now()
-        rules = self._groups.rules(group)
-        with suppress(CloudUnavailable, CloudRefused):  # the next one asks, too
-            self._memory.remember(RecalledRules(rules, read_at))
-        return rules
-
-    def _recalled(self, group: str) -> GroupRules | None:
-        """Return what is remembered and fresh; None says that it is on the caller to ask."""
-        while True:
-            now = self._clock.now()
-            recalled = self._memory.recall(group)
-            if recalled is not None and now - recalled.read_at < FRESH_FOR:
-                return recalled.rules
-            if self._memory.claim(group, now, now + ASKS_FOR):
-                return None
-            self._clock.sleep(LOOK_EVERY)
+        read = partial(self._groups.rules, group)
+        return self._recollection.recall(f"group/{group}", GroupRules, read)
 
     def timeout_of(self, hook: LifecycleHook) -> int | None:
         """Return a hook's HeartbeatTimeout in seconds; None where the group has no such hook.

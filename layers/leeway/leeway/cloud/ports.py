@@ -180,25 +180,25 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class RecalledRules:
-    """A group's rules, and when they were read."""
+class Recalled:
+    """Something that somebody read, as JSON, and when."""
 
-    rules: GroupRules
+    body: str
     read_at: datetime
 
 
-class GroupMemory(Protocol):
-    """What the table remembers of groups, so that many functions need not all ask."""
+class Memory(Protocol):
+    """What the table remembers by name, so that many functions need not all ask for it."""
 
-    def recall(self, group: str) -> RecalledRules | None:
+    def recall(self, what: str) -> Recalled | None:
         """Read what is remembered; None where nothing is. It may be a second old."""
         ...
 
-    def claim(self, group: str, now: datetime, until: datetime) -> bool:
+    def claim(self, what: str, now: datetime, until: datetime) -> bool:
         """Say that one is about to ask for all; False while somebody else does."""
         ...
 
-    def remember(self, recalled: RecalledRules) -> None:
+    def remember(self, what: str, recalled: Recalled) -> None:
         """Write down what was read."""
         ...
 

@@ -1,9 +1,11 @@
 """The Cluster Protocol over HTTP, with lightkube."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import httpx2
@@ -34,7 +36,6 @@ from leeway.cluster.ports import (
     Attachment,
     ClusterRefused,
     ClusterUnavailable,
-    Fleet,
     Marks,
     Node,
     NodeEvent,
@@ -44,21 +45,38 @@ from leeway.drain.answers import Response
 from leeway.drain.pods import Controller, Pod
 
 PAGE = 500
+JUST_NOW = 1.0
+"""Seconds for which a node that was read is taken for what it is now, where a patch
+depends on it."""
+
 CONFLICTS = 5
 """How often a node is read again when somebody else wrote it in between."""
+
+
+def _count_alone(count: Callable[[], int]) -> int:
+    return count()
 
 
 class LightkubeCluster:
     """One cluster's API server. Safe to use from several threads.
 
-    The times of pods are given by `clock`, whatever the API server's own clock shows.
+    The times of pods are given by `clock`, whatever the API server's own clock shows. `for_all`
+    may know from somebody else what a count of nodes would find.
     """
 
-    def __init__(self, connection: Connection, clock: Clock, page: int = PAGE) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        clock: Clock,
+        page: int = PAGE,
+        for_all: Callable[[Callable[[], int]], int] = _count_alone,
+    ) -> None:
         self._connection = connection
         self._clock = clock
+        self._for_all = for_all
         self._lead = Lead()
         self._page = page
+        self._just_read: tuple[float, NodeObject] | None = None
         self._living_daemonsets: set[tuple[str, str]] = set()
         self._claims: dict[str, str] = {}
 
@@ -77,7 +95,10 @@ class LightkubeCluster:
     def node(self, name: str) -> Node | None:
         """Read a node by name."""
         node = self._get_node(name)
-        return to_node(node) if node is not None else None
+        if node is None:
+            return None
+        self._just_read = (time.monotonic(), node)
+        return to_node(node)
 
     def _get_node(self, name: str) -> NodeObject | None:
         try:
@@ -86,6 +107,17 @@ class LightkubeCluster:
             if error.status.code == 404:
                 return None
             raise ClusterUnavailable(str(error)) from error
+
+    def _known_node(self, name: str) -> NodeObject | None:
+        """Return a node as somebody here read it a moment ago, once: whoever looked for a node to
+        cordon it need not read it twice. A patch of what has changed since is refused."""
+        last, self._just_read = self._just_read, None
+        if last is not None:
+            read_at, node = last
+            named = node.metadata is not None and node.metadata.name == name
+            if named and time.monotonic() - read_at < JUST_NOW:
+                return node
+        return self._get_node(name)
 
     def _nodes(self) -> Iterator[Node]:
         listed = self._connection.call(lambda c: list(c.typed.list(NodeObject, chunk_size=PAGE)))
@@ -106,13 +138,20 @@ class LightkubeCluster:
         The node has been marked as retiring before. Of any nodes that do this at once, the one that
         was marked last sees all others here, so that together they never exceed the half.
         """
-        fleet = self.fleet()
-        if node in fleet.excluded:
-            return True
-        others = (fleet.excluded | fleet.retiring) & fleet.ready - {node}
-        if 2 * (len(others) + 1) > len(fleet.ready):
-            return False
+        ready = self._for_all(self.ready_nodes)
+        others = self._ready_others(node)
+        if 2 * (len(list(islice(others, ready // 2 + 1))) + 1) > ready:
+            current = self._get_node(node)
+            return current is not None and excluded(current) is None
         return self._change_node(node, excluded)
+
+    def _ready_others(self, node: str) -> Iterator[str]:
+        """List the Ready nodes beside this one that are left out or may come before it: those that
+        are retiring, and those that somebody else left out."""
+        for selector in (RETIRING, f"{EXCLUDED_LABEL},!{RETIRING}"):
+            for name, status in self._rows(selector):
+                if name != node and _says_ready(status):
+                    yield name
 
     def label(self, node: str, labels: Mapping[str, str]) -> None:
         """Put labels on a node by a patch that names these only."""
@@ -145,8 +184,8 @@ class LightkubeCluster:
 
         Returns whether the node is there, with `if_any` whether there was anything to change.
         """
-        for _ in range(CONFLICTS):
-            current = self._get_node(name)
+        for attempt in range(CONFLICTS):
+            current = self._get_node(name) if attempt else self._known_node(name)
             if current is None or (uid and to_node(current).uid != uid):
                 return False
             patch = change(current)
@@ -179,13 +218,10 @@ class LightkubeCluster:
         found = (self.node(name) for name, status in self._rows("") if not _says_ready(status))
         return [node for node in found if node is not None and not node.ready]
 
-    def fleet(self) -> Fleet:
-        """Ask for tables: a Node object has ten kilobytes and more, its row a hundred bytes."""
-        return Fleet(
-            ready=frozenset(name for name, status in self._rows("") if _says_ready(status)),
-            excluded=frozenset(name for name, _ in self._rows(EXCLUDED_LABEL)),
-            retiring=frozenset(name for name, _ in self._rows(RETIRING)),
-        )
+    def ready_nodes(self) -> int:
+        """Count them in a table: a Node object has ten kilobytes and more, its row some hundred
+        bytes."""
+        return sum(_says_ready(status) for _, status in self._rows(""))
 
     def select_nodes(self, selector: str) -> list[str]:
         """List the names of the nodes that a label selector selects."""

@@ -56,16 +56,6 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
-    """The names of a cluster's nodes: those that are Ready, those that load balancers outside the
-    cluster are told to leave out, and those that Leeway retires. A node may be in all three."""
-
-    ready: frozenset[str]
-    excluded: frozenset[str]
-    retiring: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Attachment:
     """A volume that is attached to a node, or on its way from it. `claim` is the
     `namespace/name` of the claim that it is bound to, empty where there is none."""
@@ -173,8 +163,8 @@ class Cluster(Protocol):
         """List all nodes, completely and not from a cache."""
         ...
 
-    def fleet(self) -> Fleet:
-        """Tell the nodes apart by what counts for the whole cluster. Much cheaper than `nodes`."""
+    def ready_nodes(self) -> int:
+        """Count the nodes that are Ready. Much cheaper than `nodes`."""
         ...
 
     def attachments_on(self, node: str) -> list[Attachment]:

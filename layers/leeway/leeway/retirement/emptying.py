@@ -1,9 +1,8 @@
 """How a retirement empties its node: one pass of the drain after the other."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 
 from leeway.drain.deadline import Terms
 from leeway.drain.progress import Drain, is_expired
@@ -20,6 +19,11 @@ from leeway.retirement.surroundings import LONGEST_RETRY, RETRY_EVERY, TROUBLE, 
 
 PASS = timedelta(seconds=10)
 """How long one drain step lasts at most; what it achieved is checkpointed at its end."""
+
+
+BELIEVED_FOR = timedelta(seconds=2)
+"""How long it is believed that no newer generation has taken over: it would ask the same pods to
+go, which does no harm twice."""
 
 
 class Emptying:
@@ -53,6 +57,20 @@ class Emptying:
         expired = is_expired(Terms(deadline), clock.now())
         return Passed(drain, record, int(rest.total_seconds()), expired, held)
 
+    def _while_current(self, order: Order) -> Callable[[], bool]:
+        """Ask, at a pace, whether no newer generation has taken over. It was none just now."""
+        clock = self._world.clock
+        asked_at = clock.now()
+
+        def wanted() -> bool:
+            nonlocal asked_at
+            if clock.now() - asked_at < BELIEVED_FOR:
+                return True
+            asked_at = clock.now()
+            return self._world.is_current(order)
+
+        return wanted
+
     def _work(
         self,
         order: Order,
@@ -70,7 +88,7 @@ class Emptying:
         try:
             cluster = self._world.cluster_named(record.facts.cluster)
             draining = Draining(cluster, self._world.clock, showing.round)
-            wanted = partial(self._world.is_current, order)
+            wanted = self._while_current(order)
             machine = Machine(located.node_uid, since) if since is not None else None
             drain = draining.work(node, drain, terms, until, wanted, machine=machine)
         except TROUBLE as error:

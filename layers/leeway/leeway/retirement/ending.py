@@ -66,6 +66,7 @@ class Ending:
         outcome = self._outcome(
             order, closed, located, replaced, drain, result, reason, refused, terminate
         )
+        self._world.telemetry.retired(outcome)
         return Finished(outcome, answered)
 
     def finish_early(self, order: Order, record: Retirement, located: Located) -> Finished:
@@ -90,6 +91,7 @@ class Ending:
         outcome = self._outcome(
             order, closed, located, replaced, drain, result, reason, refused, False
         )
+        self._world.telemetry.retired(outcome)
         return Finished(outcome, answered)
 
     def _closed(
@@ -160,19 +162,18 @@ class Ending:
         return ()
 
     def report(self, order: Order, located: Located, finished: Finished, steps: Steps) -> None:
-        """Tell everybody how it ended, and go on answering hooks whose answer was refused."""
-        outcome = finished.outcome
-        if outcome is None:
+        """Tell the others how it ended, and go on answering hooks whose answer was refused."""
+        if finished.outcome is None:
             return
-        steps.run("log", str, partial(self._log, outcome))
-        steps.run("announce", str, partial(self._announce, outcome))
-        if located.node and located.course is not Course.REHEARSE:
-            steps.run("note", str, partial(self._note, outcome, located.node_uid))
+        steps.run("report", str, partial(self._report, finished.outcome, located))
         self._holding.insist(order.instance, finished.answered, HookResult.CONTINUE, steps)
 
-    def _log(self, outcome: Outcome) -> str:
-        self._world.telemetry.retired(outcome)
-        return outcome.sentence
+    def _report(self, outcome: Outcome, located: Located) -> str:
+        """One step, since each is paid for. What may have to wait for its service comes last: the
+        Kubernetes Event is the same one when it is written again."""
+        if located.node and located.course is not Course.REHEARSE:
+            self._note(outcome, located.node_uid)
+        return self._announce(outcome)
 
     def _announce(self, outcome: Outcome) -> str:
         """Put the Leeway event. A repeated one has the same instance and generation, by which its
@@ -184,7 +185,7 @@ class Ending:
             return f"not put: {error}"
         return outcome.title
 
-    def _note(self, outcome: Outcome, node_uid: str) -> str:
+    def _note(self, outcome: Outcome, node_uid: str) -> None:
         """Write the Kubernetes Event; a cluster that does not take it holds up nothing."""
         event = outcome.as_node_event(node_uid)
         cluster_named = self._world.cluster_named
@@ -192,5 +193,3 @@ class Ending:
             self._world.patiently(lambda: cluster_named(outcome.cluster).note(event))
         except TROUBLE as error:
             self._world.telemetry.not_told(outcome, f"no Kubernetes Event: {error}")
-            return f"not written: {error}"
-        return event.name

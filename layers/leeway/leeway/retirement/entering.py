@@ -64,17 +64,23 @@ class Entering:
             told = with_patience(record, told, self._world.clock.now())
             if told.verdict is not Verdict.GO:
                 return self._not_now(order, record, told)
-        return self.cordon(order, record)
+            return self.cordon(order, record)
+        return self.cordon(order, record, just_read=True)
 
-    def cordon(self, order: Order, record: Retirement) -> Located:
-        """Cordon the node; again where it is cordoned already."""
+    def cordon(self, order: Order, record: Retirement, just_read: bool = False) -> Located:
+        """Cordon the node; again where it is cordoned already. A record that was just read is not
+        read again before the first try: nothing is to come before a cordon that need not."""
+        latest = [record] if just_read else []
+
+        def find_and_cordon() -> Located:
+            return self._find_and_cordon(latest.pop() if latest else self._world.current(order))
+
         try:
-            return self._world.patiently(partial(self._find_and_cordon, order))
+            return self._world.patiently(find_and_cordon)
         except TROUBLE as error:
             return Located(settled=False, record=record, problem=f"{type(error).__name__}: {error}")
 
-    def _find_and_cordon(self, order: Order) -> Located:
-        record = self._world.current(order)
+    def _find_and_cordon(self, record: Retirement | None) -> Located:
         if record is None:
             return Located(settled=False)
         cluster, node = self._world.node_of(record)
@@ -155,7 +161,7 @@ class Entering:
         told = decide_turn(record, policy, protections)
         if told.verdict is not Verdict.GO or node is None or had_its_turn:
             return told
-        return self._take_turn(record, policy, len(cluster.fleet().ready))
+        return self._take_turn(record, policy, cluster.ready_nodes())
 
     def _left_to_group(self, record: Retirement) -> str | None:
         """Say why the group sees to the instance; its terminate hook tells when it does."""

@@ -8,7 +8,7 @@ from leeway.notices import NoticeKind
 from leeway.orders import Order
 from leeway.owners import OwnerKind
 from leeway.policies import SUCCESSOR_WITHIN, VOLUNTARY, Replacement
-from leeway.recollection import Recollection
+from leeway.recollection import KnownGroups
 from leeway.records import Phase, ReplacementIntent, Retirement
 from leeway.replacement import (
     Decision,
@@ -41,9 +41,9 @@ _EC2_TAKES = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERV
 class Replacing:
     """Gets instances replaced."""
 
-    def __init__(self, world: Surroundings, recollection: Recollection) -> None:
+    def __init__(self, world: Surroundings, known_groups: KnownGroups) -> None:
         self._world = world
-        self._recollection = recollection
+        self._known_groups = known_groups
 
     def succeed(self, order: Order, record: Retirement, steps: Steps) -> Replaced:
         """Ask for the successor and, where there is time, wait until it is Ready: after that the
@@ -136,7 +136,7 @@ class Replacing:
         untouched = record.replaced is None and not record.hooks
         grouped = owner.kind is OwnerKind.AUTO_SCALING_GROUP
         if record.kind in _EC2_TAKES and untouched and grouped:
-            return in_service(self._recollection.rules_of(owner.name))
+            return in_service(self._known_groups.rules_of(owner.name))
         return self._world.groups.facts(record.instance)
 
     def _members_before(self, group: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from leeway.drain.progress import Drain
 from leeway.holding import Holding
 from leeway.orders import Order
 from leeway.outcome import Outcome
-from leeway.recollection import Recollection
+from leeway.recollection import KnownGroups
 from leeway.retirement.emptying import Emptying
 from leeway.retirement.ending import Ending
 from leeway.retirement.entering import Entering
@@ -20,10 +20,10 @@ class RetireNode:
     """Retires instances."""
 
     def __init__(self, world: Surroundings) -> None:
-        recollection = Recollection(world.groups, world.group_memory, world.clock)
-        holding = Holding(world.groups, world.clock, recollection)
+        known_groups = KnownGroups(world.groups, world.recollection)
+        holding = Holding(world.groups, world.clock, known_groups)
         self._entering = Entering(world)
-        self._replacing = Replacing(world, recollection)
+        self._replacing = Replacing(world, known_groups)
         self._emptying = Emptying(world, holding)
         self._ending = Ending(world, holding)
 

@@ -23,7 +23,8 @@ class Showing:
         self._order = order
         self._node = node
         self._last: tuple[PodState, ...] | None = None
-        self._next = world.clock.now()
+        # What is over within the pace is told once, at its end.
+        self._next = world.clock.now() + PACE
 
     def round(self, drain: Drain) -> None:
         """Show how far the drain is, if it has changed and it is time."""

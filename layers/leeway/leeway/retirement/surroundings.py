@@ -13,7 +13,6 @@ from leeway.cloud.ports import (
     CloudUnavailable,
     ClusterPolicies,
     DrainStates,
-    GroupMemory,
     Groups,
     Instances,
     Ledgers,
@@ -23,6 +22,7 @@ from leeway.cloud.ports import (
 from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable, Node
 from leeway.orders import Order
 from leeway.outcome import Outcome
+from leeway.recollection import Recollection
 from leeway.records import Retirement
 
 PATIENCE = timedelta(seconds=5)
@@ -64,7 +64,7 @@ class Surroundings:
     ledgers: Ledgers
     policies: ClusterPolicies
     groups: Groups
-    group_memory: GroupMemory
+    recollection: Recollection
     instances: Instances
     announcements: Announcements
     cluster_named: Callable[[str], Cluster]

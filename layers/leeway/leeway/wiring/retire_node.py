@@ -2,9 +2,11 @@
 
 from functools import cache, partial
 
-from leeway.cloud.group_memory import DynamoGroupMemory
 from leeway.cloud.ledgers import DynamoLedgers
+from leeway.cloud.memory import DynamoMemory
 from leeway.cloud.progress import DynamoDrainStates
+from leeway.cluster.lightkube_cluster import LightkubeCluster
+from leeway.recollection import Recollection
 from leeway.retirement import STEP_RESULTS, RetireNode, Surroundings
 from leeway.wiring.clients import (
     announcements,
@@ -18,7 +20,20 @@ from leeway.wiring.clients import (
     settings,
     telemetry,
 )
-from leeway.wiring.clusters import cluster_named
+from leeway.wiring.clusters import connection_to
+
+
+@cache
+def _recollection() -> Recollection:
+    return Recollection(DynamoMemory(partial(client, "dynamodb"), settings().table), clock())
+
+
+@cache
+def _cluster_named(name: str) -> LightkubeCluster:
+    """Open a cluster's nodes and pods, once per warm function. In a storm its nodes are counted
+    once for all that retire."""
+    counted = partial(_recollection().recall, f"cluster/{name}/ready", int)
+    return LightkubeCluster(connection_to(name), clock(), for_all=counted)
 
 
 @cache
@@ -30,10 +45,10 @@ def retire_node() -> RetireNode:
             ledgers=DynamoLedgers(partial(client, "dynamodb"), settings().table),
             policies=configuration(),
             groups=groups(),
-            group_memory=DynamoGroupMemory(partial(client, "dynamodb"), settings().table),
+            recollection=_recollection(),
             instances=instances(),
             announcements=announcements(),
-            cluster_named=cluster_named,
+            cluster_named=_cluster_named,
             drains=DynamoDrainStates(partial(client, "dynamodb", tries=2), settings().table),
             telemetry=telemetry(),
             clock=clock(),

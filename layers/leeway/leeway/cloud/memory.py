@@ -1,6 +1,6 @@
-"""What the table remembers of Auto Scaling groups, by boto3.
+"""What one function read and all others may know, in the table, by boto3.
 
-Keys: `pk` = GROUP#<name>, `sk` = RULES, and ASKING while somebody reads them.
+Keys: `pk` = RECALLED#<what>, `sk` = VALUE, and ASKING while somebody reads it.
 """
 
 from collections.abc import Callable
@@ -10,35 +10,32 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.cloud.ports import RecalledRules
-from leeway.replacement import GroupRules
-from leeway.typed_json import adapter_of
+from leeway.cloud.ports import Recalled
 
 KEPT_FOR = timedelta(hours=1)
 """How long the table keeps what nobody believes any more."""
 
 
-class DynamoGroupMemory:
-    """The GroupMemory Protocol; `client` makes boto3's DynamoDB client when first asked."""
+class DynamoMemory:
+    """The Memory Protocol; `client` makes boto3's DynamoDB client when first asked."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
         self._table = table
 
-    def recall(self, group: str) -> RecalledRules | None:
+    def recall(self, what: str) -> Recalled | None:
         """Read what is remembered; None where nothing is. It may be a second old."""
         with aws_errors():
-            answer = self._client().get_item(TableName=self._table, Key=_key(group, "RULES"))
+            answer = self._client().get_item(TableName=self._table, Key=_key(what, "VALUE"))
         item = answer.get("Item")
         if item is None:
             return None
-        rules = adapter_of(GroupRules).validate_json(item["rules"]["S"])
-        return RecalledRules(rules, datetime.fromisoformat(item["read_at"]["S"]))
+        return Recalled(item["body"]["S"], datetime.fromisoformat(item["read_at"]["S"]))
 
-    def claim(self, group: str, now: datetime, until: datetime) -> bool:
+    def claim(self, what: str, now: datetime, until: datetime) -> bool:
         """Say that one is about to ask for all; False while somebody else does."""
         item = {
-            **_key(group, "ASKING"),
+            **_key(what, "ASKING"),
             "until": {"N": str(until.timestamp())},
             "expires": {"N": str(int((now + KEPT_FOR).timestamp()))},
         }
@@ -57,11 +54,11 @@ class DynamoGroupMemory:
                 raise
         return True
 
-    def remember(self, recalled: RecalledRules) -> None:
+    def remember(self, what: str, recalled: Recalled) -> None:
         """Write down what was read."""
         item = {
-            **_key(recalled.rules.name, "RULES"),
-            "rules": {"S": adapter_of(GroupRules).dump_json(recalled.rules).decode()},
+            **_key(what, "VALUE"),
+            "body": {"S": recalled.body},
             "read_at": {"S": recalled.read_at.isoformat()},
             "expires": {"N": str(int((recalled.read_at + KEPT_FOR).timestamp()))},
         }
@@ -69,5 +66,5 @@ class DynamoGroupMemory:
             self._client().put_item(TableName=self._table, Item=item)
 
 
-def _key(group: str, sort: str) -> dict[str, Any]:
-    return {"pk": {"S": f"GROUP#{group}"}, "sk": {"S": sort}}
+def _key(what: str, sort: str) -> dict[str, Any]:
+    return {"pk": {"S": f"RECALLED#{what}"}, "sk": {"S": sort}}
