@@ -18,7 +18,9 @@ from sandbox.aws.cloud import Cloud
 from sandbox.aws.eks import link_cluster
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.faults import Fault
-from sandbox.aws.interruptions import Interruption, Interruptions, UnknownInstance
+from sandbox.aws.instances import UnknownInstance
+from sandbox.aws.interruptions import Interruption, Interruptions
+from sandbox.aws.maintenance import Maintenance, announce
 from sandbox.aws.nodes import NodeLink
 from sandbox.aws.throttling import Throttle
 
@@ -97,6 +99,7 @@ class Control:
             (HTTPMethod.POST, "schedules/fire"): self._fire_schedule,
             (HTTPMethod.POST, "events"): self._send,
             (HTTPMethod.POST, "interrupt"): self._interrupt,
+            (HTTPMethod.POST, "maintenance"): self._maintain,
         }
 
     def answer(self, environ: Environ, body: bytes) -> Answer:
@@ -200,6 +203,11 @@ class Control:
         command = Interruption.model_validate(body)
         with self._cloud.lock:
             return {"interruptions": self._interruptions.begin(command)}
+
+    def _maintain(self, body: Any, _query: dict[str, str]) -> Any:
+        command = Maintenance.model_validate(body)
+        with self._cloud.lock:
+            return announce(self._cloud, command)
 
 
 def _json(status: HTTPStatus, content: Any) -> Answer:

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import moto.ec2.urls
+from moto.core.utils import utcnow
 from moto.ec2.exceptions import OperationNotPermitted4
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import Instance, InstanceState, Reservation, StateReason
@@ -35,6 +36,10 @@ RESERVATION = (
     "Server.InsufficientInstanceCapacity",
     "Server.InsufficientInstanceCapacity: The reservation's capacity was reclaimed",
 )
+
+
+class UnknownInstance(LookupError):
+    """There is no such instance, or it does not run any more."""
 
 
 class LivingInstances(QuickLookup):
@@ -82,9 +87,10 @@ class LivingInstances(QuickLookup):
         return stopped
 
     def start_instances(self, instance_ids: list[str]) -> list[tuple[Instance, InstanceState]]:
-        """As moto does, by way of pending."""
+        """As moto does, by way of pending; EC2 counts a launch from each start."""
         started = super().start_instances(instance_ids)
         for instance, _ in started:
+            instance.launch_time = utcnow()
             spot.mark(instance, "active", "fulfilled")
             self._enter(instance, "pending")
             self._later(self.cloud.pace.instance_start, instance, "pending", "running")

@@ -35,10 +35,6 @@ class Interruption(BaseModel):
     reservation: bool = False  # of an instance of a capacity reservation, not of Spot
 
 
-class UnknownInstance(LookupError):
-    """There is no such instance, or it does not run any more."""
-
-
 class Interruptions:
     """Interrupts instances of one region."""
 
@@ -58,7 +54,7 @@ class Interruptions:
     def _find(self, name: str) -> tuple[instances.LivingInstances, Instance]:
         ec2 = instances.find(name, self._cloud.region, ACCOUNT)
         if ec2 is None or ec2.get_instance(name).state in instances.ENDING:
-            raise UnknownInstance(f"no running instance {name}")
+            raise instances.UnknownInstance(f"no running instance {name}")
         return ec2, ec2.get_instance(name)
 
     def _interrupt(

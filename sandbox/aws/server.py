@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from sandbox.aws import autoscaling, dynamodb, instances, prices, schedules
+from sandbox.aws import autoscaling, dynamodb, instances, maintenance, prices, schedules
 from sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.control import PREFIX, Control
@@ -38,6 +38,7 @@ class Front:
         bus = EventBus(cloud, schedule_speed)
         schedules.install(bus)
         instances.install(cloud, bus)
+        maintenance.install()
         nodes = NodeLink(cloud)
         autoscaling.install(cloud, bus)
         prices.install()

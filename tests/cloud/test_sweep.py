@@ -1,6 +1,6 @@
 """What reconciling reads of AWS all at once, as the sandbox answers it."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from leeway.arrivals import Arrival
@@ -12,7 +12,7 @@ from leeway.cloud.sweep import Ec2Sweep
 from leeway.cloud.waiting import AutoScalingWaitingActions
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook
-from leeway.omissions import SeenHook
+from leeway.omissions import CHANGE_PREFIX, SeenChange, SeenHook
 from leeway.owners import Owner, OwnerKind
 from leeway.records import Phase
 
@@ -119,6 +119,44 @@ def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: E
     found = {one.facts.instance: one for one in sweep.instances(["grouped"])}
     assert (found[member].group, found[alone].group) == ("eks-general-5f1c", "")
     assert found[member].facts.owner == Owner(OwnerKind.MANAGED_NODE_GROUP, "general")
+
+
+def test_what_ec2_has_scheduled_for_instances_is_found_until_it_is_done_or_called_off(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    degraded, quiet = launch(aws, {"Name": "degraded"}), launch(aws, {"Name": "quiet"})
+    aws.wait(lambda: sweep.states([degraded, quiet]) == {degraded: "running", quiet: "running"})
+
+    def changes() -> list[SeenChange]:
+        return [one for one in sweep.changes() if one.instance in {degraded, quiet}]
+
+    assert changes() == []
+    command = {"instance": degraded, "code": "system-reboot", "starts_in": 7200}
+    event = aws.control("POST", "maintenance", command)["event"]
+    (found,) = changes()
+    assert (found.instance, found.event, found.code) == (degraded, event, "system-reboot")
+    assert timedelta(minutes=115) < found.starts_at - datetime.now(UTC) <= timedelta(hours=2)
+    assert event.startswith(CHANGE_PREFIX)
+    for over in ("[Completed]", "[Canceled]"):
+        aws.control("POST", "maintenance", {**command, "event": event, "over": over})
+        assert changes() == []
+
+
+def test_scheduled_events_are_read_to_the_last_page(aws: Sandbox, sweep: Ec2Sweep) -> None:
+    members = {launch(aws, {"Name": f"paged-{n}"}) for n in range(3)}
+    aws.wait(lambda: set(sweep.states(members).values()) == {"running"})
+    for member in members:
+        aws.control("POST", "maintenance", {"instance": member})
+    asked = (
+        aws.client("ec2")
+        .get_paginator("describe_instance_status")
+        .paginate(
+            Filters=[{"Name": "event.code", "Values": ["instance-retirement"]}],
+            PaginationConfig={"PageSize": 2},
+        )
+    )
+    assert len(list(asked)) >= 2
+    assert members <= {change.instance for change in sweep.changes()}
 
 
 def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -> None:

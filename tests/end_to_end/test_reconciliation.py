@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from leeway.cloud.manifests import DynamoManifestWriting
+from leeway.omissions import PATIENCE
 from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.models.policy_v1 import PodDisruptionBudgetSpec
@@ -438,6 +439,47 @@ def test_a_stopped_instance_keeps_its_node_and_its_volumes(rehearsal: Rehearsal)
     seen = rehearsal.since(since)
     assert vouched(seen, node) == []
     assert not seen.of("node-gone", node=node)
+
+
+def test_a_stopped_instance_that_runs_again_unheard_has_its_node_freed_at_the_next_tick(
+    rehearsal: Rehearsal,
+) -> None:
+    (instance, node) = rehearsal.take(1, "plain").popitem()
+    ec2 = client("ec2", rehearsal.sandbox.aws_url)
+    scaling = client("autoscaling", rehearsal.sandbox.aws_url)
+    scaling.suspend_processes(AutoScalingGroupName="plain", ScalingProcesses=["HealthCheck"])
+    since = time.time()
+    with silence(rehearsal):
+        ec2.stop_instances(InstanceIds=[instance])
+        until(lambda: rehearsal.since(since).of("instance-state", state="stopped"))
+        tick(rehearsal)
+        seen = rehearsal.wait([instance], since)
+        assert [o["kind"] for o in seen.outcomes(instance)] == ["state-change"]
+        assert is_cordoned(rehearsal, node)
+        ec2.start_instances(InstanceIds=[instance])
+        until(lambda: is_ready(rehearsal, node))
+        time.sleep(PATIENCE.total_seconds())
+        tick(rehearsal)
+        until(lambda: not is_cordoned(rehearsal, node), patience=90)
+
+
+def test_a_scheduled_change_that_nobody_told_of_is_found_at_the_next_tick(
+    rehearsal: Rehearsal,
+) -> None:
+    (instance, node) = rehearsal.take(1, "hooked").popitem()
+    since = time.time()
+    rehearsal.sandbox.maintain(instance, "instance-retirement", within=3 * 3600)
+    tick(rehearsal)
+    seen = rehearsal.wait([instance], since)
+    (outcome,) = seen.outcomes(instance)
+    assert (outcome["kind"], outcome["result"]) == ("scheduled-change", "drained")
+    assert not seen.died([node])
+
+
+def is_cordoned(rehearsal: Rehearsal, node: str) -> bool:
+    with kubernetes(rehearsal) as kube:
+        found = kube.get(Node, node)
+    return bool(found.spec and found.spec.unschedulable)
 
 
 def is_ready(rehearsal: Rehearsal, node: str) -> bool:

@@ -12,7 +12,7 @@ from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
-from leeway.omissions import SeenHook, SeenInstance, SeenInterruption
+from leeway.omissions import SeenChange, SeenHook, SeenInstance, SeenInterruption
 from leeway.owners import Owner
 from leeway.policies import Action, ClusterPolicy
 from leeway.reception import Receipt, Received, Result
@@ -53,6 +53,7 @@ class OneCluster:
 
     nodes: dict[str, Node] = field(default_factory=dict)
     volumes: dict[str, list[Attachment]] = field(default_factory=dict)
+    marked: list[str] = field(default_factory=list)
     stuck: bool = False
     down: bool = False
     waits_for: Callable[[], object] | None = None
@@ -63,6 +64,10 @@ class OneCluster:
     def unready(self) -> list[Node]:
         self._look_whether_it_is_up()
         return [one for one in self.nodes.values() if not one.ready]
+
+    def retiring(self) -> list[str]:
+        self._look_whether_it_is_up()
+        return self.marked
 
     def node(self, name: str) -> Node | None:
         self._look_whether_it_is_up()
@@ -101,6 +106,7 @@ class World:
 
     instances_: list[SeenInstance] = field(default_factory=list)
     marked: list[SeenInterruption] = field(default_factory=list)
+    changes_: list[SeenChange] = field(default_factory=list)
     hooks: list[SeenHook] = field(default_factory=list)
     fresh: dict[str, str] = field(default_factory=dict)
     records: list[Retirement | Arrival] = field(default_factory=list)
@@ -110,6 +116,7 @@ class World:
     fails: set[str] = field(default_factory=set)
     breaks: set[str] = field(default_factory=set)
     over: bool = False
+    result: Result = Result.STARTED
     now_: datetime = NOTICED + timedelta(minutes=2)
     written: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -139,6 +146,10 @@ class World:
     def interruptions(self) -> list[SeenInterruption]:
         self._fail("interruptions")
         return self.marked
+
+    def changes(self) -> list[SeenChange]:
+        self._fail("changes")
+        return self.changes_
 
     def states(self, instances: Collection[str]) -> dict[str, str]:
         self._fail("states")
@@ -198,7 +209,7 @@ class World:
         notice = parse_notice(event)
         self.received.append(notice)
         self.begun.append(begun)
-        return Receipt(notice, (Received(Result.STARTED, "first notice", notice.instances[0]),))
+        return Receipt(notice, (Received(self.result, "first notice", notice.instances[0]),))
 
     def cluster_named(self, name: str) -> OneCluster:
         if name not in self.clusters:

@@ -1,6 +1,7 @@
 """What events did not tell: the notice that should have come, and when there is none."""
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,19 +14,24 @@ from leeway.omissions import (
     Lost,
     LostAnswer,
     LostStart,
+    SeenChange,
     SeenHook,
     SeenInstance,
     SeenInterruption,
     about_arrival,
+    about_called_off,
+    about_change,
     about_detached,
     about_eks_hook,
     about_hook,
     about_interruption,
     about_retirement,
+    about_return,
     about_start,
+    about_state,
 )
 from leeway.owners import Owner, OwnerKind
-from leeway.policies import Action
+from leeway.policies import DEFAULTS, Action, Policy
 from leeway.records import OVERDUE, Phase, Retirement, undo
 
 from tests.layer.test_arrivals import HOOK as LAUNCH_HOOK
@@ -181,6 +187,148 @@ def test_a_detached_instance_that_is_being_retired_or_ends_is_left_alone() -> No
     assert detached(interrupted()) is None
     assert detached(interrupted(Phase.FINISHED), "shutting-down") is None
     assert detached(None, "stopped") is None
+
+
+def in_state(state: str, record: Retirement | None) -> Any:
+    return about_state(SeenInstance(FACTS, state, NOTICED), record, PLACE, NOTICED + MINUTE)
+
+
+def kind_of(kind: NoticeKind, phase: Phase = Phase.RUNNING, **more: Any) -> Retirement:
+    """A retirement for a kind of notice, in a phase."""
+    return at(take(None, kind, "n-1").record, phase).model_copy(update=more)
+
+
+def test_an_end_that_nobody_told_of_is_told_of_once() -> None:
+    notice = told(in_state("shutting-down", None))
+    assert (notice.kind, notice.state) == (NoticeKind.STATE_CHANGE, "shutting-down")
+    again = take(None, notice.kind, notice.id, after=60, state="shutting-down").record
+    assert in_state("shutting-down", again) is None
+    for state in ("pending", "running", "terminated"):
+        assert in_state(state, None) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "found"),
+    [
+        (interrupted(), False),
+        (interrupted(Phase.FINISHED), False),
+        (kind_of(NoticeKind.REBALANCE, Phase.FINISHED), False),
+        (kind_of(NoticeKind.REBALANCE, Phase.FINISHED, answer=None), True),
+        (kind_of(NoticeKind.REBALANCE), True),
+        (terminating(), True),
+        (interrupted(Phase.UNDONE), True),
+        (interrupted(Phase.UNDOING), True),
+    ],
+)
+def test_an_end_is_told_of_where_what_is_on_record_does_not_serve_it(
+    record: Retirement, found: bool
+) -> None:
+    omission = in_state("stopping", record)
+    assert (omission is not None) is found
+    if found:
+        notice = told(omission)
+        at = (notice.time - NOTICED).total_seconds()
+        assert take(record, notice.kind, notice.id, after=at, state=notice.state).start
+
+
+def back(record: Retirement | None, launched: int, after: int = 600, state: str = "running") -> Any:
+    seen = SeenInstance(FACTS, state, NOTICED + timedelta(seconds=launched))
+    return about_return(seen, record, PLACE, NOTICED + timedelta(seconds=after))
+
+
+STOPPED = take(None, NoticeKind.STATE_CHANGE, "n-1", state="stopped").record
+
+
+def test_an_instance_that_was_started_after_it_was_retired_is_freed() -> None:
+    for phase in (Phase.RUNNING, Phase.FINISHED):
+        record = STOPPED.model_copy(update={"phase": phase})
+        notice = told(back(record, launched=300))
+        assert notice.state == "running"
+        undone = undo(record, notice)
+        assert undone is not None
+        assert undone.start
+
+
+def test_an_instance_that_was_not_started_since_or_is_freed_already_is_left_alone() -> None:
+    ended = STOPPED.model_copy(update={"phase": Phase.FINISHED})
+    assert back(ended, launched=-300) is None, "EC2 has not stopped it yet"
+    assert back(ended, launched=300, state="stopped") is None
+    assert back(ended, launched=300, after=305) is None, "its event may still come"
+    assert back(None, launched=300) is None
+    assert back(interrupted(), launched=300) is None, "it is interrupted in its second life"
+    for phase in (Phase.UNDOING, Phase.UNDONE):
+        assert back(STOPPED.model_copy(update={"phase": phase}), launched=300) is None
+
+
+CHANGE_AT = NOTICED + timedelta(hours=6)
+LEAD = CHANGE_AT - timedelta(hours=4)
+ANNOUNCED = SeenChange(I, "instance-event-0abc", "instance-retirement", CHANGE_AT)
+
+
+def announced(record: Retirement | None, at: datetime, policy: Policy | None = None) -> Any:
+    policy = policy or DEFAULTS[NoticeKind.SCHEDULED_CHANGE]
+    return about_change(ANNOUNCED, record, policy, PLACE, at)
+
+
+def test_a_change_that_ec2_announces_is_told_of_when_its_schedule_has_had_time() -> None:
+    assert announced(None, LEAD + MINUTE) is None
+    notice = told(announced(None, LEAD + 2 * MINUTE))
+    assert (notice.kind, notice.effective_at) == (NoticeKind.SCHEDULED_CHANGE, CHANGE_AT)
+    assert (notice.event, notice.over) == ("instance-event-0abc", frozenset())
+    at_once = replace(DEFAULTS[NoticeKind.SCHEDULED_CHANGE], lead=None)
+    assert told(announced(None, NOTICED, at_once))
+
+
+def test_a_change_that_is_or_was_served_is_not_told_of_again() -> None:
+    after = (LEAD - NOTICED).total_seconds()
+    record = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", after=after).record
+    for phase in (Phase.NOTICED, Phase.RUNNING, Phase.FINISHED):
+        assert announced(at(record, phase), LEAD + 9 * MINUTE) is None
+    undone = record.model_copy(update={"phase": Phase.UNDONE})
+    assert announced(undone, LEAD + 9 * MINUTE)
+    earlier = at(record, Phase.FINISHED).model_copy(update={"noticed_at": NOTICED})
+    assert announced(earlier, LEAD + 9 * MINUTE), "that was another"
+    waiting = take(None, NoticeKind.REBALANCE, "n-1", after=after).record
+    assert announced(waiting, LEAD + 9 * MINUTE), "its turn may never come"
+    begun = waiting.model_copy(update={"begun_at": LEAD})
+    assert announced(begun, LEAD + 9 * MINUTE) is None
+
+
+def test_a_change_that_was_declined_or_rehearsed_is_told_of_again_after_a_while() -> None:
+    after = (LEAD - NOTICED).total_seconds()
+    record = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", after=after).record
+    more = {"phase": Phase.FINISHED, "ended_at": LEAD + 3 * MINUTE}
+    declined = record.model_copy(update=more)
+    assert announced(declined, LEAD + 30 * MINUTE) is None
+    omission = announced(declined, LEAD + 63 * MINUTE)
+    notice = told(omission)
+    later = (notice.time - NOTICED).total_seconds()
+    assert take(declined, notice.kind, notice.id, after=later, event=notice.event).start
+
+
+def off(record: Retirement, *changes: SeenChange) -> Any:
+    policy = DEFAULTS[NoticeKind.SCHEDULED_CHANGE]
+    return about_called_off(record, changes, policy, PLACE, LEAD + 9 * MINUTE)
+
+
+def test_a_change_that_ec2_announces_no_more_or_for_later_is_called_off_where_it_waits() -> None:
+    notice = told(announced(None, LEAD + 2 * MINUTE))
+    after = (notice.time - NOTICED).total_seconds()
+    more = {"after": after, "event": notice.event, "effective_at": CHANGE_AT}
+    record = take(None, notice.kind, notice.id, **more).record
+    assert off(record, ANNOUNCED) is None
+    later = replace(ANNOUNCED, starts_at=CHANGE_AT + timedelta(days=1))
+    another = replace(ANNOUNCED, instance="i-0abc1234")
+    for changes in ((), (later,), (another,)):
+        called_off = told(off(record, *changes))
+        assert called_off.over == {I}
+        undone = undo(record, called_off)
+        assert undone is not None
+        assert undone.start
+    running = record.model_copy(update={"phase": Phase.RUNNING})
+    assert off(running) is None, "its successor is asked for"
+    health = record.model_copy(update={"event": "arn:aws:health:::event/EC2/1"})
+    assert off(health) is None, "AWS Health says what becomes of its own"
 
 
 def test_a_start_that_was_lost_is_made_again() -> None:

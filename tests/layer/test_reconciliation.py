@@ -11,9 +11,10 @@ from leeway.cloud.ports import CloudUnavailable
 from leeway.cluster.ports import Attachment
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
-from leeway.omissions import SeenHook, SeenInstance, SeenInterruption
+from leeway.omissions import SeenChange, SeenHook, SeenInstance, SeenInterruption
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, Action, ClusterPolicy
+from leeway.reception import Result as Became
 from leeway.reconciliation import ClusterReport, Round, parse_round
 from leeway.records import Phase
 
@@ -125,6 +126,92 @@ def test_what_the_policy_ignores_is_not_found_once_a_minute() -> None:
     rehearsed = World([seen()], hooks=[replace(waiting, launching=True)])
     rehearsed.policy = ClusterPolicy(dry_run=True)
     assert run(rehearsed).found == []
+
+
+def test_what_somebody_said_after_all_was_not_lost() -> None:
+    marked = SeenInterruption(OURS.instance, InterruptionAction.TERMINATE, NOTICED)
+    world = World([seen()], marked=[marked], result=Became.KNOWN)
+    assert run(world).found == []
+    assert len(world.received) == 1
+
+
+@pytest.mark.parametrize("state", ["stopping", "stopped", "shutting-down"])
+def test_an_instance_that_stops_or_ends_unheard_is_seen_to(state: str) -> None:
+    world = World([seen(state=state)])
+    run(world)
+    assert [(n.kind, n.state) for n in world.received] == [(NoticeKind.STATE_CHANGE, state)]
+    world.policy = unheeded(NoticeKind.STATE_CHANGE)
+    assert run(world).found == []
+
+
+def stopped_before(**changes: Any) -> World:
+    """An instance that was stopped, and runs again, on a node that is marked as retiring."""
+    record = take(None, NoticeKind.STATE_CHANGE, "n-1", state="stopped").record
+    ended = record.model_copy(update={"facts": OURS, "phase": Phase.FINISHED})
+    again = SeenInstance(OURS, "running", NOTICED + timedelta(seconds=60), "ng")
+    cluster = OneCluster(marked=[OURS.private_dns_name])
+    world = World([again], records=[ended], index={OURS.instance: OURS}, clusters={"prod": cluster})
+    world.unfinished = lambda cluster: []  # type: ignore[method-assign]
+    return replace(world, **changes)
+
+
+def test_an_instance_that_was_stopped_and_runs_again_unheard_has_its_node_freed() -> None:
+    world = stopped_before()
+    report = run(world)
+    assert [(n.kind, n.state) for n in world.received] == [(NoticeKind.STATE_CHANGE, "running")]
+    assert "runs again" in report.found[0].reason
+
+
+def test_only_a_node_that_is_marked_as_retiring_is_asked_about() -> None:
+    world = stopped_before(fails={"known"}, clusters={"prod": OneCluster()})
+    assert run(world).problems == []
+    assert world.received == []
+
+
+def scheduled(**changes: Any) -> World:
+    """A change that EC2 has scheduled, an hour before it, as nobody has said."""
+    starts_at = NOTICED + timedelta(hours=1)
+    change = SeenChange(OURS.instance, "instance-event-0abc", "instance-retirement", starts_at)
+    other = replace(change, instance="i-0ffffffffffffffff")
+    return replace(World([seen()], changes_=[change, other]), **changes)
+
+
+def test_a_scheduled_change_that_nobody_told_of_is_found_from_its_lead_on() -> None:
+    world = scheduled()
+    run(world)
+    (notice,) = world.received
+    assert (notice.kind, notice.instances) == (NoticeKind.SCHEDULED_CHANGE, (OURS.instance,))
+    assert notice.effective_at == NOTICED + timedelta(hours=1)
+    early = scheduled(now_=NOTICED - timedelta(hours=4))
+    assert run(early).found == []
+    assert run(scheduled(policy=unheeded(NoticeKind.SCHEDULED_CHANGE))).found == []
+
+
+def waiting_since(event: str) -> World:
+    """A retirement that waits for its turn since EC2 announced a change."""
+    at = NOTICED + timedelta(hours=1)
+    told = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", event=event, effective_at=at)
+    record = told.record.model_copy(update={"facts": OURS})
+    return scheduled(records=[record], now_=NOTICED + timedelta(minutes=30))
+
+
+def test_a_scheduled_change_that_is_called_off_unheard_is_undone() -> None:
+    world = waiting_since("instance-event-0abc")
+    assert run(world).found == [], "it is still to come"
+    world.changes_.clear()
+    run(world)
+    (notice,) = world.received
+    assert (notice.over, notice.event) == ({OURS.instance}, "instance-event-0abc")
+
+
+def test_nothing_is_called_off_because_it_could_not_be_read_or_health_said_it() -> None:
+    blind = waiting_since("instance-event-0abc")
+    blind.fails = {"changes"}
+    assert [p.split(":")[0] for p in run(blind).problems] == ["scheduled events"]
+    told = waiting_since("arn:aws:health:us-east-1::event/EC2/RETIREMENT/1")
+    told.changes_.clear()
+    run(told)
+    assert blind.received == told.received == []
 
 
 def test_a_spot_request_of_an_instance_that_runs_no_more_is_history() -> None:
@@ -396,7 +483,9 @@ def test_a_cluster_that_does_not_exist_is_a_problem_of_its_own() -> None:
     assert "No cluster found" in report.problems[0]
 
 
-@pytest.mark.parametrize("part", ["interruptions", "hooks", "records", "index", "update", "known"])
+@pytest.mark.parametrize(
+    "part", ["interruptions", "changes", "hooks", "records", "index", "update", "known"]
+)
 @pytest.mark.parametrize("how", ["fails", "breaks"])
 def test_what_cannot_be_read_is_said_and_the_rest_goes_on(part: str, how: str) -> None:
     detached = facts(2, owner=Owner(OwnerKind.DETACHED, "ng"))

@@ -1,6 +1,6 @@
 """Use case: collect what no event told of one cluster, from what is there and what is on record."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,18 +11,24 @@ from leeway.hooks import EKS_HOOKS
 from leeway.notices import NoticeKind
 from leeway.notices.synthetic import Place
 from leeway.omissions import (
+    STOPS_OR_ENDS,
     Lost,
     Omission,
+    SeenChange,
     SeenHook,
     SeenInstance,
     SeenInterruption,
     about_arrival,
+    about_called_off,
+    about_change,
     about_detached,
     about_eks_hook,
     about_hook,
     about_interruption,
     about_retirement,
+    about_return,
     about_start,
+    about_state,
 )
 from leeway.owners import OwnerKind
 from leeway.policies import ClusterPolicy
@@ -36,6 +42,28 @@ class Search:
 
     found: tuple[Omission, ...]
     problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """What AWS shows of a region, all at once. `changes` is None where they could not be read."""
+
+    instances: Sequence[SeenInstance]
+    interruptions: Sequence[SeenInterruption] = ()
+    changes: Sequence[SeenChange] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One cluster: its policy, the instances whose owners it covers, and what is under way, by
+    instance."""
+
+    policy: ClusterPolicy
+    cared: Mapping[str, SeenInstance]
+    known: Mapping[str, Known]
+
+
+type Look = Callable[[], Omission | None]
 
 
 class Finding:
@@ -55,91 +83,135 @@ class Finding:
         self._place = place
         self._clock = clock
 
-    def search(
-        self,
-        cluster: str,
-        policy: ClusterPolicy,
-        seen: Collection[SeenInstance],
-        interruptions: Sequence[SeenInterruption],
-    ) -> Search:
-        """Look at all instances of a cluster. `seen` are all that it has.
+    def search(self, cluster: str, policy: ClusterPolicy, region: Region) -> Search:
+        """Look at all instances of a cluster.
 
         Raises:
             CloudUnavailable, CloudRefused: its records could not be read, without which nothing
                 can be said.
         """
+        ours = {one.facts.instance: one for one in region.instances if one.facts.cluster == cluster}
+        cared = {name: one for name, one in ours.items() if policy.covers(one.facts.owner)}
         unfinished = self._records.unfinished(cluster)
-        states = {one.facts.instance: one.state for one in seen}
-        cared = {one.facts.instance: one for one in seen if policy.covers(one.facts.owner)}
-        looks: list[Callable[[], Omission | None]] = []
+        case = _Case(policy, cared, _by_instance(unfinished))
+        looks: list[Look] = []
         for record in unfinished:
+            there = ours.get(record.instance)
             looks.append(partial(about_start, record, self._clock.now()))
-            looks.append(partial(self._record, record, states.get(record.instance)))
-        known = _by_instance(unfinished)
+            looks.append(partial(self._record, record, there.state if there else None))
         problems: list[str] = []
         try:
             hooks = self._waiting.of_groups({one.group for one in cared.values() if one.group})
         except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
             hooks = ()
             problems.append(f"lifecycle hooks: {told(error)}")
-        looks += [partial(self._hook, one, known, policy) for one in hooks if one.instance in cared]
-        if policy.heeds(NoticeKind.SPOT_INTERRUPTION):
-            runs = {name for name, one in cared.items() if one.state == "running"}
-            marked = (one for one in interruptions if one.instance in runs)
-            looks += [partial(self._interruption, one, known, policy) for one in marked]
-        if not policy.dry_run:  # which would rehearse it once a minute
-            detached = (o for o in cared.values() if o.facts.owner.kind is OwnerKind.DETACHED)
-            looks += [partial(self._detached, one, known) for one in detached]
-        found: list[Omission] = []
-        for look in looks:
-            try:
-                omission = look()
-            except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
-                problems.append(f"records: {told(error)}")
-            else:
-                found += [omission] if omission is not None else []
-        return Search(tuple(found), tuple(problems))
+        looks += [partial(self._hook, case, one) for one in hooks if one.instance in cared]
+        looks += self._at_interruptions(case, region.interruptions)
+        looks += self._at_changes(case, region.changes)
+        looks += self._at_instances(case)
+        return _collected(looks, problems)
+
+    def returned(self, seen: Iterable[SeenInstance]) -> Search:
+        """Look at instances whose nodes are marked as retiring, for some that are to stay."""
+        return _collected([partial(self._return, one) for one in seen], [])
+
+    def _at_interruptions(self, case: _Case, seen: Iterable[SeenInterruption]) -> Iterator[Look]:
+        if case.policy.heeds(NoticeKind.SPOT_INTERRUPTION):
+            for one in seen:
+                there = case.cared.get(one.instance)
+                if there is not None and there.state == "running":
+                    yield partial(self._interruption, case, one)
+
+    def _at_changes(self, case: _Case, seen: Sequence[SeenChange] | None) -> Iterator[Look]:
+        if seen is None:
+            return  # nobody knows, and nothing is called off
+        if case.policy.heeds(NoticeKind.SCHEDULED_CHANGE):
+            yield from (
+                partial(self._change, case, one) for one in seen if one.instance in case.cared
+            )
+        for known in case.known.values():
+            if known.retirement is not None:
+                yield partial(self._called_off, case, known.retirement, seen)
+
+    def _at_instances(self, case: _Case) -> Iterator[Look]:
+        heeds_states = case.policy.heeds(NoticeKind.STATE_CHANGE)
+        for one in case.cared.values():
+            if heeds_states and one.state in STOPS_OR_ENDS:
+                yield partial(self._state, case, one)
+            # A rehearsal would rehearse it once a minute.
+            if one.facts.owner.kind is OwnerKind.DETACHED and not case.policy.dry_run:
+                yield partial(self._detached, case, one)
 
     def _record(self, record: Retirement | Arrival, state: str | None) -> Omission | None:
         if isinstance(record, Arrival):
             return about_arrival(record, state, self._place, self._clock.now())
         return about_retirement(record, state, self._place, self._clock.now())
 
-    def _hook(
-        self, seen: SeenHook, known: Mapping[str, Known], policy: ClusterPolicy
-    ) -> Omission | None:
-        on_record = self._known(seen.instance, known)
+    def _hook(self, case: _Case, seen: SeenHook) -> Omission | None:
+        on_record = self._known(case, seen.instance)
         retirement, arrival = on_record.retirement, on_record.arrival
-        now, dry_run = self._clock.now(), policy.dry_run
+        now, dry_run = self._clock.now(), case.policy.dry_run
         if seen.hook.name in EKS_HOOKS:
             omission: Omission | None = about_eks_hook(seen, retirement, self._place, now, dry_run)
         else:
             omission = about_hook(seen, retirement, arrival, self._place, now, dry_run)
         kind = NoticeKind.LAUNCH_HOOK if seen.launching else NoticeKind.TERMINATE_HOOK
         # A rehearsal leaves launches to whoever admits them now, and is told of each only once.
-        heeded = policy.heeds(kind) and not (policy.dry_run and seen.launching)
+        heeded = case.policy.heeds(kind) and not (case.policy.dry_run and seen.launching)
         return omission if heeded or not isinstance(omission, Lost) else None
 
-    def _interruption(
-        self, seen: SeenInterruption, known: Mapping[str, Known], policy: ClusterPolicy
-    ) -> Omission | None:
-        retirement = self._known(seen.instance, known).retirement
-        now = self._clock.now()
-        return about_interruption(seen, retirement, self._place, now, policy.dry_run)
+    def _interruption(self, case: _Case, seen: SeenInterruption) -> Omission | None:
+        retirement = self._known(case, seen.instance).retirement
+        now, dry_run = self._clock.now(), case.policy.dry_run
+        return about_interruption(seen, retirement, self._place, now, dry_run)
 
-    def _detached(self, seen: SeenInstance, known: Mapping[str, Known]) -> Omission | None:
+    def _change(self, case: _Case, seen: SeenChange) -> Omission | None:
+        retirement = self._known(case, seen.instance).retirement
+        policy = case.policy.notices[NoticeKind.SCHEDULED_CHANGE]
+        now, dry_run = self._clock.now(), case.policy.dry_run
+        return about_change(seen, retirement, policy, self._place, now, dry_run)
+
+    def _called_off(
+        self, case: _Case, retirement: Retirement, seen: Sequence[SeenChange]
+    ) -> Omission | None:
+        policy = case.policy.notices[NoticeKind.SCHEDULED_CHANGE]
+        return about_called_off(retirement, seen, policy, self._place, self._clock.now())
+
+    def _state(self, case: _Case, seen: SeenInstance) -> Omission | None:
+        retirement = self._known(case, seen.facts.instance).retirement
+        now, dry_run = self._clock.now(), case.policy.dry_run
+        return about_state(seen, retirement, self._place, now, dry_run)
+
+    def _return(self, seen: SeenInstance) -> Omission | None:
+        retirement = self._records.known(seen.facts.instance).retirement
+        return about_return(seen, retirement, self._place, self._clock.now())
+
+    def _detached(self, case: _Case, seen: SeenInstance) -> Omission | None:
         """What runs in a list of before, and has been retired by now, may have ended in between:
         EC2 is asked again."""
         instance = seen.facts.instance
-        retirement = self._known(instance, known).retirement
+        retirement = self._known(case, instance).retirement
         omission = about_detached(seen, retirement, self._place, self._clock.now())
         if omission is None or self._sweep.states([instance]).get(instance) != seen.state:
             return None
         return omission
 
-    def _known(self, instance: str, known: Mapping[str, Known]) -> Known:
+    def _known(self, case: _Case, instance: str) -> Known:
         """Return what is on record of an instance; what is not under way takes a read."""
-        return known.get(instance) or self._records.known(instance)
+        return case.known.get(instance) or self._records.known(instance)
+
+
+def _collected(looks: Iterable[Look], problems: list[str]) -> Search:
+    """Take all looks; one that fails is a problem, and the others go on."""
+    found: list[Omission] = []
+    for look in looks:
+        try:
+            omission = look()
+        except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
+            problems.append(f"records: {told(error)}")
+        else:
+            found += [omission] if omission is not None else []
+    return Search(tuple(found), tuple(problems))
 
 
 def _by_instance(unfinished: Sequence[Retirement | Arrival]) -> dict[str, Known]:

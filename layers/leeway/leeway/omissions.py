@@ -4,6 +4,7 @@ Each decision is about one thing that was seen, and what the table says of its i
 that all is well, or that it is too early to say: events take some seconds.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -11,7 +12,7 @@ from leeway.arrivals import Arrival
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.notices.synthetic import Event, Place
-from leeway.policies import VOLUNTARY, Action
+from leeway.policies import VOLUNTARY, Action, Policy
 from leeway.records import OVER, OVERDUE, InstanceFacts, Phase, Retirement, due
 
 PATIENCE = timedelta(seconds=10)
@@ -27,7 +28,18 @@ ENDS_WITHIN = timedelta(minutes=1)
 """How long after a retirement is closed its instance may still run: it is terminated right after,
 with retries."""
 
+SCHEDULE_LATE = timedelta(minutes=2)
+"""How long after its lead a change is begun by the schedule that its notice has left: EventBridge
+Scheduler takes up to a minute."""
+
+ASKED_AGAIN_AFTER = timedelta(hours=1)
+"""How long after a change came to nothing, declined or only rehearsed, it is told of again: what
+stood in its way may be over."""
+
 GONE = frozenset({"shutting-down", "terminated"})
+STOPS_OR_ENDS = frozenset({"stopping", "stopped", "shutting-down"})
+"""States in which there are pods to be seen to. What is terminated has none any more, only a node
+to be cleaned up after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,22 @@ class SeenInterruption:
     instance: str
     action: InterruptionAction
     marked_at: datetime
+
+
+CHANGE_PREFIX = "instance-event-"
+"""Begins the ids that EC2 gives to scheduled changes of instances; AWS Health has others for the
+same."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenChange:
+    """What EC2 itself schedules for an instance, as `instance-retirement`, from `starts_at` on.
+    `event` is EC2's id for it."""
+
+    instance: str
+    event: str
+    code: str
+    starts_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +118,10 @@ class LostStart:
     admission: bool
     reason: str
 
+
+_ENDS_SURELY = frozenset(
+    {NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION, NoticeKind.STATE_CHANGE}
+)
 
 type Omission = Lost | LostAnswer | LostStart
 
@@ -167,10 +199,122 @@ def about_interruption(
 
 
 def _serves_an_interruption(retirement: Retirement, marked_at: datetime, dry_run: bool) -> bool:
-    kinds = {NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION, NoticeKind.STATE_CHANGE}
     if retirement.came_to_nothing and not dry_run:
         return False
-    return retirement.kind in kinds and retirement.noticed_at >= marked_at - PATIENCE
+    return retirement.kind in _ENDS_SURELY and retirement.noticed_at >= marked_at - PATIENCE
+
+
+def about_state(
+    seen: SeenInstance,
+    retirement: Retirement | None,
+    place: Place,
+    now: datetime,
+    dry_run: bool = False,
+) -> Lost | None:
+    """Decide about an instance that stops or ends."""
+    if seen.state not in STOPS_OR_ENDS:
+        return None
+    if retirement is not None and _serves_an_end(retirement, dry_run):
+        return None
+    instance, generation = seen.facts.instance, retirement.generation if retirement else 0
+    about = f"{seen.state}-{instance}-{generation}"
+    event = place.state_change(about, now, instance, seen.state)
+    return Lost(instance, event, f"EC2 says that it is {seen.state}, and nobody said so")
+
+
+def _serves_an_end(retirement: Retirement, dry_run: bool) -> bool:
+    if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
+        return False
+    if retirement.came_to_nothing and not dry_run:
+        return False
+    return retirement.phase is Phase.FINISHED or retirement.kind in _ENDS_SURELY
+
+
+def about_return(
+    seen: SeenInstance, retirement: Retirement | None, place: Place, now: datetime
+) -> Lost | None:
+    """Decide about an instance whose node is marked as retiring: one that was stopped and runs
+    again is to be freed. EC2 counts a launch from each start."""
+    if seen.state != "running" or retirement is None:
+        return None
+    if now < seen.launched_at + PATIENCE or seen.launched_at <= retirement.noticed_at:
+        return None
+    undone = retirement.phase in {Phase.UNDOING, Phase.UNDONE}
+    if undone or not (retirement.stops or retirement.phase is Phase.FINISHED):
+        return None
+    about = f"running-{seen.facts.instance}-{retirement.generation}"
+    event = place.state_change(about, now, seen.facts.instance, "running")
+    return Lost(seen.facts.instance, event, "it was stopped and runs again, and nobody said so")
+
+
+def about_change(
+    seen: SeenChange,
+    retirement: Retirement | None,
+    policy: Policy,
+    place: Place,
+    now: datetime,
+    dry_run: bool = False,
+) -> Lost | None:
+    """Decide about an instance that EC2 announces to reboot, stop or retire. Before its lead there
+    is nothing to be done about it."""
+    begins = _begins(seen, policy)
+    if begins is not None and now < begins + SCHEDULE_LATE:
+        return None
+    if retirement is not None and _serves_a_change(retirement, begins, now, dry_run):
+        return None
+    generation = retirement.generation if retirement else 0
+    about = f"change-{seen.instance}-{seen.event}-{generation}"
+    event = place.scheduled_change(about, now, seen.instance, seen.event, seen.starts_at)
+    why = f"EC2 has scheduled {seen.code} for {seen.starts_at:%Y-%m-%d %H:%M} UTC"
+    return Lost(seen.instance, event, f"{why}, and nobody said so")
+
+
+def _begins(seen: SeenChange, policy: Policy) -> datetime | None:
+    return None if policy.lead is None else seen.starts_at - policy.lead
+
+
+def _serves_a_change(
+    retirement: Retirement, begins: datetime | None, now: datetime, dry_run: bool
+) -> bool:
+    if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
+        return False
+    ended_at = retirement.ended_at
+    if retirement.came_to_nothing and not dry_run:
+        return ended_at is not None and now < ended_at + ASKED_AGAIN_AFTER
+    if retirement.kind is NoticeKind.REBALANCE and retirement.begun_at is None:
+        return False  # its turn may never come
+    return begins is None or retirement.noticed_at >= begins
+
+
+def about_called_off(
+    retirement: Retirement,
+    changes: Collection[SeenChange],
+    policy: Policy,
+    place: Place,
+    now: datetime,
+) -> Lost | None:
+    """Decide about a retirement that waits for its turn since EC2 announced a change: that may be
+    called off, or come later, by now. `changes` are all that EC2 has scheduled now."""
+    waits = retirement.kind is NoticeKind.SCHEDULED_CHANGE and retirement.phase is Phase.NOTICED
+    if not waits or not retirement.event.startswith(CHANGE_PREFIX):
+        return None
+    to_come = {
+        one.event
+        for one in changes
+        if one.instance == retirement.instance
+        and ((begins := _begins(one, policy)) is None or begins <= now)
+    }
+    if retirement.event in to_come:
+        return None
+    event = place.scheduled_change(
+        f"called-off-{retirement.instance}-{retirement.event}-{retirement.generation}",
+        now,
+        retirement.instance,
+        retirement.event,
+        now,
+        called_off=True,
+    )
+    return Lost(retirement.instance, event, "what it waits for is called off, or comes later")
 
 
 def about_detached(

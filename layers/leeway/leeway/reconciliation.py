@@ -27,7 +27,7 @@ from leeway.cloud.ports import (
     WaitingActions,
 )
 from leeway.cluster.ports import Node, Remains
-from leeway.finding import Finding, Search
+from leeway.finding import Finding, Region, Search
 from leeway.notices.synthetic import Place
 from leeway.omissions import (
     GONE,
@@ -36,9 +36,9 @@ from leeway.omissions import (
     LostStart,
     Omission,
     SeenInstance,
-    SeenInterruption,
 )
 from leeway.reception import Reception
+from leeway.reception import Result as Became
 from leeway.records import InstanceFacts
 from leeway.troubles import told
 from leeway.typed_json import adapter_of
@@ -142,17 +142,20 @@ class Reconciliation:
         names = sorted(self._world.clusters)
         if not names:
             return ()
-        seen = self._world.sweep.instances(names)
-        everywhere = ClusterReport("")
-        interruptions = everywhere.guard("Spot requests", self._interruptions) or ()
+        region, unseen = self._see(names)
         with ThreadPoolExecutor(min(AT_ONCE, len(names))) as pool:
-            reports = list(pool.map(partial(self._reconcile, seen, interruptions), names))
+            reports = list(pool.map(partial(self._reconcile, region), names))
         for report in reports:
-            report.problems.extend(everywhere.problems)
+            report.problems.extend(unseen)
         return tuple(reports)
 
-    def _interruptions(self) -> Sequence[SeenInterruption]:
-        return self._world.sweep.interruptions()
+    def _see(self, names: Sequence[str]) -> tuple[Region, list[str]]:
+        """Look at what AWS shows all at once, and say what could not be looked at."""
+        sweep, report = self._world.sweep, ClusterReport("")
+        instances = sweep.instances(names)
+        interruptions = report.guard("Spot requests", lambda: list(sweep.interruptions()))
+        changes = report.guard("scheduled events", lambda: list(sweep.changes()))
+        return Region(instances, interruptions or (), changes), report.problems
 
     def _clean_up_after(self, instance: str) -> ClusterReport:
         """Clean up after an instance that is on record as one of a cluster under Leeway's care."""
@@ -163,30 +166,17 @@ class Reconciliation:
             report.cleaned.append(self._cleaning.clean(facts))
         return report
 
-    def _reconcile(
-        self,
-        seen: Sequence[SeenInstance],
-        interruptions: Sequence[SeenInterruption],
-        cluster: str,
-    ) -> ClusterReport:
+    def _reconcile(self, region: Region, cluster: str) -> ClusterReport:
         report = ClusterReport(cluster)
-        report.guard("the cluster", partial(self._look_after, report, seen, interruptions))
+        report.guard("the cluster", partial(self._look_after, report, region))
         return report
 
-    def _look_after(
-        self,
-        report: ClusterReport,
-        seen: Sequence[SeenInstance],
-        interruptions: Sequence[SeenInterruption],
-    ) -> None:
+    def _look_after(self, report: ClusterReport, region: Region) -> None:
         cluster = report.cluster
         policy = self._world.policies.policy_of(cluster)
-        ours = {one.facts.instance: one for one in seen if one.facts.cluster == cluster}
+        ours = {one.facts.instance: one for one in region.instances if one.facts.cluster == cluster}
         report.instances = len(ours)
-        search = report.guard(
-            "records",
-            lambda: self._finding.search(cluster, policy, ours.values(), interruptions),
-        )
+        search = report.guard("records", lambda: self._finding.search(cluster, policy, region))
         self._make_good(report, search or Search((), ()), policy.dry_run)
         index = report.guard("index", lambda: self._world.index.of_cluster(cluster))
         if index is None:
@@ -194,6 +184,8 @@ class Reconciliation:
         remains = None
         if not policy.dry_run:
             remains = report.guard("nodes", lambda: self._clean_up(report, ours, index))
+        if remains is not None:
+            report.guard("marked nodes", lambda: self._free_who_stays(report, ours))
         report.guard("index", lambda: self._keep_index(report, ours, index, remains))
 
     def _make_good(self, report: ClusterReport, search: Search, dry_run: bool) -> None:
@@ -206,12 +198,15 @@ class Reconciliation:
             if done is not None:
                 report.found.append(Found(omission.instance, omission.reason, done))
 
-    def _act(self, omission: Omission) -> str:
-        """Do what the event would have led to; what that was, in words."""
+    def _act(self, omission: Omission) -> str | None:
+        """Do what the event would have led to; what that was, in words. None where it had led to it
+        already."""
         world = self._world
         match omission:
             case Lost():
                 receipt = world.reception.receive(omission.event, omission.begun)
+                if all(one.result is Became.KNOWN for one in receipt.instances):
+                    return None  # somebody said so after all
                 return "; ".join(f"{one.result}: {one.reason}" for one in receipt.instances)
             case LostStart():
                 start = world.admit_node.start if omission.admission else world.retire_node.start
@@ -252,6 +247,16 @@ class Reconciliation:
                 if cleaned.result is Result.CLEANED:
                     remaining.remove(instance)
         return frozenset(remaining)
+
+    def _free_who_stays(self, report: ClusterReport, ours: Mapping[str, SeenInstance]) -> None:
+        """Look among the nodes that are marked as retiring for some whose instance is to stay."""
+        marked = set(self._world.cluster_named(report.cluster).retiring())
+        seen = [
+            one
+            for name, one in ours.items()
+            if one.state == "running" and {one.facts.private_dns_name, name} & marked
+        ]
+        self._make_good(report, self._finding.returned(seen), dry_run=False)
 
     def _clean(self, facts: InstanceFacts, node: Node) -> Cleaned:
         # Volumes of many nodes would take longer than a tick: the next one sees whether they went.

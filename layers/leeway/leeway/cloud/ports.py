@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leeway.headroom.kept import Kept
     from leeway.hooks import HookResult
     from leeway.notices import LifecycleHook
-    from leeway.omissions import SeenHook, SeenInstance, SeenInterruption
+    from leeway.omissions import SeenChange, SeenHook, SeenInstance, SeenInterruption
     from leeway.policies import ClusterPolicy
     from leeway.records import InstanceFacts, Retirement
     from leeway.replacement import GroupFacts, GroupRules
@@ -88,6 +88,10 @@ class Sweep(Protocol):
     def interruptions(self) -> Sequence[SeenInterruption]:
         """List the Spot instances that EC2 is about to take back. Among them are some that it has
         taken back before: those do not run any more."""
+        ...
+
+    def changes(self) -> Sequence[SeenChange]:
+        """List what EC2 has scheduled for instances, and has neither done nor called off."""
         ...
 
     def states(self, instances: Collection[str]) -> Mapping[str, str]:

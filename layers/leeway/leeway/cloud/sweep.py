@@ -1,4 +1,4 @@
-"""EC2's instances and Spot requests, all at once, by boto3."""
+"""EC2's instances, Spot requests and scheduled events, all at once, by boto3."""
 
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from leeway.cloud.ec2 import facts_of
 from leeway.cloud.errors import aws_errors
 from leeway.notices import InterruptionAction
-from leeway.omissions import SeenInstance, SeenInterruption
+from leeway.omissions import SeenChange, SeenInstance, SeenInterruption
 from leeway.owners import CLUSTER_TAGS, OWNED_PREFIX
 
 PAGE = 1000
@@ -24,6 +24,17 @@ _MARKED = {
     "marked-for-termination": InterruptionAction.TERMINATE,
     "marked-for-stop": InterruptionAction.STOP,
 }
+
+# What EC2 schedules, and how it marks what is over: that is told for another week.
+# Source: EC2 API reference, InstanceStatusEvent; EC2 user guide, "Scheduled events".
+_CODES = [
+    "instance-reboot",
+    "instance-retirement",
+    "instance-stop",
+    "system-maintenance",
+    "system-reboot",
+]
+_OVER = ("[Completed]", "[Canceled]")
 
 
 class Ec2Sweep:
@@ -74,6 +85,22 @@ class Ec2Sweep:
                         seen.append(SeenInterruption(request["InstanceId"], action, marked_at))
         return seen
 
+    def changes(self) -> list[SeenChange]:
+        """List what EC2 has scheduled for instances, and has neither done nor called off."""
+        seen = []
+        with aws_errors():
+            pages = (
+                self._client()
+                .get_paginator("describe_instance_status")
+                .paginate(Filters=[{"Name": "event.code", "Values": _CODES}], MaxResults=PAGE)
+            )
+            for page in pages:
+                for status in page["InstanceStatuses"]:
+                    seen += [
+                        change for event in status["Events"] if (change := _change(status, event))
+                    ]
+        return seen
+
     def states(self, instances: Collection[str]) -> dict[str, str]:
         """Read the states of these very instances now; one that EC2 does not know is left out.
 
@@ -86,6 +113,14 @@ class Ec2Sweep:
             for described in self._described([{"Name": "instance-id", "Values": values}]):
                 found[described["InstanceId"]] = described["State"]["Name"]
         return found
+
+
+def _change(status: dict[str, Any], event: dict[str, Any]) -> SeenChange | None:
+    """Translate a scheduled event; None for one that is over, or that says no time."""
+    if event.get("Description", "").startswith(_OVER) or "NotBefore" not in event:
+        return None
+    name = event["InstanceEventId"]
+    return SeenChange(status["InstanceId"], name, event["Code"], event["NotBefore"])
 
 
 def _group_of(described: dict[str, Any]) -> str:

@@ -223,6 +223,10 @@ class LightkubeCluster:
         bytes."""
         return sum(_says_ready(status) for _, status in self._rows(""))
 
+    def retiring(self) -> list[str]:
+        """List the names of the nodes that Leeway has marked as retiring."""
+        return self.select_nodes(RETIRING)
+
     def select_nodes(self, selector: str) -> list[str]:
         """List the names of the nodes that a label selector selects."""
         return [name for name, _ in self._rows(selector)]

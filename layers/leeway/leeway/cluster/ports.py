@@ -297,6 +297,10 @@ class Remains(Protocol):
         """
         ...
 
+    def retiring(self) -> list[str]:
+        """List the names of the nodes that Leeway has marked as retiring."""
+        ...
+
     def node(self, name: str) -> Node | None:
         """Read a node by name."""
         ...

@@ -1,15 +1,16 @@
 """Notices that never came, in the form in which they would have come.
 
-The shapes are those of `ec2` and `autoscaling`, which parse them again: what is made up here is
-received like what EventBridge delivers. An id tells what it is about, so that saying it again
-changes nothing.
+The shapes are those of `ec2`, `autoscaling` and `health`, which parse them again: what is made up
+here is received like what EventBridge delivers. An id tells what it is about, so that saying it
+again changes nothing.
 """
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any
 
-from leeway.notices import autoscaling, ec2
+from leeway.notices import autoscaling, ec2, health
 from leeway.notices.model import InterruptionAction, LifecycleHook
 
 type Event = dict[str, Any]
@@ -55,8 +56,29 @@ class Place:
         detail = {"instance-id": instance, "state": state}
         return self._event(ec2.SOURCE, said, about, at, detail)
 
+    def scheduled_change(
+        self,
+        about: str,
+        at: datetime,
+        instance: str,
+        event: str,
+        starts_at: datetime,
+        *,
+        called_off: bool = False,
+    ) -> Event:
+        """EC2 will reboot, stop or retire an instance, or will not. `event` is its id for that."""
+        detail = {
+            "eventArn": event,
+            "service": "EC2",
+            "eventTypeCategory": "scheduledChange",
+            "startTime": format_datetime(starts_at.astimezone(UTC), usegmt=True),
+            "statusCode": "closed" if called_off else "upcoming",
+            "affectedEntities": [{"entityValue": instance}],
+        }
+        return self._event(health.SOURCE, "AWS Health Event", about, at, detail)
+
     def _event(
-        self, source: str, detail_type: str, about: str, at: datetime, detail: dict[str, str]
+        self, source: str, detail_type: str, about: str, at: datetime, detail: dict[str, Any]
     ) -> Event:
         return {
             "version": "0",

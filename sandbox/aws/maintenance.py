@@ -1,0 +1,83 @@
+"""Has EC2 announce, on command, that it will reboot, stop or retire an instance.
+
+Stands in for hardware that fails, and for DescribeInstanceStatus telling of it, which moto lacks.
+"""
+
+import time
+import uuid
+from typing import Any, Literal
+
+from moto.core.responses import ActionResult
+from moto.ec2.models.instances import Instance
+from moto.ec2.responses.instances import InstanceResponse
+from pydantic import BaseModel, ConfigDict
+
+from sandbox.aws import instances
+from sandbox.aws.cloud import ACCOUNT, Cloud
+from sandbox.aws.notices import timestamp
+from sandbox.aws.paging import page
+
+BY_CODE = "event.code"
+
+
+class Maintenance(BaseModel):
+    """One command: what is scheduled `starts_in` seconds from now, or, with the `event` that is
+    answered, what becomes of it. `over` is how EC2 begins the description of what is done with."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    instance: str
+    code: Literal[
+        "instance-reboot",
+        "instance-retirement",
+        "instance-stop",
+        "system-maintenance",
+        "system-reboot",
+    ] = "instance-retirement"
+    starts_in: float = 3600
+    event: str = ""
+    over: Literal["", "[Completed]", "[Canceled]"] = ""
+
+
+def announce(cloud: Cloud, command: Maintenance) -> dict[str, str]:
+    """Let DescribeInstanceStatus show it; `{"event": …}`, the id that it has there."""
+    ec2 = instances.find(command.instance, cloud.region, ACCOUNT)
+    if ec2 is None:
+        raise instances.UnknownInstance(f"no instance {command.instance}")
+    event = command.event or f"instance-event-{uuid.uuid4().hex[:17]}"
+    scheduled = _scheduled(ec2.get_instance(command.instance))
+    scheduled[event] = {
+        "InstanceEventId": event,
+        "Code": command.code,
+        "Description": f"{command.over} The instance is on degraded hardware".strip(),
+        "NotBefore": timestamp(time.time() + command.starts_in),
+    }
+    return {"event": event}
+
+
+def _scheduled(instance: Instance) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = instance.__dict__.setdefault("scheduled", {})
+    return found
+
+
+def install() -> None:
+    """Let moto's DescribeInstanceStatus show what is scheduled, and answer in pages."""
+
+    def describe_instance_status(self: InstanceResponse) -> ActionResult:
+        filters = self._filters_from_querystring()
+        codes = filters.pop(BY_CODE, None)
+        found = self.ec2_backend.describe_instance_status(
+            self._get_param("InstanceIds", []),
+            self._get_bool_param("IncludeAllInstances", False),
+            [{"name": name, "values": values} for name, values in filters.items()],
+        )
+        for instance in found:
+            instance.events = list(_scheduled(instance).values())
+        if codes is not None:
+            found = [i for i in found if any(one["Code"] in codes for one in i.events)]
+        shown, token = page(found, self._get_param("MaxResults"), self._get_param("NextToken"))
+        return ActionResult({"InstanceStatuses": shown, "NextToken": token})
+
+    InstanceResponse.describe_instance_status = (  # type: ignore[method-assign]
+        describe_instance_status
+    )
