@@ -77,6 +77,16 @@ def test_the_states_of_instances_are_those_of_now_and_unknown_ones_are_left_out(
     assert sweep.states(["i-0ffffffffffffffff"]) == {}
 
 
+def test_instances_are_found_by_their_private_dns_name(aws: Sandbox, sweep: Ec2Sweep) -> None:
+    instance = launch(aws, {"eks:cluster-name": "named"})
+    launch(aws, {"eks:cluster-name": "named"})
+    facts = Ec2Instances(maker(aws, "ec2")).describe(instance)
+    assert facts is not None
+    (found,) = sweep.named(facts.private_dns_name)
+    assert found.facts == facts
+    assert sweep.named("ip-10-99-99-99.ec2.internal") == []
+
+
 def test_a_list_that_breaks_off_is_not_taken_for_the_whole(aws: Sandbox, sweep: Ec2Sweep) -> None:
     fault = {"service": "ec2", "error": "RequestLimitExceeded", "status": 503}
     aws.control("PUT", "faults", {"faults": [fault]})

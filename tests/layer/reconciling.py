@@ -78,6 +78,9 @@ class OneCluster:
         return list(self.volumes.get(node, []))
 
     def mark_out_of_service(self, node: str, uid: str) -> bool:
+        here = self.nodes.get(node)
+        if here is None or here.uid != uid:
+            return False
         self.vouched.append(node)
         if not self.stuck:
             self.volumes.pop(node, None)
@@ -150,6 +153,10 @@ class World:
     def changes(self) -> list[SeenChange]:
         self._fail("changes")
         return self.changes_
+
+    def named(self, private_dns_name: str) -> list[SeenInstance]:
+        self._fail("named")
+        return [one for one in self.instances_ if one.facts.private_dns_name == private_dns_name]
 
     def states(self, instances: Collection[str]) -> dict[str, str]:
         self._fail("states")

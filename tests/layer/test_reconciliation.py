@@ -376,6 +376,78 @@ def test_a_node_that_another_instance_has_by_now_is_not_removed() -> None:
     assert cluster.deleted == []
 
 
+class Reborn(OneCluster):
+    """A cluster in which another node gets the name while its volumes are looked at."""
+
+    def attachments_on(self, node: str) -> list[Attachment]:
+        found = super().attachments_on(node)
+        self.nodes[node] = replace(self.nodes[node], uid="another", ready=True)
+        return found
+
+
+@pytest.mark.parametrize("volumes", [[VOLUME], []])
+@pytest.mark.parametrize("wanted", [Round(), Round(OURS.instance, "prod")])
+def test_a_node_that_came_back_under_the_same_name_meanwhile_is_neither_vouched_for_nor_removed(
+    volumes: list[Attachment], wanted: Round
+) -> None:
+    name = OURS.private_dns_name
+    cluster = Reborn({name: node(OURS)}, {name: volumes})
+    (report,) = gone(clusters={"prod": cluster}).reconciliation().run(wanted)
+    assert [one.result for one in report.cleaned] == [Result.NOTHING]
+    assert (cluster.vouched, cluster.deleted) == ([], [])
+    assert cluster.nodes[name].uid == "another"
+
+
+def inherited(**changes: Any) -> World:
+    """A newer instance has the name, and goes on with the Node object that it found."""
+    name = OURS.private_dns_name
+    cluster = OneCluster({name: node(OURS, ready=True)}, {name: [VOLUME]})
+    newer = facts(9).model_copy(update={"private_dns_name": name, **changes})
+    world = gone(clusters={"prod": cluster})
+    world.instances_.append(seen(newer))
+    return world
+
+
+def test_a_node_object_that_a_newer_instance_goes_on_with_is_left_to_it() -> None:
+    world = inherited()
+    (report,) = world.reconciliation().run(Round(OURS.instance, "prod"))
+    assert [one.result for one in report.cleaned] == [Result.LEFT]
+    assert facts(9).instance in report.cleaned[0].reason
+    assert run(world).cleaned == []
+    cluster = world.clusters["prod"]
+    assert (cluster.vouched, cluster.deleted) == ([], [])
+
+
+def test_a_namesake_in_another_clusters_vpc_is_no_heir() -> None:
+    world = inherited(cluster="blue")
+    (report,) = world.reconciliation("prod", "blue").run(Round(OURS.instance, "prod"))
+    assert [one.result for one in report.cleaned] == [Result.CLEANED]
+
+
+def test_whether_there_is_an_heir_must_be_known() -> None:
+    world = inherited()
+    world.fails = {"named"}
+    with pytest.raises(CloudUnavailable):
+        world.reconciliation().run(Round(OURS.instance, "prod"))
+    assert world.clusters["prod"].deleted == []
+
+
+def test_an_instance_that_ec2_has_forgotten_is_cleaned_up_after_when_a_late_notice_comes() -> None:
+    forgotten = gone(instances_=[], fresh={})
+    (report,) = forgotten.reconciliation().run(Round(OURS.instance, "prod"))
+    assert [(one.result, one.freed) for one in report.cleaned] == [
+        (Result.CLEANED, ("shop/data-0",))
+    ]
+    assert forgotten.clusters["prod"].deleted == [(OURS.private_dns_name, 0)]
+
+
+def test_an_instance_that_ec2_does_not_list_but_still_knows_keeps_its_node() -> None:
+    unlisted = gone(instances_=[], fresh={OURS.instance: "running"})
+    assert [one.result for one in run(unlisted).cleaned] == [Result.LEFT]
+    assert unlisted.clusters["prod"].deleted == []
+    assert OURS.instance in unlisted.index
+
+
 def test_a_terminated_instance_is_cleaned_up_after_at_once_when_its_notice_comes() -> None:
     left = gone()
     (report,) = left.reconciliation().run(Round(OURS.instance, "prod"))

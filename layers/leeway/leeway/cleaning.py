@@ -13,6 +13,7 @@ from enum import StrEnum
 from leeway.clock import Clock
 from leeway.cloud.ports import Sweep
 from leeway.cluster.ports import Attachment, Node, Remains
+from leeway.omissions import GONE
 from leeway.records import InstanceFacts
 
 DETACHING = timedelta(seconds=25)
@@ -23,6 +24,8 @@ LOOK_EVERY = 1.0
 """Seconds."""
 
 TERMINATED = "terminated"
+
+_ANOTHER = "its node is gone, or another one has its name by now"
 
 
 class Result(StrEnum):
@@ -97,15 +100,31 @@ class Cleaning:
 
     def _clean(self, cluster: Remains, remains: _Remains, until: datetime) -> Cleaned:
         node = remains.node
+        if node.ready and (heir := self._heir_of(remains)):
+            return remains.became(Result.LEFT, f"instance {heir} has its name and its node now", [])
         volumes = cluster.attachments_on(node.name)
         if volumes:
-            cluster.mark_out_of_service(node.name, node.uid)
+            if not cluster.mark_out_of_service(node.name, node.uid):
+                return remains.became(Result.NOTHING, _ANOTHER, [])
             if left := self._wait_for_volumes(cluster, node.name, until):
                 why = f"{len(left)} volumes are still attached to the node"
                 return remains.became(Result.WAITING, why, [v for v in volumes if v not in left])
         # The Node goes last: without it, nobody knows that its volumes may be taken by force.
-        cluster.delete_node(node.name, node.uid)
+        if not cluster.delete_node(node.name, node.uid):
+            return remains.became(Result.NOTHING, _ANOTHER, volumes)
         return remains.became(Result.CLEANED, "EC2 says that the instance is terminated", volumes)
+
+    def _heir_of(self, remains: _Remains) -> str:
+        """Return the instance that lives under the node's name by now, empty where none does.
+
+        An instance that gets the address of one that is gone finds its Node object, and goes on
+        with it, provider id and UID included: nothing but its being Ready tells.
+        """
+        for one in self._sweep.named(remains.node.name):
+            ours = one.facts.cluster == remains.facts.cluster
+            if ours and one.facts.instance != remains.facts.instance and one.state not in GONE:
+                return one.facts.instance
+        return ""
 
     def _wait_for_volumes(self, cluster: Remains, node: str, until: datetime) -> list[Attachment]:
         while (left := cluster.attachments_on(node)) and self._clock.now() < until:

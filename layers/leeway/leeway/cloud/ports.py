@@ -94,6 +94,11 @@ class Sweep(Protocol):
         """List what EC2 has scheduled for instances, and has neither done nor called off."""
         ...
 
+    def named(self, private_dns_name: str) -> Sequence[SeenInstance]:
+        """List the instances of any cluster that have this private DNS name. Names are unique in a
+        VPC only."""
+        ...
+
     def states(self, instances: Collection[str]) -> Mapping[str, str]:
         """Read the states of these very instances now; one that EC2 does not know is left out."""
         ...

@@ -48,14 +48,19 @@ class Ec2Sweep:
         if not clusters:
             return []
         keys = [*CLUSTER_TAGS, *(f"{OWNED_PREFIX}{name}" for name in sorted(clusters))]
-        found = []
-        for described in self._described([{"Name": "tag-key", "Values": keys}]):
+        seen = self._seen([{"Name": "tag-key", "Values": keys}])
+        return [one for one in seen if one.facts.cluster in clusters]
+
+    def named(self, private_dns_name: str) -> list[SeenInstance]:
+        """List the instances of any cluster that have this private DNS name."""
+        return list(self._seen([{"Name": "private-dns-name", "Values": [private_dns_name]}]))
+
+    def _seen(self, filters: list[dict[str, Any]]) -> Iterator[SeenInstance]:
+        for described in self._described(filters):
             facts = facts_of(described)
-            if facts is not None and facts.cluster in clusters:
+            if facts is not None:
                 state, launched_at = described["State"]["Name"], described["LaunchTime"]
-                group = _group_of(described)
-                found.append(SeenInstance(facts, state, launched_at, group))
-        return found
+                yield SeenInstance(facts, state, launched_at, _group_of(described))
 
     def _described(self, filters: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         with aws_errors():
