@@ -46,6 +46,12 @@ class Execution:
         """The names of its steps and waits, in order."""
         return [operation["Name"] for operation in self.operations if "Name" in operation]
 
+    @property
+    def written(self) -> list[int]:
+        """How many bytes its steps' results are."""
+        steps = [operation.get("StepDetails") or {} for operation in self.operations]
+        return [len((step.get("Result") or "").encode()) for step in steps]
+
 
 @dataclass
 class _SkippedTime(DurableSteps):

@@ -37,11 +37,20 @@ def rebalance() -> tuple[Surrounding, Order]:
     return world, ORDER
 
 
-def blocked(hours: float = 0.2) -> tuple[Surrounding, Order]:
+def crowd(pods: int) -> list[Pod]:
+    """Pods of a Deployment, with names and UIDs as long as they are in life."""
+    name, uid = "payments-api-7d9c5b6f8-{:05x}", "0b9f1c52-6c1e-4b8e-9a55-{:012x}"
+    return [
+        Pod("checkout", name.format(n), uid.format(n), "Running", 30, None) for n in range(pods)
+    ]
+
+
+def blocked(hours: float = 0.2, pods: int = 0) -> tuple[Surrounding, Order]:
     """A budget blocks the drain, which rests, and keeps its hook waiting by heartbeats."""
     # An action waits for a hundred of its timeouts at most.
     timeout = max(600, round(hours * 36) + 1)
-    world = surrounding(NoticeKind.TERMINATE_HOOK, pods=[POD], timeout=timeout)
+    there = crowd(pods) if pods else [POD]
+    world = surrounding(NoticeKind.TERMINATE_HOOK, pods=there, timeout=timeout)
     deadline = NOTICED + timedelta(hours=hours)
     world.record = world.record.model_copy(update={"deadline": deadline})
     return world, ORDER
@@ -57,9 +66,22 @@ def undone() -> tuple[Surrounding, Order]:
     return world, Order(ORDER.instance, ORDER.cluster, 2)
 
 
+def crowded() -> tuple[Surrounding, Order]:
+    """The same with more pods, of which one goes by itself meanwhile."""
+    world, order = blocked(pods=3)
+
+    def leave(step: str) -> None:
+        if step == "drain-20":
+            world.pods = world.pods[1:]
+
+    world.before_step = leave
+    return world, order
+
+
 SCENARIOS = {
     "interruption": interruption,
     "rebalance": rebalance,
     "blocked": blocked,
+    "crowded": crowded,
     "undone": undone,
 }

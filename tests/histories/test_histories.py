@@ -15,9 +15,9 @@ FOLDER = Path(__file__).parent
 HISTORIES = sorted(FOLDER.glob("*.json"))
 
 
-def run(module: str, argument: str) -> str:
+def run(module: str, *arguments: str) -> str:
     """Run a module of this folder; what it prints."""
-    command = [sys.executable, "-m", f"tests.histories.{module}", argument]
+    command = [sys.executable, "-m", f"tests.histories.{module}", *arguments]
     done = subprocess.run(
         command, cwd=FOLDER.parents[1], check=True, stdout=subprocess.PIPE, timeout=300
     )
@@ -75,3 +75,12 @@ def test_half_a_day_behind_a_budget_costs_what_its_steps_say_and_keeps_its_hook(
     world, _ = blocked(12)
     assert world.run_generation() is not None
     assert counted["operations"] == world.operations + 1
+
+
+def test_of_thirty_pods_behind_a_budget_a_pass_writes_down_what_changed() -> None:
+    counted = json.loads(run("long_block", "0.5", "30"))
+    assert counted["result"] == "drained"
+    whole = counted["largest_kilobytes"] / 1e3
+    assert whole > 0.015, "the first pass tells of every pod"
+    passes = counted["operations"] / 2
+    assert counted["megabytes_written"] < whole * passes / 5, "and the others of what changed"

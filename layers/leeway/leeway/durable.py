@@ -1,5 +1,7 @@
 """The Steps Protocol on AWS Lambda durable functions."""
 
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,13 @@ from aws_durable_execution_sdk_python.serdes import SerDes, SerDesContext
 from pydantic import TypeAdapter
 
 from leeway.typed_json import adapter_of
+
+LARGEST_PLAIN = 64 * 1024
+"""Bytes of a result that is written as it is; a larger one is compressed. A node of 400 pods is too
+much for the 256 KB that a checkpoint takes, and a node may have 737."""
+
+_COMPRESSED = "zlib:"
+"""Before a compressed result, in base64. No JSON begins so."""
 
 LONGEST_PAUSE = 30
 ATTEMPTS = 100
@@ -24,10 +33,15 @@ class Typed[T](SerDes[T]):
 
     def serialize(self, value: T, serdes_context: SerDesContext) -> str:
         """Write a result."""
-        return self._adapter.dump_json(value).decode()
+        written = self._adapter.dump_json(value)
+        if len(written) <= LARGEST_PLAIN:
+            return written.decode()
+        return _COMPRESSED + b64encode(zlib.compress(written)).decode()
 
     def deserialize(self, data: str, serdes_context: SerDesContext) -> T:
         """Read a result that an earlier invocation wrote."""
+        if data.startswith(_COMPRESSED):
+            data = zlib.decompress(b64decode(data.removeprefix(_COMPRESSED))).decode()
         return self._adapter.validate_json(data)
 
 

@@ -34,12 +34,13 @@ class Emptying:
         self._holding = holding
 
     def drain(self, order: Order, located: Located, passed: Passed, tries: int) -> Passed:
-        """Work on the drain for a while. `tries` counts how often the cordon or the replacement
-        has been tried in vain, 0 where both are settled: the more, the longer until the next."""
+        """Work on the drain for a while; returns what is written down of it. `tries` counts how
+        often the cordon or the replacement has been tried in vain, 0 where both are settled: the
+        more, the longer until the next."""
         drain, clock = passed.drain, self._world.clock
         record = self._world.read_patiently(order)
         if record is None:
-            return Passed(drain, None)
+            return Passed(Drain(), None)
         held = held_for(record, passed.held, clock.now())
         held = self._holding.keep(order.instance, held)
         deadline = with_hooks(record.deadline, held)
@@ -55,7 +56,8 @@ class Emptying:
         if tries and not rest and (drain.over or not located.node):
             clock.sleep(min(tries * RETRY_EVERY, LONGEST_RETRY))
         expired = is_expired(Terms(deadline), clock.now())
-        return Passed(drain, record, int(rest.total_seconds()), expired, held)
+        after = Passed(drain, record, int(rest.total_seconds()), expired, held)
+        return after.since(passed.drain, clock.now())
 
     def _while_current(self, order: Order) -> Callable[[], bool]:
         """Ask, at a pace, whether no newer generation has taken over. It was none just now."""

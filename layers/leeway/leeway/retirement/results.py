@@ -3,10 +3,11 @@
 Executions go on with the version that began them; what is stored is read by that version alone.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from leeway.drain.passes import Pace, changed_in, pace_of, resumed
 from leeway.drain.progress import Drain
 from leeway.holding import Answered
 from leeway.hooks import HeldHook
@@ -65,13 +66,27 @@ class Replaced:
 @dataclass(frozen=True, slots=True)
 class Passed:
     """A drain after one more pass, how many seconds may pass before the next, and the lifecycle
-    hooks that are kept waiting for it."""
+    hooks that are kept waiting for it.
+
+    As it is written down, `drain` has only the pods in which the pass changed something, and `pace`
+    says of all pods how often they were tried and when they are due again. No pace: `drain` has all
+    pods, as versions before this one wrote it.
+    """
 
     drain: Drain
     record: Retirement | None
     rest: int = 0
     expired: bool = False
     held: tuple[HeldHook, ...] = ()
+    pace: Pace | None = None
+
+    def since(self, before: Drain, now: datetime) -> "Passed":
+        """Return it as it is written down, by whoever knows the drain before the pass."""
+        return replace(self, drain=changed_in(before, self.drain), pace=pace_of(self.drain, now))
+
+    def after(self, before: Drain) -> "Passed":
+        """Return what was written down with the whole drain."""
+        return replace(self, drain=resumed(before, self.drain, self.pace), pace=None)
 
 
 @dataclass(frozen=True, slots=True)

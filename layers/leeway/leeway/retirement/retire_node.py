@@ -60,7 +60,7 @@ class RetireNode:
                 replaced = steps.run(f"replace-{turn}", Replaced, ask)
             unsettled = not (located.settled and replaced.settled)
             work = partial(self._emptying.drain, order, located, passed, turn if unsettled else 0)
-            passed = steps.run(f"drain-{turn}", Passed, work)
+            passed = steps.run(f"drain-{turn}", Passed, work).after(passed.drain)
             if passed.rest:
                 steps.wait(f"rest-{turn}", passed.rest)
         if passed.record is None:
