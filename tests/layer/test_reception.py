@@ -21,6 +21,7 @@ FIRST, SECOND = "i-0b662ef9931388ba0", "i-0abc1234"
 CHANGE_AT = datetime.fromisoformat("2026-12-04T02:00:00Z")
 WEEKS_BEFORE = datetime.fromisoformat("2026-11-20T09:45:01Z")
 LEAD = CHANGE_AT - timedelta(hours=4)
+AFTERWARDS = datetime.fromisoformat("2026-11-20T12:00:00Z")
 
 
 @dataclass
@@ -347,7 +348,7 @@ def test_a_launch_that_begins_to_run_costs_one_read() -> None:
 def test_an_instance_that_was_stopped_and_runs_again_is_freed_and_can_be_retired_again(
     action: str,
 ) -> None:
-    desk = Desk()
+    desk = Desk(now_=AFTERWARDS)
     desk.receive(warning("2026-11-20T09:45:00Z", action))
     desk.finished()
     assert desk.results(state("stopped", "2026-11-20T09:47:00Z")) == [Result.KNOWN]
@@ -361,26 +362,35 @@ def test_an_instance_that_was_stopped_and_runs_again_is_freed_and_can_be_retired
 
 
 def test_a_stop_while_it_is_drained_that_is_over_at_once_is_undone() -> None:
-    desk = Desk()
+    desk = Desk(now_=AFTERWARDS)
     desk.receive(state("stopping", "2026-11-20T09:45:00Z"))
     assert desk.results(state("running", "2026-11-20T09:46:00Z")) == [Result.UNDOING]
 
 
 def test_running_that_arrives_late_undoes_nothing() -> None:
-    desk = Desk()
+    desk = Desk(now_=AFTERWARDS)
     desk.receive(warning("2026-11-20T09:45:00Z", "stop"))
     assert desk.results(state("running", "2026-11-20T09:40:00Z")) == [Result.IGNORED]
     assert desk.stored[FIRST].phase is Phase.NOTICED
 
 
+def test_running_in_the_second_of_the_next_interruption_does_not_undo_it() -> None:
+    desk = Desk(now_=AFTERWARDS)
+    desk.receive(warning("2026-11-20T09:45:00Z", "stop"))
+    desk.finished()
+    assert desk.results(warning("2026-11-20T11:00:00Z", "stop")) == [Result.STARTED]
+    assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [Result.IGNORED]
+    assert desk.stored[FIRST].phase is Phase.NOTICED
+
+
 def test_running_says_nothing_about_an_interruption_that_terminates() -> None:
-    desk = Desk()
+    desk = Desk(now_=AFTERWARDS)
     desk.receive(warning("2026-11-20T09:45:00Z"))
     assert desk.results(state("running", "2026-11-20T09:45:30Z")) == [Result.IGNORED]
 
 
 def test_an_undo_whose_start_was_lost_is_started_again() -> None:
-    desk = Desk()
+    desk = Desk(now_=AFTERWARDS)
     desk.receive(warning("2026-11-20T09:45:00Z", "stop"))
     for _ in range(2):
         assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [Result.UNDOING]

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.hooks import HookResult
 from leeway.notices import InstanceId, InterruptionAction, LifecycleHook, Notice, NoticeKind
@@ -310,6 +310,64 @@ def test_an_undoing_whose_execution_died_gets_another_generation() -> None:
     dead = undo(undoing, notice(NoticeKind.STATE_CHANGE, "n-3", after=4300, state="running"))
     assert dead is not None
     assert (dead.start, dead.record.generation, dead.record.phase) == (True, 2, Phase.UNDOING)
+
+
+def heard(stored: Retirement | None, told: Notice) -> Retirement | None:
+    """The record after a notice, as whoever receives notices has it."""
+    if told.state == "running":
+        undone = undo(stored, told)
+        return undone.record if undone else stored
+    return receive(stored, told, rule(told, DEFAULTS[told.kind]), FACTS).record
+
+
+STOP = {"action": InterruptionAction.STOP}
+RUNS_AGAIN = 200
+
+
+def first_life(stop: bool) -> list[Notice]:
+    """An interruption, as of which the instance stops and is started again."""
+    action = InterruptionAction.STOP if stop else InterruptionAction.HIBERNATE
+    return [
+        notice(NoticeKind.SPOT_INTERRUPTION, "n-1", action=action),
+        notice(NoticeKind.STATE_CHANGE, "n-2", after=120, state="stopping"),
+        notice(NoticeKind.STATE_CHANGE, "n-3", after=150, state="stopped"),
+        notice(NoticeKind.STATE_CHANGE, "n-4", after=RUNS_AGAIN, state="running"),
+    ]
+
+
+@settings(deadline=None)
+@given(
+    st.booleans(),
+    st.integers(-5, 90),
+    st.data(),
+)
+def test_in_whatever_order_it_is_told_of_the_second_interruption_of_a_restarted_instance_is_served(
+    stop: bool, after: int, data: st.DataObject
+) -> None:
+    again = notice(NoticeKind.SPOT_INTERRUPTION, "n-5", after=RUNS_AGAIN + after, **STOP)
+    stored: Retirement | None = None
+    for told in data.draw(st.permutations([*first_life(stop), again])):
+        stored = heard(stored, told)
+        if stored is not None and stored.phase in ENDS and data.draw(st.booleans()):
+            stored = at(stored, ENDS[stored.phase])
+    assert stored is not None
+    assert stored.phase not in {Phase.UNDOING, Phase.UNDONE}
+    assert (stored.kind, stored.noticed_at) == (NoticeKind.SPOT_INTERRUPTION, again.time)
+
+
+@settings(deadline=None)
+@given(st.booleans(), st.data())
+def test_in_whatever_order_it_is_told_of_a_restarted_instance_is_freed(
+    stop: bool, data: st.DataObject
+) -> None:
+    interruption, *later = first_life(stop)
+    stored = heard(None, interruption)
+    for told in data.draw(st.permutations(later)):
+        stored = heard(stored, told)
+        if stored is not None and stored.phase in ENDS and data.draw(st.booleans()):
+            stored = at(stored, ENDS[stored.phase])
+    assert stored is not None
+    assert stored.phase in {Phase.UNDOING, Phase.UNDONE}
 
 
 def test_news_of_another_scheduled_change_undoes_nothing() -> None:

@@ -12,6 +12,7 @@ from leeway.notices import InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.owners import Owner
 from leeway.policies import (
     LONGEST_TURN,
+    SPOT_WARNING,
     SUCCESSOR_WITHIN,
     VOLUNTARY,
     Action,
@@ -46,6 +47,12 @@ _HARDNESS = {
     NoticeKind.SPOT_INTERRUPTION: 4,
     NoticeKind.CAPACITY_RESERVATION: 4,
 }
+
+_INTERRUPTIONS = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION})
+
+CLOCKS = timedelta(seconds=30)
+"""How far the times of an interruption and of a restart may be the wrong way round: events count
+whole seconds, by clocks of several services. From a warning to a restart it takes longer."""
 
 _ENDS_IN_ITS_GROUP = frozenset({"terminate-in-group", "raise-desired"})
 
@@ -222,6 +229,8 @@ def undo(stored: Retirement | None, notice: Notice) -> Reception | None:
 def _why_undone(stored: Retirement, notice: Notice) -> str | None:
     if stored.phase is Phase.UNDONE:
         return None
+    if stored.kind in _INTERRUPTIONS and notice.time < stored.noticed_at + CLOCKS:
+        return None  # it ran before it was interrupted
     if notice.kind is NoticeKind.SCHEDULED_CHANGE:
         same = stored.kind is notice.kind and stored.event in {"", notice.event}
         if same and stored.phase is Phase.NOTICED:
@@ -267,14 +276,34 @@ def _only_stops(notice: Notice) -> bool:
 def _why_newer(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None:
     """Say why this notice needs a retirement of its own, or None where the stored one serves."""
     if stored.phase in {Phase.UNDOING, Phase.UNDONE}:
-        return None if notice.time < stored.noticed_at else "what was before it has been undone"
+        since = stored.noticed_at - (CLOCKS if notice.kind in _INTERRUPTIONS else timedelta(0))
+        return None if notice.time < since else "what was before it has been undone"
     if stored.phase is Phase.FINISHED:
         if _has_new_hook(stored, notice):
             return "its lifecycle hook still waits for an answer"
         return _after_the_end(stored, notice)
+    if _is_of_a_later_life(stored, notice):
+        return "the instance was interrupted before, and has run again since"
     if notice.time > due(stored) + OVERDUE:
         return "the retirement before it should long have ended: its execution has died"
     return _why_more_urgent(stored, notice, ruling)
+
+
+def _is_of_a_later_life(stored: Retirement, notice: Notice) -> bool:
+    """Whether an instance is interrupted that must have stopped, and run again, since."""
+    stopped = stored.stops and _is_stopped_by(stored.kind, stored.noticed_at, notice.time)
+    return stopped and notice.kind in _INTERRUPTIONS
+
+
+def _is_of_an_earlier_life(stored: Retirement, notice: Notice) -> bool:
+    """Whether the instance must have stopped, and run again, before it was interrupted."""
+    stopped = _only_stops(notice) and _is_stopped_by(notice.kind, notice.time, stored.noticed_at)
+    return stopped and stored.kind in _INTERRUPTIONS
+
+
+def _is_stopped_by(kind: NoticeKind, told: datetime, now: datetime) -> bool:
+    warned = SPOT_WARNING if kind in _INTERRUPTIONS else timedelta(0)
+    return told + warned + CLOCKS < now
 
 
 def due(stored: Retirement) -> datetime:
@@ -294,7 +323,7 @@ def due(stored: Retirement) -> datetime:
 
 def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None:
     """Compare with the retirement that is on: first by how hard its end is, then by when it is."""
-    if _is_its_own_doing(stored, notice):
+    if _is_its_own_doing(stored, notice) or _is_of_an_earlier_life(stored, notice):
         return None
     if notice.kind in VOLUNTARY and stored.begun_at is not None:
         # What waits for nobody serves it already; another turn would stop the drain that is on.
