@@ -9,11 +9,13 @@ import pytest
 from leeway.cleaning import Result
 from leeway.cloud.ports import CloudUnavailable
 from leeway.cluster.ports import Attachment
+from leeway.finding import HANDS
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.omissions import SeenChange, SeenHook, SeenInstance, SeenInterruption
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, Action, ClusterPolicy
+from leeway.reception import Receipt
 from leeway.reception import Result as Became
 from leeway.reconciliation import ClusterReport, Round, parse_round
 from leeway.records import Phase
@@ -60,11 +62,11 @@ def test_hooks_interruptions_and_detached_instances_that_nobody_told_of_are_rece
         hooks=[SeenHook(waiting.instance, HOOK, launching=False)],
     )
     report = run(silent)
-    assert [(n.kind, n.instances[0]) for n in silent.received] == [
-        (NoticeKind.TERMINATE_HOOK, waiting.instance),
-        (NoticeKind.SPOT_INTERRUPTION, marked.instance),
-        (NoticeKind.REBALANCE, detached.instance),
-    ]
+    assert {n.instances[0]: n.kind for n in silent.received} == {
+        waiting.instance: NoticeKind.TERMINATE_HOOK,
+        marked.instance: NoticeKind.SPOT_INTERRUPTION,
+        detached.instance: NoticeKind.REBALANCE,
+    }
     assert all("first notice" in found.done for found in report.found)
 
 
@@ -126,6 +128,22 @@ def test_what_the_policy_ignores_is_not_found_once_a_minute() -> None:
     rehearsed = World([seen()], hooks=[replace(waiting, launching=True)])
     rehearsed.policy = ClusterPolicy(dry_run=True)
     assert run(rehearsed).found == []
+
+
+def test_a_storm_whose_warnings_got_lost_is_received_by_many_hands_at_once() -> None:
+    together = threading.Barrier(HANDS, timeout=20)
+
+    class Patient(World):
+        def receive(self, event: Any, begun: Action | None = None) -> Receipt:
+            together.wait()
+            return super().receive(event, begun)
+
+    storm = [facts(number) for number in range(4 * HANDS)]
+    marks = [SeenInterruption(f.instance, InterruptionAction.TERMINATE, NOTICED) for f in storm]
+    world = Patient([seen(one) for one in storm], marked=marks)
+    report = run(world)
+    assert [found.instance for found in report.found] == [one.instance for one in storm]
+    assert report.problems == []
 
 
 def test_what_somebody_said_after_all_was_not_lost() -> None:

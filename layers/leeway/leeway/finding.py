@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from leeway.abreast import abreast
 from leeway.arrivals import Arrival
 from leeway.clock import Clock
 from leeway.cloud.ports import Known, Sweep, Unfinished, WaitingActions
@@ -34,6 +35,10 @@ from leeway.owners import OwnerKind
 from leeway.policies import ClusterPolicy
 from leeway.records import Retirement
 from leeway.troubles import told
+
+HANDS = 8
+"""Instances of a cluster that are seen to at the same time: when a storm's notices got lost, each
+of hundreds takes some calls, and has two minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,16 +206,18 @@ class Finding:
         return case.known.get(instance) or self._records.known(instance)
 
 
-def _collected(looks: Iterable[Look], problems: list[str]) -> Search:
+def _collected(looks: Sequence[Look], problems: list[str]) -> Search:
     """Take all looks; one that fails is a problem, and the others go on."""
-    found: list[Omission] = []
-    for look in looks:
+
+    def take(look: Look) -> Omission | str | None:
         try:
-            omission = look()
+            return look()
         except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
-            problems.append(f"records: {told(error)}")
-        else:
-            found += [omission] if omission is not None else []
+            return f"records: {told(error)}"
+
+    seen = abreast(take, looks, HANDS)
+    problems += [one for one in seen if isinstance(one, str)]
+    found = [one for one in seen if one is not None and not isinstance(one, str)]
     return Search(tuple(found), tuple(problems))
 
 

@@ -5,7 +5,6 @@ cluster, and each part of the work on it, fails for itself.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from leeway.abreast import abreast
 from leeway.cleaning import Cleaned, Cleaning, Result
 from leeway.clock import Clock
 from leeway.cloud.ports import (
@@ -27,7 +27,7 @@ from leeway.cloud.ports import (
     WaitingActions,
 )
 from leeway.cluster.ports import Node, Remains
-from leeway.finding import Finding, Region, Search
+from leeway.finding import HANDS, Finding, Region, Search
 from leeway.notices.synthetic import Place
 from leeway.omissions import (
     GONE,
@@ -143,8 +143,7 @@ class Reconciliation:
         if not names:
             return ()
         region, unseen = self._see(names)
-        with ThreadPoolExecutor(min(AT_ONCE, len(names))) as pool:
-            reports = list(pool.map(partial(self._reconcile, region), names))
+        reports = abreast(partial(self._reconcile, region), names, AT_ONCE)
         for report in reports:
             report.problems.extend(unseen)
         return tuple(reports)
@@ -190,13 +189,15 @@ class Reconciliation:
 
     def _make_good(self, report: ClusterReport, search: Search, dry_run: bool) -> None:
         report.problems.extend(search.problems)
-        for omission in search.found:
-            if dry_run and isinstance(omission, LostAnswer):
-                continue
-            what = f"{omission.instance}: {omission.reason}"
-            done = report.guard(what, partial(self._act, omission))
-            if done is not None:
-                report.found.append(Found(omission.instance, omission.reason, done))
+        found = [o for o in search.found if not (dry_run and isinstance(o, LostAnswer))]
+        done = abreast(partial(self._act_guarded, report), found, HANDS)
+        for omission, what in zip(found, done, strict=True):
+            if what is not None:
+                report.found.append(Found(omission.instance, omission.reason, what))
+
+    def _act_guarded(self, report: ClusterReport, omission: Omission) -> str | None:
+        what = f"{omission.instance}: {omission.reason}"
+        return report.guard(what, partial(self._act, omission))
 
     def _act(self, omission: Omission) -> str | None:
         """Do what the event would have led to; what that was, in words. None where it had led to it

@@ -5,10 +5,10 @@ missed, late or doubled does no harm.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from leeway.abreast import abreast
 from leeway.clock import Clock
 from leeway.cloud.ports import HeadroomStates
 from leeway.cluster.ports import Workloads
@@ -120,9 +120,7 @@ class KeepHeadroom:
 
     def tick(self, clusters: Iterable[str]) -> tuple[Tended, ...]:
         """Look after these clusters; one that is away does not keep the others waiting."""
-        names = list(clusters)
-        with ThreadPoolExecutor(max(1, min(AT_ONCE, len(names)))) as pool:
-            tended = tuple(pool.map(self._tend, names))
+        tended = tuple(abreast(self._tend, list(clusters), AT_ONCE))
         for one in tended:
             self._telemetry.tended(one)
         return tended
