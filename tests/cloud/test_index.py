@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from leeway.cloud.dynamodb import FACTS as FACTS_KEY
+from leeway.cloud.dynamodb import item_key
 from leeway.cloud.dynamodb_index import DynamoIndex
 from leeway.cloud.ports import CloudUnavailable, Known
 from leeway.reception import Result
@@ -49,6 +51,22 @@ def test_what_is_written_is_read_again_by_cluster(index: DynamoIndex) -> None:
     assert index.of_cluster("prod") == many
     index.update((), list(many)[10:])
     assert list(index.of_cluster("prod")) == list(many)[:10]
+
+
+def test_what_nobody_understands_is_as_if_it_were_not_there_and_is_written_anew(
+    aws: Sandbox, index: DynamoIndex
+) -> None:
+    index.update([facts(1), facts(2)], ())
+    aws.client("dynamodb").update_item(
+        TableName=TABLE,
+        Key=item_key(facts(2).instance, FACTS_KEY),
+        UpdateExpression="SET #record = :told",
+        ExpressionAttributeNames={"#record": "record"},
+        ExpressionAttributeValues={":told": {"S": "{}"}},
+    )
+    assert list(index.of_cluster("prod")) == [facts(1).instance]
+    index.update([facts(2)], ())
+    assert len(index.of_cluster("prod")) == 2
 
 
 def test_what_a_throttled_table_left_undone_is_written_again(

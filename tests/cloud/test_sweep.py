@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from leeway.arrivals import Arrival
 from leeway.cloud.autoscaling import AutoScalingGroups
-from leeway.cloud.dynamodb import DynamoRecords
+from leeway.cloud.dynamodb import RETIREMENT, DynamoRecords, item_key
 from leeway.cloud.ec2 import Ec2Instances
-from leeway.cloud.ports import CloudRefused, CloudUnavailable
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, UnderWay
 from leeway.cloud.sweep import Ec2Sweep
 from leeway.cloud.waiting import AutoScalingWaitingActions
 from leeway.hooks import HookResult
@@ -196,6 +196,34 @@ def test_the_makers_of_a_types_accelerators_are_told_by_ec2(aws: Sandbox) -> Non
         types.accelerators("m5.no-such-size")
 
 
+def test_a_record_that_another_version_wrote_is_told_of_and_keeps_no_other_from_being_read(
+    aws: Sandbox,
+) -> None:
+    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    facts = interrupted().facts.model_copy(update={"cluster": "two-versions"})
+    good = interrupted().model_copy(
+        update={"facts": facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee2"})}
+    )
+    odd = good.model_copy(
+        update={"facts": facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee3"})}
+    )
+    records.write(good)
+    records.write(odd)
+    key = item_key(odd.instance, RETIREMENT)
+    told = odd.model_dump_json().replace("spot-interruption", "moon-eclipse")
+    aws.client("dynamodb").update_item(
+        TableName=TABLE,
+        Key=key,
+        UpdateExpression="SET #record = :told",
+        ExpressionAttributeNames={"#record": "record"},
+        ExpressionAttributeValues={":told": {"S": told}},
+    )
+    found = records.unfinished("two-versions")
+    assert found.records == (good,)
+    (wrong,) = found.unread
+    assert wrong.startswith(f"INSTANCE#{odd.instance} RETIREMENT: kind: Input should be")
+
+
 def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
     records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
     place = {"cluster": "under-way"}
@@ -204,10 +232,11 @@ def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
     arrival: Arrival = ask(None, "n-1").record.model_copy(update={"facts": facts})
     records.write(retirement)
     records.write(arrival)
-    assert sorted(records.unfinished("under-way"), key=repr) == [arrival, retirement]
+    both = records.unfinished("under-way").records
+    assert sorted(both, key=repr) == [arrival, retirement]
     ended = {"phase": Phase.FINISHED, "version": 2}
     records.write(retirement.model_copy(update=ended))
-    assert records.unfinished("under-way") == [arrival]
+    assert records.unfinished("under-way") == UnderWay((arrival,))
     known = records.known(facts.instance)
     assert (known.retirement and known.retirement.phase, known.arrival) == ("finished", arrival)
     assert records.arrival(facts.instance) == arrival

@@ -1,12 +1,12 @@
 """All that a reconciliation meets, in one place and by hand: EC2, groups, records, and clusters."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from leeway.arrivals import Arrival
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, Known, LifecycleActionOver
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, Known, LifecycleActionOver, UnderWay
 from leeway.cluster.ports import Attachment, ClusterUnavailable, Node
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
@@ -113,6 +113,9 @@ class World:
     hooks: list[SeenHook] = field(default_factory=list)
     fresh: dict[str, str] = field(default_factory=dict)
     records: list[Retirement | Arrival] = field(default_factory=list)
+    under_way: bool = True
+    """Whether the records' work is."""
+    unread: tuple[str, ...] = ()
     index: dict[str, InstanceFacts] = field(default_factory=dict)
     clusters: dict[str, OneCluster] = field(default_factory=lambda: {"prod": OneCluster()})
     policy: ClusterPolicy = field(default_factory=ClusterPolicy)
@@ -175,9 +178,10 @@ class World:
         self.answers.append((instance, hook.name, result))
 
     # Unfinished
-    def unfinished(self, cluster: str) -> Sequence[Retirement | Arrival]:
+    def unfinished(self, cluster: str) -> UnderWay:
         self._fail("records")
-        return [one for one in self.records if one.facts.cluster == cluster]
+        mine = (one for one in self.records if one.facts.cluster == cluster)
+        return UnderWay(tuple(mine) if self.under_way else (), self.unread)
 
     def known(self, instance: str) -> Known:
         self._fail("known")

@@ -169,7 +169,7 @@ def stopped_before(**changes: Any) -> World:
     again = SeenInstance(OURS, "running", NOTICED + timedelta(seconds=60), "ng")
     cluster = OneCluster(marked=[OURS.private_dns_name])
     world = World([again], records=[ended], index={OURS.instance: OURS}, clusters={"prod": cluster})
-    world.unfinished = lambda cluster: []  # type: ignore[method-assign]
+    world.under_way = False
     return replace(world, **changes)
 
 
@@ -248,7 +248,7 @@ def test_a_detached_instance_that_ended_since_it_was_listed_is_not_retired_again
     record = take(None, NoticeKind.REBALANCE, "n-1").record
     ended = record.model_copy(update={"facts": DETACHED, "phase": Phase.FINISHED})
     listed = World([seen(DETACHED)], records=[ended], fresh={DETACHED.instance: "shutting-down"})
-    listed.unfinished = lambda cluster: []  # type: ignore[method-assign]
+    listed.under_way = False
     assert run(listed).found == []
     assert listed.received == []
     listed.fresh.clear()
@@ -289,7 +289,7 @@ def test_a_hook_whose_retirement_has_ended_is_answered() -> None:
     ended = at(record.model_copy(update={"facts": OURS}), Phase.FINISHED)
     waiting = World([seen()], hooks=[SeenHook(OURS.instance, HOOK, launching=False)])
     waiting.records = [ended]
-    waiting.unfinished = lambda cluster: []  # type: ignore[method-assign]
+    waiting.under_way = False
     report = run(waiting)
     assert waiting.answers == [(OURS.instance, HOOK.name, HookResult.CONTINUE)]
     waiting.over = True
@@ -586,6 +586,15 @@ def test_what_cannot_be_read_is_said_and_the_rest_goes_on(part: str, how: str) -
     assert {"fails": "RequestLimitExceeded", "breaks": "KeyError"}[how] in report.problems[0]
     if part != "index":
         assert [one.result for one in report.cleaned] == [Result.CLEANED]
+
+
+def test_a_record_that_nobody_understands_is_said_and_the_others_are_looked_at() -> None:
+    record = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record
+    lost = World([seen()], records=[record.model_copy(update={"facts": OURS})])
+    lost.unread = ("INSTANCE#i-0dead RETIREMENT: kind: Input should be 'rebalance'",)
+    report = run(lost)
+    assert report.problems == [f"records: {lost.unread[0]}"]
+    assert lost.started == [(OURS.instance, "prod", 1)]
 
 
 def test_instances_that_cannot_be_listed_stop_the_run_before_anything_is_done() -> None:

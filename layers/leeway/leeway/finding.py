@@ -97,14 +97,14 @@ class Finding:
         """
         ours = {one.facts.instance: one for one in region.instances if one.facts.cluster == cluster}
         cared = {name: one for name, one in ours.items() if policy.covers(one.facts.owner)}
-        unfinished = self._records.unfinished(cluster)
-        case = _Case(policy, cared, _by_instance(unfinished))
+        under_way = self._records.unfinished(cluster)
+        case = _Case(policy, cared, _by_instance(under_way.records))
         looks: list[Look] = []
-        for record in unfinished:
+        for record in under_way.records:
             there = ours.get(record.instance)
             looks.append(partial(about_start, record, self._clock.now()))
             looks.append(partial(self._record, record, there.state if there else None))
-        problems: list[str] = []
+        problems = [f"records: {wrong}" for wrong in under_way.unread]
         try:
             hooks = self._waiting.of_groups({one.group for one in cared.values() if one.group})
         except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)

@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from botocore.exceptions import ClientError
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from leeway.arrivals import Arrival
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.cloud.ports import ClusterEndpoint, Clusters, Known, RecordChanged
+from leeway.cloud.ports import ClusterEndpoint, Clusters, Known, RecordChanged, UnderWay
 from leeway.cloud.query import query_all
 from leeway.records import OVER, InstanceFacts, Retirement
 
@@ -97,7 +97,7 @@ class DynamoRecords:
                     raise RecordChanged(record.instance) from error
                 raise
 
-    def unfinished(self, cluster: str) -> list[Retirement | Arrival]:
+    def unfinished(self, cluster: str) -> UnderWay:
         """Read all records of a cluster that are not finished. They may be a second old."""
         items = query_all(
             self._client(),
@@ -108,10 +108,16 @@ class DynamoRecords:
             ExpressionAttributeValues={":cluster": {"S": cluster}},
         )
         found: list[Retirement | Arrival] = []
+        unread: list[str] = []
         for item in items:
             kind = Arrival if item["sk"]["S"] == ARRIVAL else Retirement
-            found.append(kind.model_validate_json(item["record"]["S"]))
-        return found
+            try:
+                found.append(kind.model_validate_json(item["record"]["S"]))
+            except ValidationError as error:
+                wrong = error.errors(include_url=False, include_input=False)[0]
+                where = ".".join(str(part) for part in wrong["loc"])
+                unread.append(f"{item['pk']['S']} {item['sk']['S']}: {where}: {wrong['msg']}")
+        return UnderWay(tuple(found), tuple(unread))
 
 
 def _read[T: BaseModel](kind: type[T], item: dict[str, Any] | None) -> T | None:

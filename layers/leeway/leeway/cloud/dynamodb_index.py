@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from itertools import batched
 from typing import Any
 
+from pydantic import ValidationError
+
 from leeway.cloud.dynamodb import FACTS, item_key
 from leeway.cloud.errors import aws_errors
 from leeway.cloud.ports import CloudUnavailable
@@ -38,8 +40,14 @@ class DynamoIndex:
             ExpressionAttributeNames={"#cluster": "cluster"},
             ExpressionAttributeValues={":cluster": {"S": cluster}, ":sk": {"S": FACTS}},
         )
-        read = (InstanceFacts.model_validate_json(item["record"]["S"]) for item in items)
-        return {facts.instance: facts for facts in read}
+        found = {}
+        for item in items:
+            try:
+                facts = InstanceFacts.model_validate_json(item["record"]["S"])
+            except ValidationError:
+                continue  # another version's: it is as if it were not there, and written anew
+            found[facts.instance] = facts
+        return found
 
     def update(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
         """Write the facts of some instances, and forget others."""

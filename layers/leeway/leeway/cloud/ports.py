@@ -232,10 +232,19 @@ class Records(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """The records of a cluster's work that is under way, and what is wrong with those that can't be
+    made sense of: another version of Leeway may have written them."""
+
+    records: tuple[Retirement | Arrival, ...]
+    unread: tuple[str, ...] = ()
+
+
 class Unfinished(Protocol):
     """The table's records of work that is under way."""
 
-    def unfinished(self, cluster: str) -> Sequence[Retirement | Arrival]:
+    def unfinished(self, cluster: str) -> UnderWay:
         """Read all records of a cluster that are not finished. They may be a second old."""
         ...
 
