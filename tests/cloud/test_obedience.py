@@ -1,5 +1,6 @@
 """Notices are received by what users wrote: the whole way from `leeway apply` to the record."""
 
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,8 @@ def test_a_notice_that_is_to_be_ignored_leads_to_nothing(aws: Sandbox, apply: An
 def test_the_retirement_is_written_down_as_the_policy_says(aws: Sandbox, apply: Any) -> None:
     apply("{notices: {spot-interruption: {deadline: 30s, replacement: none, onBlocked: wait}}}")
     deployed, instance = Deployed(aws), launch(aws, TAGS)
-    assert deployed.receive(interruption(instance)) is Result.STARTED
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"  # a deadline that has passed would be moved
+    assert deployed.receive(interruption(instance, time=now)) is Result.STARTED
     record = deployed.records.retirement(instance)
     assert record is not None
     assert record.deadline is not None
