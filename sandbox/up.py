@@ -359,7 +359,11 @@ class _Starting:
         certificate += ["--san", self.advertise]
         # With the rights it has on EKS, so that a missing one shows here and not there.
         rights = ["--rbac", str(RBAC)]
-        kubernetes = self._start("kubernetes", [*cluster, *certificate, *rights, *self._seed()])
+        # Nobody is there yet who could see how long nodes take to join.
+        standing = ["--standing", str(self.world.nodes)]
+        kubernetes = self._start(
+            "kubernetes", [*cluster, *certificate, *rights, *standing, *self._seed()]
+        )
         aws = self._start("aws", [EXIT_WITH_PARENT, *self._seed()])
         warming.start()
         aws_said = aws.ready(START_TIMEOUT)

@@ -37,6 +37,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rbac", type=Path, help="file of ClusterRoles and bindings to enforce")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--standing", type=int, default=0, metavar="NODES", help="how many join at once at first"
+    )
     parser.add_argument("--pod-start", type=float, default=1.0, help="seconds, ± a fifth")
     parser.add_argument("--node-join", type=float, default=4.0, help="seconds, ± a fifth")
     parser.add_argument("--node-ready", type=float, default=1.0, help="seconds after joining")

@@ -22,9 +22,10 @@ from sandbox.kubernetes.store import Store
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How the cluster lives. All times in seconds."""
+    """How the cluster lives. All times in seconds. Its first `standing` nodes join at once."""
 
     name: str = "sandbox"
+    standing: int = 0
     pod_start: float = 1.0
     pod_end: float = 0.5
     node_join: float = 4.0

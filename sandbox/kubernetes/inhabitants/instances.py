@@ -36,6 +36,7 @@ class Instances:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._states: dict[str, State] = {}
+        self._started = 0
         self._nodes: dict[str, str] = {}
         self._instance_of: dict[str, str] = {}
         self._joining: dict[str, asyncio.TimerHandle] = {}
@@ -86,7 +87,9 @@ class Instances:
         self._states[instance] = "running"
         self._nodes[instance] = name
         self._instance_of[name] = instance
-        usual = self._cluster.jitter(self._cluster.settings.node_join)
+        self._started += 1
+        stands = self._started <= self._cluster.settings.standing
+        usual = 0.0 if stands else self._cluster.jitter(self._cluster.settings.node_join)
         seconds = usual if join is None else join
         self._joining[instance] = self._cluster.later(seconds, self._join, instance, manifest)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
+from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, running_cluster
 
 _CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 _ZONE = "topology.kubernetes.io/zone"
@@ -154,6 +155,15 @@ def test_a_node_joins_unready_and_becomes_ready(world: Live) -> None:
 
     assert kinds[0] == "node-joined"
     assert "node-ready" in kinds
+
+
+def test_only_the_first_so_many_nodes_join_at_once(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, "--standing", "2", "--node-join", "3600") as live:
+        for name in ("first", "second", "third"):
+            live.report(f"i-{name}", "running", node={"metadata": {"name": name}})
+        live.until(lambda: live.is_ready("first") and live.is_ready("second"))
+        joined = [one["node"] for one in live.journal("node-joined")]
+    assert sorted(joined) == ["first", "second"]
 
 
 def test_a_cordon_becomes_a_taint_and_goes_with_it(world: Live) -> None:
