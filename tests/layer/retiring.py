@@ -1,7 +1,7 @@
 """All that a retirement meets, in one place: time passes only when it sleeps or waits."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -117,6 +117,9 @@ class Surrounding:
     ledgers: LedgersInMemory = field(default_factory=LedgersInMemory)
     memory: MemoryInMemory = field(default_factory=MemoryInMemory)
     looks: list[str] = field(default_factory=list)
+    lingers: float = 0.0
+    looked: list[datetime] = field(default_factory=list)
+    waited: timedelta = timedelta(0)
     now_: datetime = NOTICED
     operations: int = 0
     asked: int = 0
@@ -149,6 +152,7 @@ class Surrounding:
 
     def wait(self, name: str, seconds: int) -> None:
         self.operations += 1
+        self.waited += timedelta(seconds=seconds)
         self.sleep(seconds)
 
     # Records and policies
@@ -319,10 +323,16 @@ class Surrounding:
             raise ClusterRefused(
                 '403: pods is forbidden: User "leeway" cannot list resource "pods"'
             )
+        self.looked.append(self.now_)
+        self.pods = [pod for pod in self.pods if pod.deletion is None or self.now_ < pod.deletion]
         return self.pods
 
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         self.did("evict")
+        if self.lingers and not self.blocks:
+            gone_at = self.now_ + timedelta(seconds=self.lingers)
+            self.pods = [replace(p, deletion=gone_at) if p == pod else p for p in self.pods]
+            return Response(201)
         if not self.blocks:
             self.pods = [other for other in self.pods if other != pod]
             return Response(201)

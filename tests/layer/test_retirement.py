@@ -8,6 +8,7 @@ import pytest
 from leeway.cloud.ports import CloudUnavailable
 from leeway.drain.pods import Pod
 from leeway.drain.progress import Stage
+from leeway.draining import LAST_LOOK, LONGEST_LOOK_AWAY
 from leeway.notices import NoticeKind
 from leeway.outcome import Result
 from leeway.records import Retirement
@@ -171,3 +172,42 @@ def test_an_event_bus_that_does_not_answer_delays_no_log_line_and_no_kubernetes_
     with pytest.raises(CloudUnavailable):
         world.run_generation()
     assert [line.split(":")[0] for line in world.told] == ["spot-interruption", "LeewayRetired"]
+
+
+def test_a_drain_whose_pods_only_need_time_is_left_alone_between_looks() -> None:
+    world = surrounding(pods=[replace(POD, grace=45)], blocks=False, lingers=40)
+    outcome = retire(world)
+    assert outcome.result is Result.DRAINED
+    (pod,) = outcome.pods
+    assert pod.gone_at is not None
+    assert pod.asked_at is not None
+    took = pod.gone_at - pod.asked_at
+    assert timedelta(seconds=40) <= took <= timedelta(seconds=40) + LONGEST_LOOK_AWAY
+    assert world.waited > timedelta(seconds=30), "in which no function runs"
+    assert world.operations < 20
+
+
+def test_pods_that_end_within_seconds_are_followed() -> None:
+    world = surrounding(pods=[POD], blocks=False, lingers=2)
+    outcome = retire(world)
+    assert outcome.result is Result.DRAINED
+    assert world.waited == timedelta(0)
+
+
+def test_a_drain_is_not_left_alone_near_its_deadline_nor_while_a_pod_is_blocked() -> None:
+    late = surrounding(pods=[replace(POD, grace=600)], blocks=False, lingers=600)
+    deadline = late.record.deadline
+    assert deadline is not None
+    outcome = retire(late)
+    assert outcome.result is Result.INCOMPLETE
+    at_the_end = [at for at in late.looked if deadline - LAST_LOOK < at <= deadline]
+    assert max(b - a for a, b in pairwise(at_the_end)) <= timedelta(seconds=1.1)
+    blocked = surrounding(pods=[POD], blocks=True)
+    retire(blocked)
+    assert blocked.waited == timedelta(0)
+
+
+def test_a_replacement_that_is_refused_is_tried_while_pods_need_time() -> None:
+    world = surrounding(pods=[POD], blocks=False, lingers=60, detaches=False)
+    retire(world)
+    assert world.waited == timedelta(0)

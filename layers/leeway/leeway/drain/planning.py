@@ -62,6 +62,20 @@ def next_moment(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) 
     return soonest
 
 
+def only_waits(drain: Drain) -> bool:
+    """Whether nothing is left to ask for: every pod that is still there is on its way out."""
+    going = drain.at(Stage.TERMINATING, Stage.DETACHING)
+    settled = all(pod.stage in ENDS for pod in drain.pods.values() if pod not in going)
+    asked = all(pod.next_try_at is None for pod in going)
+    return drain.listed and not drain.problem and bool(going) and settled and asked
+
+
+def moved_at(drain: Drain) -> datetime | None:
+    """Return when a pod was last asked to go, was seen going, or went."""
+    moments = (m for pod in drain.pods.values() for m in (pod.seen_at, pod.asked_at, pod.gone_at))
+    return max((moment for moment in moments if moment is not None), default=None)
+
+
 def _next_for(
     pod: Pod, progress: PodProgress, terms: Terms, now: datetime, ordinary_left: bool
 ) -> Ask | None:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from leeway.drain.deadline import Terms
 from leeway.drain.progress import Drain, is_expired
-from leeway.draining import Draining, Machine, pause_before_next
+from leeway.draining import Draining, Machine, pause_before_next, pause_while_they_go
 from leeway.holding import Holding
 from leeway.hooks import HeldHook, joined, next_heartbeat, with_hooks
 from leeway.notices import NoticeKind
@@ -45,13 +45,20 @@ class Emptying:
         held = self._holding.keep(order.instance, held)
         deadline = with_hooks(record.deadline, held)
         heartbeat = next_heartbeat(held)
+
+        def pause(so_far: Drain) -> timedelta:
+            # What has not succeeded yet is tried again in time.
+            if tries:
+                return timedelta(0)
+            return pause_while_they_go(so_far, clock.now(), deadline, heartbeat)
+
         if located.node:
             terms = Terms(deadline, record.on_blocked)
-            drain = self._work(order, record, located, drain, terms, heartbeat)
+            drain = self._work(order, record, located, drain, terms, heartbeat, pause)
         rest = timedelta(0)
         if not drain.over or tries:
             started = record.begun_at or record.noticed_at
-            rest = pause_before_next(started, clock.now(), deadline, heartbeat)
+            rest = pause_before_next(started, clock.now(), deadline, heartbeat) or pause(drain)
         # A drain that is on paces itself, and must not be looked away from near its deadline.
         if tries and not rest and (drain.over or not located.node):
             clock.sleep(min(tries * RETRY_EVERY, LONGEST_RETRY))
@@ -81,6 +88,7 @@ class Emptying:
         drain: Drain,
         terms: Terms,
         heartbeat: datetime | None,
+        pause: Callable[[Drain], timedelta],
     ) -> Drain:
         until = self._world.clock.now() + PASS
         if heartbeat is not None:
@@ -89,7 +97,12 @@ class Emptying:
         showing = Showing(self._world, order, node)
         try:
             cluster = self._world.cluster_named(record.facts.cluster)
-            draining = Draining(cluster, self._world.clock, showing.round)
+            draining = Draining(
+                cluster,
+                self._world.clock,
+                showing.round,
+                may_leave=lambda so_far: bool(pause(so_far)),
+            )
             wanted = self._while_current(order)
             machine = Machine(located.node_uid, since) if since is not None else None
             drain = draining.work(node, drain, terms, until, wanted, machine=machine)
