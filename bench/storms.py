@@ -26,6 +26,8 @@ LEAST_COUNTED = 10
 """Interruptions from which on a bill says something about each."""
 PATIENCE = 150.0
 """Seconds that a storm may take, and one more for each interruption."""
+WARNED = 120.0
+"""Seconds from a notice until EC2 takes the instance."""
 SETTLE = 8.0
 """Seconds after a storm, until its successors have joined and its pods run again."""
 
@@ -94,9 +96,12 @@ def _timing(entries: Sequence[Mapping[str, Any]], start: float) -> Timing:
 
 @dataclass(frozen=True)
 class Storm:
-    """One storm: its timings by instance, what it called and used, and the workers it took."""
+    """One storm: its timings by instance, what it called and used, and the workers it took. `died`
+    is how many pods EC2 took with their nodes, `went` how many ended by themselves."""
 
     timings: Mapping[str, Timing]
+    died: int
+    went: int
     calls: int
     usage: Usage
     workers: int
@@ -116,13 +121,21 @@ def storm(sandbox: Sandbox, instances: Sequence[str]) -> Storm:
             for entry in sandbox.journal()
             if entry["kind"] == "put-events" and entry["at"] >= since
         }
-    entries = [entry for entry in sandbox.journal() if entry["at"] >= since]
+    journal = sandbox.journal()
+    entries = [entry for entry in journal if entry["at"] >= since]
     status = sandbox.status()
     calls = Counter(status["aws"]["calls"])
     calls.subtract(before)
     functions = status["lambda"]["functions"].values()
+    ends = Counter(
+        entry["how"] == "died-with-node"
+        for entry in entries
+        if entry["kind"] == "pod-ended" and not entry["owner"].startswith("DaemonSet/")
+    )
     return Storm(
-        timings(sandbox.journal(), since),
+        timings(journal, since),
+        ends[True],
+        ends[False],
         calls.total(),
         usage(entries, calls, _memory(sandbox)),
         sum(int(function["workers"]) for function in functions),
@@ -164,16 +177,18 @@ def main(size: int | None = None) -> None:
     """Run storms of the usual sizes after two to warm up, or one warm storm of this size."""
     console = Console()
     table = Table(title="Simultaneous Spot interruptions (seconds after the notice)")
-    for column in ("interruptions", "workers", "cold", "cordoned", "cordon p50", "p99"):
+    for column in ("interruptions", "workers", "cold", "cordoned in time", "cordon p50", "p99"):
         table.add_column(column, justify="right")
     table.add_column("last eviction p50", justify="right")
     table.add_column("p99", justify="right")
+    table.add_column("pods that died with their node", justify="right")
     plan = [("100, first", 100), ("100, second", 100)]
     plan += [(str(number), number) for number in ([size] if size else SIZES)]
     storms = _run(plan)
     for (name, _), found in zip(plan, storms, strict=True):
         row = _figures(list(found.timings.values()))
-        table.add_row(name, str(found.workers), str(found.cold), *row)
+        lost = f"{found.died}/{found.died + found.went}"
+        table.add_row(name, str(found.workers), str(found.cold), *row, lost)
     console.print(table)
     for (name, number), found in list(zip(plan, storms, strict=True))[2:]:
         if number >= LEAST_COUNTED:
@@ -229,6 +244,6 @@ def _figures(found: Sequence[Timing]) -> list[str]:
     cordons = [t.to_cordon for t in found if t.to_cordon is not None]
     evictions = [t.to_evictions for t in found if t.to_evictions is not None]
     return [
-        f"{len(cordons)}/{len(found)}",
+        f"{sum(seconds < WARNED for seconds in cordons)}/{len(found)}",
         *(f"{percentile(values, at):.2f}" for values in (cordons, evictions) for at in (0.5, 0.99)),
     ]

@@ -217,25 +217,32 @@ class Sandbox:
         """Wait until so many nodes are Ready and so many pods run."""
         timeout = SETTLE_TIMEOUT + SETTLE_EACH * (nodes + pods)
         deadline = time.monotonic() + timeout
-        ready, running = census(self.journal())
-        while ready < nodes or running < pods:
-            now = f"{ready} of {nodes} nodes Ready, {running} of {pods} pods running"
+        census = Census()
+        census.take_in(self.journal())
+        while census.ready < nodes or census.running < pods:
+            now = f"{census.ready} of {nodes} nodes Ready, {census.running} of {pods} pods running"
             if time.monotonic() > deadline:
                 raise SandboxError(f"after {timeout:.0f} s: {now}")
-            tell(now, ready + running, nodes + pods)
+            tell(now, census.ready + census.running, nodes + pods)
             time.sleep(0.2)
-            ready, running = census(self.journal())
+            census.take_in(self._read_on())
 
     def journal(self) -> list[dict[str, Any]]:
         """Everything the sandbox's parts have seen so far, oldest first."""
+        self._read_on()
+        self._entries.sort(key=lambda entry: entry["at"])
+        return list(self._entries)
+
+    def _read_on(self) -> list[dict[str, Any]]:
+        """What has been seen since this was last read, in order."""
         fresh: list[dict[str, Any]] = []
         for part in PARTS:
             found = self._control(part, "GET", f"journal?since={self._read[part]}")
             self._read[part] = found["next"]
             fresh += found["entries"]
-        if fresh:
-            self._entries = sorted(self._entries + fresh, key=lambda entry: entry["at"])
-        return list(self._entries)
+        fresh.sort(key=lambda entry: entry["at"])
+        self._entries += fresh
+        return fresh
 
     def status(self) -> dict[str, Any]:
         """What each part says of itself, by part."""
@@ -458,18 +465,32 @@ def is_running(state_dir: Path) -> bool:
         return True
 
 
-def census(entries: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """How many nodes are Ready and how many pods run, by the journal."""
-    nodes: set[str] = set()
-    pods: set[str] = set()
-    for entry in entries:
-        match entry["kind"]:
-            case "node-ready":
-                nodes.add(entry["node"])
-            case "node-gone":
-                nodes.discard(entry["node"])
-            case "pod-running":
-                pods.add(entry["uid"])
-            case "pod-ended":
-                pods.discard(entry["uid"])
-    return len(nodes), len(pods)
+class Census:
+    """Which nodes are Ready and which pods run, by the journal's entries in their order."""
+
+    def __init__(self) -> None:
+        self._nodes: set[str] = set()
+        self._pods: set[str] = set()
+
+    @property
+    def ready(self) -> int:
+        """How many nodes are Ready."""
+        return len(self._nodes)
+
+    @property
+    def running(self) -> int:
+        """How many pods run."""
+        return len(self._pods)
+
+    def take_in(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Take in what came after what is known."""
+        for entry in entries:
+            match entry["kind"]:
+                case "node-ready":
+                    self._nodes.add(entry["node"])
+                case "node-gone":
+                    self._nodes.discard(entry["node"])
+                case "pod-running":
+                    self._pods.add(entry["uid"])
+                case "pod-ended":
+                    self._pods.discard(entry["uid"])
