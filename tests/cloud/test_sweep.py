@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from leeway.arrivals import Arrival
 from leeway.cloud.autoscaling import AutoScalingGroups
-from leeway.cloud.dynamodb import RETIREMENT, DynamoRecords, item_key
+from leeway.cloud.dynamodb import RETIREMENT, SHARDS, DynamoRecords, item_key
 from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, UnderWay
 from leeway.cloud.sweep import Ec2Sweep
@@ -241,3 +241,36 @@ def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
     assert (known.retirement and known.retirement.phase, known.arrival) == ("finished", arrival)
     assert records.arrival(facts.instance) == arrival
     assert arrival.deadline - arrival.noticed_at == timedelta(minutes=15)
+
+
+def test_a_storms_records_feed_many_keys_of_the_index_and_all_are_found(aws: Sandbox) -> None:
+    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    written = set()
+    for number in range(40):
+        place = {"cluster": "stormy", "instance": f"i-0dddddddddddd{number:04x}"}
+        facts = interrupted().facts.model_copy(update=place)
+        records.write(interrupted().model_copy(update={"facts": facts}))
+        written.add(facts.instance)
+    assert {record.facts.instance for record in records.unfinished("stormy").records} == written
+    keys = [{"pk": {"S": f"INSTANCE#{one}"}, "sk": {"S": "RETIREMENT"}} for one in written]
+    asked = {TABLE: {"Keys": keys}}
+    stored = aws.client("dynamodb").batch_get_item(RequestItems=asked)["Responses"][TABLE]
+    assert len({item["open"]["S"] for item in stored}) == SHARDS
+    assert all("cluster" not in item for item in stored), "the index of facts is for facts"
+
+
+def test_a_record_that_was_written_before_the_index_was_split_is_found(aws: Sandbox) -> None:
+    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    place = {"cluster": "split", "instance": "i-0cccccccccccccccc"}
+    record = interrupted().model_copy(
+        update={"facts": interrupted().facts.model_copy(update=place)}
+    )
+    records.write(record)
+    aws.client("dynamodb").update_item(
+        TableName=TABLE,
+        Key={"pk": {"S": f"INSTANCE#{record.instance}"}, "sk": {"S": "RETIREMENT"}},
+        UpdateExpression="SET #open = :cluster",
+        ExpressionAttributeNames={"#open": "open"},
+        ExpressionAttributeValues={":cluster": {"S": "split"}},
+    )
+    assert records.unfinished("split").records == (record,)

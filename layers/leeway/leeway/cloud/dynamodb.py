@@ -1,11 +1,13 @@
 """What the table holds, by boto3: retirement records, and where clusters are.
 
-Keys: `pk` = INSTANCE#<instance id>, `sk` = RETIREMENT, ARRIVAL or FACTS, whose `cluster` feeds the
-index `by-cluster`, and `open`, where work is under way, the index `open-by-cluster`;
+Keys: `pk` = INSTANCE#<instance id>, `sk` = RETIREMENT, ARRIVAL or FACTS. The `cluster` of FACTS
+feeds the index `by-cluster`; `open` of the others, <cluster>#<shard> where work is under way, the
+index `open-by-cluster`;
 `pk` = CLUSTER#<name>, `sk` = ENDPOINT. `expires` is the table's time to live.
 """
 
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +21,11 @@ from leeway.cloud.query import query_all
 from leeway.records import OVER, InstanceFacts, Retirement
 
 RETIREMENT, FACTS, ARRIVAL = "RETIREMENT", "FACTS", "ARRIVAL"
+
+SHARDS = 8
+"""Into how many parts the index of open records is split for a cluster. An index takes 1,000 write
+units a second of one key, a record takes two of them, and a table whose index throttles does, too.
+Source: DynamoDB developer guide, "Best practices for designing and using partition keys"."""
 
 KEPT_FOR = timedelta(days=30)
 """How long after its last write a record is kept: longer than Lambda remembers executions, so that
@@ -73,7 +80,6 @@ class DynamoRecords:
         expires = int((datetime.now(UTC) + KEPT_FOR).timestamp())
         item = {
             **item_key(record.instance, ARRIVAL if isinstance(record, Arrival) else RETIREMENT),
-            "cluster": {"S": record.facts.cluster},
             "version": {"N": str(record.version)},
             "generation": {"N": str(record.generation)},
             "phase": {"S": record.phase},
@@ -81,7 +87,7 @@ class DynamoRecords:
             "record": {"S": record.model_dump_json()},
         }
         if record.phase not in OVER:
-            item["open"] = {"S": record.facts.cluster}
+            item["open"] = {"S": _shard(record.facts.cluster, record.instance)}
         with aws_errors():
             try:
                 self._client().put_item(
@@ -99,17 +105,9 @@ class DynamoRecords:
 
     def unfinished(self, cluster: str) -> UnderWay:
         """Read all records of a cluster that are not finished. They may be a second old."""
-        items = query_all(
-            self._client(),
-            self._table,
-            "#open = :cluster",
-            IndexName="open-by-cluster",
-            ExpressionAttributeNames={"#open": "open"},
-            ExpressionAttributeValues={":cluster": {"S": cluster}},
-        )
         found: list[Retirement | Arrival] = []
         unread: list[str] = []
-        for item in items:
+        for item in self._open_items(cluster):
             kind = Arrival if item["sk"]["S"] == ARRIVAL else Retirement
             try:
                 found.append(kind.model_validate_json(item["record"]["S"]))
@@ -118,6 +116,27 @@ class DynamoRecords:
                 where = ".".join(str(part) for part in wrong["loc"])
                 unread.append(f"{item['pk']['S']} {item['sk']['S']}: {where}: {wrong['msg']}")
         return UnderWay(tuple(found), tuple(unread))
+
+    def _open_items(self, cluster: str) -> Iterator[dict[str, Any]]:
+        for shard in _shards(cluster):
+            yield from query_all(
+                self._client(),
+                self._table,
+                "#open = :shard",
+                IndexName="open-by-cluster",
+                ExpressionAttributeNames={"#open": "open"},
+                ExpressionAttributeValues={":shard": {"S": shard}},
+            )
+
+
+def _shard(cluster: str, instance: str) -> str:
+    return f"{cluster}#{zlib.crc32(instance.encode()) % SHARDS}"
+
+
+def _shards(cluster: str) -> Iterator[str]:
+    """Name all of them, and the one of records that were written before there were several."""
+    yield cluster
+    yield from (f"{cluster}#{number}" for number in range(SHARDS))
 
 
 def _read[T: BaseModel](kind: type[T], item: dict[str, Any] | None) -> T | None:
