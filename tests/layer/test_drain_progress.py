@@ -234,7 +234,7 @@ pods = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     pods=pods,
     blocked=st.integers(0, 2**12 - 1),

@@ -52,7 +52,7 @@ def run(some: list[Workload], rules: Terms, fails_every: int = 0) -> tuple[Budge
     return node, node.drain(rules)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
 def test_what_must_stay_is_never_asked_to_go(
     some: list[Workload], rules: Terms, fails_every: int
@@ -65,7 +65,7 @@ def test_what_must_stay_is_never_asked_to_go(
     assert all(progress.reason for progress in drain.pods.values())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
 def test_no_budget_is_bypassed_before_its_moment_nor_against_the_policy(
     some: list[Workload], rules: Terms, fails_every: int
@@ -85,7 +85,7 @@ def test_no_budget_is_bypassed_before_its_moment_nor_against_the_policy(
             assert one.ask.pod.deletion is not None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
 def test_no_drain_waits_past_its_deadline_nor_gives_a_grace_that_does(
     some: list[Workload], rules: Terms, fails_every: int
@@ -99,7 +99,7 @@ def test_no_drain_waits_past_its_deadline_nor_gives_a_grace_that_does(
         assert one.at + timedelta(seconds=grace) <= max(rules.deadline, one.at) + SECOND
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
 def test_one_pod_is_not_asked_for_more_often_than_the_pace_allows(
     some: list[Workload], rules: Terms, fails_every: int
@@ -114,7 +114,7 @@ def test_one_pod_is_not_asked_for_more_often_than_the_pace_allows(
         last[key] = one.at
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some=workloads, seconds=st.integers(0, 240))
 def test_under_delete_every_pod_that_can_end_is_gone_or_going(
     some: list[Workload], seconds: int
@@ -130,7 +130,7 @@ def test_under_delete_every_pod_that_can_end_is_gone_or_going(
             assert uid in asked, progress
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some=workloads, rules=terms)
 def test_ordinary_pods_are_asked_first_unless_a_critical_one_s_moment_has_come(
     some: list[Workload], rules: Terms

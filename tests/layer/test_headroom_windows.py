@@ -125,7 +125,7 @@ def fires(expression: str, local: datetime) -> bool:
     return cron.next(local - timedelta(seconds=1)) == local
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(CRONS, CRONS, ZONES, BEGINS)
 def test_a_window_opens_at_a_start_and_closes_at_an_end_of_the_wall_clock(
     start: str, end: str, zone: ZoneInfo, begin: datetime
@@ -142,7 +142,7 @@ def test_a_window_opens_at_a_start_and_closes_at_an_end_of_the_wall_clock(
         assert tested.is_open(at) == fires(end, first)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(SCHEDULES, BEGINS)
 def test_change_points_tell_the_size_of_every_minute(schedule: Schedule, begin: datetime) -> None:
     points = change_points(schedule, begin, begin + timedelta(hours=8))
@@ -154,7 +154,7 @@ def test_change_points_tell_the_size_of_every_minute(schedule: Schedule, begin: 
         assert said.size.replicas == size_at(schedule, at).replicas
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(SCHEDULES, BEGINS, st.integers(0, 90))
 def test_what_is_wanted_ahead_is_the_largest_size_until_then(
     schedule: Schedule, begin: datetime, minutes: int

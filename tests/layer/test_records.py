@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from leeway.hooks import HookResult
 from leeway.notices import InstanceId, InterruptionAction, LifecycleHook, Notice, NoticeKind
@@ -335,7 +335,6 @@ def first_life(stop: bool) -> list[Notice]:
     ]
 
 
-@settings(deadline=None)
 @given(
     st.booleans(),
     st.integers(-5, 90),
@@ -355,7 +354,6 @@ def test_in_whatever_order_it_is_told_of_the_second_interruption_of_a_restarted_
     assert (stored.kind, stored.noticed_at) == (NoticeKind.SPOT_INTERRUPTION, again.time)
 
 
-@settings(deadline=None)
 @given(st.booleans(), st.data())
 def test_in_whatever_order_it_is_told_of_a_restarted_instance_is_freed(
     stop: bool, data: st.DataObject

@@ -141,7 +141,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(JSON.filter(lambda v: v is not None))
 def test_what_yaml_writes_is_read_back_and_its_size_is_that_of_its_json(value: Any) -> None:
     text = yaml.safe_dump({"k": value})
@@ -159,7 +159,7 @@ def test_what_yaml_writes_is_read_back_and_its_size_is_that_of_its_json(value: A
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text(alphabet="ab:-[]{}&*!|>'\"#%@`,?~<\n\t 01", max_size=60))
 def test_no_text_makes_it_fail(text: str) -> None:
     for found in read_documents(text, "f.yaml").problems:

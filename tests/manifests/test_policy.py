@@ -50,7 +50,7 @@ def expected(default: Policy, written: dict[str, str]) -> Policy:
     return default
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(st.sampled_from(KINDS), WRITTEN))
 def test_what_is_written_holds_and_all_else_is_as_by_default(
     written: dict[NoticeKind, dict[str, str]],

@@ -112,7 +112,7 @@ asked: st.SearchStrategy[tuple[str, str, list[str]]] = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(asked, max_size=4))
 def test_the_types_that_match_are_those_that_meet_every_requirement(
     table: TypeTable, asked: list[tuple[str, str, list[str]]]

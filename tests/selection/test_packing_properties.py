@@ -12,7 +12,7 @@ from tests.selection.workloads import catalog, surroundings, workloads
 CATALOG = catalog()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(workloads(), surroundings())
 def test_any_plan_keeps_every_constraint(
     pods: list[Pod], around: tuple[list[NodePool], list[ExistingNode]]

@@ -62,7 +62,7 @@ def few_pods(sizes: Sequence[tuple[int, int]]) -> list[Pod]:
     return [pod for i, size in enumerate(sizes) for pod in pods(f"p{i}", 1, spec(*size))]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.sampled_from(CPU), st.sampled_from(MEMORY)),
