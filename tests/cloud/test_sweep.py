@@ -1,6 +1,7 @@
 """What reconciling reads of AWS all at once, as the sandbox answers it."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from leeway.arrivals import Arrival
@@ -13,7 +14,7 @@ from leeway.cloud.waiting import AutoScalingWaitingActions
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.omissions import CHANGE_PREFIX, SeenChange, SeenHook
-from leeway.owners import Owner, OwnerKind
+from leeway.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.records import Phase
 
 from tests.cloud.stored import TABLE
@@ -65,6 +66,28 @@ def test_all_instances_come_with_one_call_and_none_without_clusters(
     assert len(sweep.instances(["one-call", "another"])) == 5
     assert sweep.instances([]) == []
     assert calls() - before == 1
+
+
+def test_more_clusters_than_a_filter_takes_are_asked_about_in_batches(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    names = [f"many-{number:03}" for number in range(250)]
+    tags = {f"{OWNED_PREFIX}{names[0]}": "owned", f"{OWNED_PREFIX}{names[-1]}": "shared"}
+    instance = launch(aws, tags)
+    asked: list[int] = []
+    client = aws.client("ec2")
+
+    def note(params: dict[str, Any], **_: Any) -> None:
+        asked.append(len(params["Filters"][0]["Values"]))
+
+    client.meta.events.register("before-parameter-build.ec2.DescribeInstances", note)
+    try:
+        found = Ec2Sweep(lambda: client).instances(names)
+    finally:
+        client.meta.events.unregister("before-parameter-build.ec2.DescribeInstances", note)
+    assert [one.facts.instance for one in found] == [instance]
+    assert len(asked) == 2
+    assert max(asked) <= 200
 
 
 def test_the_states_of_instances_are_those_of_now_and_unknown_ones_are_left_out(

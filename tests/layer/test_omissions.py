@@ -146,12 +146,18 @@ def test_an_interruption_whose_warning_never_came_is_told_with_the_time_that_it_
 
 
 def test_a_warning_that_may_still_come_is_waited_for() -> None:
-    assert about_marked(None, 5) is None
+    assert about_marked(None, 2) is None
+    assert told(about_marked(None, 4)), "a minute later, half of its time is over"
 
 
 def test_an_interruption_that_is_being_or_was_worked_on_is_not_told_again() -> None:
     assert about_marked(interrupted(), 60) is None
     assert about_marked(interrupted(Phase.FINISHED), 60) is None
+
+
+def test_a_mark_that_came_after_its_warning_is_of_the_same_interruption() -> None:
+    assert about_marked(interrupted(Phase.FINISHED), 170, marked=100) is None
+    assert about_marked(interrupted(Phase.FINISHED), 1000, marked=200)
 
 
 def test_an_interruption_is_told_though_something_softer_or_older_is_on_record() -> None:
@@ -332,9 +338,12 @@ def test_a_change_that_ec2_announces_no_more_or_for_later_is_called_off_where_it
 
 
 def test_a_start_that_was_lost_is_made_again() -> None:
-    noticed = interrupted(Phase.NOTICED)
+    noticed = take(None, NoticeKind.REBALANCE, "n-1").record
     assert about_start(noticed, NOTICED + MINUTE) is None
     assert isinstance(about_start(noticed, NOTICED + 2 * MINUTE), LostStart)
+    in_haste = interrupted(Phase.NOTICED)
+    assert about_start(in_haste, NOTICED + MINUTE / 3) is None
+    assert isinstance(about_start(in_haste, NOTICED + MINUTE), LostStart)
     assert about_start(interrupted(), NOTICED + 2 * MINUTE) is None
     assert about_start(noticed, NOTICED + 10 * MINUTE) is None, "it waits for its turn"
     undoing = interrupted().model_copy(update={"phase": Phase.UNDOING})

@@ -18,7 +18,16 @@ from leeway.records import OVER, OVERDUE, InstanceFacts, Phase, Retirement, due
 PATIENCE = timedelta(seconds=10)
 """How old something is before its event counts as lost."""
 
+HASTE = timedelta(seconds=3)
+"""The same where two minutes are all there is: the next look is a minute later, and whoever comes
+second changes nothing."""
+
+ONE_INTERRUPTION = timedelta(minutes=3)
+"""How far the time in a warning and that of its mark may lie apart. Nothing is interrupted twice in
+that: EC2 takes two minutes, and an instance that was stopped more than another to run again."""
+
 LOST_START = timedelta(seconds=90)
+LOST_START_IN_HASTE = timedelta(seconds=30)
 LOST_START_UNTIL = timedelta(minutes=6)
 """How long after a notice an execution that has done nothing yet is started again. Some wait for
 their turn and do nothing for long; to these, too, that does no harm: the second start of a name
@@ -188,7 +197,7 @@ def about_interruption(
     dry_run: bool = False,
 ) -> Lost | None:
     """Decide about an instance that EC2 is about to take back."""
-    if now < seen.marked_at + PATIENCE:
+    if now < seen.marked_at + HASTE:
         return None
     if retirement is not None and _serves_an_interruption(retirement, seen.marked_at, dry_run):
         return None
@@ -201,7 +210,7 @@ def about_interruption(
 def _serves_an_interruption(retirement: Retirement, marked_at: datetime, dry_run: bool) -> bool:
     if retirement.came_to_nothing and not dry_run:
         return False
-    return retirement.kind in _ENDS_SURELY and retirement.noticed_at >= marked_at - PATIENCE
+    return retirement.kind in _ENDS_SURELY and retirement.noticed_at >= marked_at - ONE_INTERRUPTION
 
 
 def about_state(
@@ -339,9 +348,10 @@ def about_detached(
 
 def about_start(record: Retirement | Arrival, now: datetime) -> LostStart | None:
     """Decide about a record whose execution may never have begun."""
-    age = now - record.noticed_at
+    hurries = isinstance(record, Retirement) and record.kind in _ENDS_SURELY
     begins = record.phase in {Phase.NOTICED, Phase.UNDOING}
-    if not begins or not LOST_START <= age < LOST_START_UNTIL:
+    since = LOST_START_IN_HASTE if hurries else LOST_START
+    if not begins or not since <= now - record.noticed_at < LOST_START_UNTIL:
         return None
     return LostStart(
         record.instance,

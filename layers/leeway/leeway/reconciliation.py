@@ -37,6 +37,7 @@ from leeway.omissions import (
     Omission,
     SeenInstance,
 )
+from leeway.policies import ClusterPolicy
 from leeway.reception import Reception
 from leeway.reception import Result as Became
 from leeway.records import InstanceFacts
@@ -48,8 +49,7 @@ AT_ONCE = 32
 itself, and keeps no other cluster waiting."""
 
 ENOUGH = timedelta(seconds=40)
-"""How long a run goes on cleaning up after one instance after another: the next minute's run does
-the rest."""
+"""How long a run goes on cleaning up after instances: the next minute's run does the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class Reconciliation:
             return
         remains = None
         if not policy.dry_run:
-            remains = report.guard("nodes", lambda: self._clean_up(report, ours, index))
+            remains = report.guard("nodes", lambda: self._clean_up(report, policy, ours, index))
         if remains is not None:
             report.guard("marked nodes", lambda: self._free_who_stays(report, ours))
         report.guard("index", lambda: self._keep_index(report, ours, index, remains))
@@ -223,6 +223,7 @@ class Reconciliation:
     def _clean_up(
         self,
         report: ClusterReport,
+        policy: ClusterPolicy,
         ours: Mapping[str, SeenInstance],
         index: Mapping[str, InstanceFacts],
     ) -> frozenset[str]:
@@ -232,6 +233,7 @@ class Reconciliation:
         none of EC2's, is not in the list either, and it is not gone.
         """
         until = self._world.clock.now() + ENOUGH
+        left: dict[str, Callable[[], Cleaned]] = {}
         remaining = set()
         for node in self._world.cluster_named(report.cluster).unready():
             instance = node.provider_id.rsplit("/", 1)[-1]
@@ -240,14 +242,19 @@ class Reconciliation:
             if facts is None or (there is not None and there.state not in GONE):
                 continue
             remaining.add(instance)
+            if policy.covers(facts.owner):
+                left[instance] = partial(self._clean, facts, node)
+
+        def clean(instance: str) -> Cleaned | None:
             if self._world.clock.now() >= until:
-                continue
-            cleaned = report.guard(f"{instance}: what it leaves", partial(self._clean, facts, node))
-            if cleaned is not None:
-                report.cleaned.append(cleaned)
-                if cleaned.result is Result.CLEANED:
-                    remaining.remove(instance)
-        return frozenset(remaining)
+                return None
+            return report.guard(f"{instance}: what it leaves", left[instance])
+
+        done = abreast(clean, list(left), HANDS)
+        report.cleaned.extend(cleaned for cleaned in done if cleaned is not None)
+        return frozenset(remaining) - {
+            cleaned.instance for cleaned in report.cleaned if cleaned.result is Result.CLEANED
+        }
 
     def _free_who_stays(self, report: ClusterReport, ours: Mapping[str, SeenInstance]) -> None:
         """Look among the nodes that are marked as retiring for some whose instance is to stay."""

@@ -1,6 +1,7 @@
 """EC2's instances, Spot requests and scheduled events, all at once, by boto3."""
 
 from collections.abc import Callable, Collection, Iterator
+from itertools import batched
 from typing import Any
 
 from leeway.cloud.ec2 import facts_of
@@ -48,8 +49,12 @@ class Ec2Sweep:
         if not clusters:
             return []
         keys = [*CLUSTER_TAGS, *(f"{OWNED_PREFIX}{name}" for name in sorted(clusters))]
-        seen = self._seen([{"Name": "tag-key", "Values": keys}])
-        return [one for one in seen if one.facts.cluster in clusters]
+        found = {}  # by id: tags of two batches may be on one instance
+        for values in batched(keys, FILTER_VALUES, strict=False):
+            for one in self._seen([{"Name": "tag-key", "Values": list(values)}]):
+                if one.facts.cluster in clusters:
+                    found[one.facts.instance] = one
+        return list(found.values())
 
     def named(self, private_dns_name: str) -> list[SeenInstance]:
         """List the instances of any cluster that have this private DNS name."""
@@ -112,10 +117,8 @@ class Ec2Sweep:
         A filter finds what there is; asked for by id, one that is unknown would fail them all.
         """
         found = {}
-        wanted = sorted(instances)
-        for start in range(0, len(wanted), FILTER_VALUES):
-            values = wanted[start : start + FILTER_VALUES]
-            for described in self._described([{"Name": "instance-id", "Values": values}]):
+        for values in batched(sorted(instances), FILTER_VALUES, strict=False):
+            for described in self._described([{"Name": "instance-id", "Values": list(values)}]):
                 found[described["InstanceId"]] = described["State"]["Name"]
         return found
 
