@@ -1,7 +1,9 @@
 """Which catalog a command chooses from: the sandbox's, or the one of an account's region."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from cli.errors import BadInputError, CannotBeDoneError
 
@@ -9,7 +11,19 @@ if TYPE_CHECKING:
     from leeway.selection.catalog import Catalog
     from leeway.selection.survey import Survey
 
+SandboxOption = Annotated[
+    bool, typer.Option("--sandbox", help="The sandbox's catalog: no account is asked.")
+]
+RegionOption = Annotated[
+    str | None, typer.Option(metavar="REGION", help="The region (default: the account's).")
+]
+
 SANDBOX_REGION = "us-east-1"
+
+
+def find_catalog(region: str | None, stack: str, *, sandbox: bool) -> "Catalog":
+    """Open the catalog that a command's options name."""
+    return sandbox_catalog(region) if sandbox else account_catalog(region, stack)
 
 
 def sandbox_catalog(region: str | None = None) -> "Catalog":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.catalogs import RegionOption, SandboxOption, find_catalog
 from cli.errors import BadInputError
 from cli.manifest_files import FilesOption, read_files, read_texts
 from cli.output import Format, FormatOption, print_json, results
@@ -30,12 +31,8 @@ def select(
         list[str] | None,
         typer.Option(metavar="NAME=N", help="The replicas of a workload, whatever it says."),
     ] = None,
-    sandbox: Annotated[
-        bool, typer.Option("--sandbox", help="The sandbox's catalog: no account is asked.")
-    ] = False,
-    region: Annotated[
-        str | None, typer.Option(metavar="REGION", help="The region (default: the account's).")
-    ] = None,
+    sandbox: SandboxOption = False,
+    region: RegionOption = None,
     stack: StackOption = DEFAULT_STACK,
     output: FormatOption = Format.TABLE,
 ) -> None:
@@ -66,8 +63,6 @@ def _plan(
     from leeway.selection.pod_objects import BadObject
     from leeway.selection.supply import Supply
 
-    from cli.catalogs import account_catalog, sandbox_catalog
-
     if not (pods or nodes):
         raise BadInputError("--pods: expected a file of pods, or --nodes with pods that wait")
     asked = Objects(pods)
@@ -82,7 +77,7 @@ def _plan(
         daemons = daemons_of([*asked.documents, *there.documents])
     except BadObject as error:
         raise (asked if pods else there).bad(error) from error
-    catalog = sandbox_catalog(region) if sandbox else account_catalog(region, stack)
+    catalog = find_catalog(region, stack, sandbox=sandbox)
     return pack(waiting, Supply(pools, catalog, daemons=daemons), existing)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.catalogs import RegionOption, SandboxOption, find_catalog
 from cli.manifest_files import FilesOption, read_files
 from cli.stack import DEFAULT_STACK, StackOption
 
@@ -42,12 +43,8 @@ class Match:
 
 def types(
     files: FilesOption = None,
-    sandbox: Annotated[
-        bool, typer.Option("--sandbox", help="The sandbox's catalog: no account is asked.")
-    ] = False,
-    region: Annotated[
-        str | None, typer.Option(metavar="REGION", help="The region (default: the account's).")
-    ] = None,
+    sandbox: SandboxOption = False,
+    region: RegionOption = None,
     stack: StackOption = DEFAULT_STACK,
     output: Annotated[
         TypesFormat, typer.Option("--output", "-o", help="How the result is printed on stdout.")
@@ -60,10 +57,8 @@ def types(
     """
     from leeway.manifests.pools import pools_of
 
-    from cli.catalogs import account_catalog, sandbox_catalog
-
     reading = read_files(files) if files else None
-    catalog = sandbox_catalog(region) if sandbox else account_catalog(region, stack)
+    catalog = find_catalog(region, stack, sandbox=sandbox)
     if reading is None:
         matches = _everything(catalog)
     else:

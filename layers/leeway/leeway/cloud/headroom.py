@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from leeway.cloud.errors import aws_errors
-from leeway.cloud.query import query_all
+from leeway.cloud.query import query_cluster
 from leeway.headroom.kept import Kept
 from leeway.typed_json import adapter_of
 
@@ -23,16 +23,7 @@ class DynamoHeadroom:
 
     def of(self, cluster: str) -> dict[str, Kept]:
         """Read what is remembered of a cluster, by subject."""
-        items = query_all(
-            self._client(),
-            self._table,
-            "pk = :pk AND begins_with(sk, :prefix)",
-            ExpressionAttributeValues={
-                ":pk": {"S": f"CLUSTER#{cluster}"},
-                ":prefix": {"S": _PREFIX},
-            },
-            ConsistentRead=True,
-        )
+        items = query_cluster(self._client(), self._table, cluster, _PREFIX)
         kept = [adapter_of(Kept).validate_json(item["kept"]["S"]) for item in items]
         return {one.subject: one for one in kept}
 

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.cloud.ports import RecordChanged, StoredManifest
-from leeway.cloud.query import query_all
+from leeway.cloud.query import query_cluster
 
 _PREFIX = "MANIFEST#"
 
@@ -28,16 +28,7 @@ class DynamoManifests:
     def of(self, cluster: str) -> tuple[StoredManifest, ...]:
         """Read all of a cluster's manifests, as they are now: one Query, in as many pages as it
         takes."""
-        items = query_all(
-            self._client(),
-            self._table,
-            "pk = :pk AND begins_with(sk, :prefix)",
-            ExpressionAttributeValues={
-                ":pk": {"S": f"CLUSTER#{cluster}"},
-                ":prefix": {"S": _PREFIX},
-            },
-            ConsistentRead=True,
-        )
+        items = query_cluster(self._client(), self._table, cluster, _PREFIX)
         return tuple(_read(item) for item in items)
 
 

@@ -18,3 +18,21 @@ def query_all(client: Any, table: str, condition: str, **more: Any) -> list[dict
             TableName=table, KeyConditionExpression=condition, **more
         )
         return [item for page in pages for item in page["Items"]]
+
+
+def query_cluster(client: Any, table: str, cluster: str, prefix: str) -> list[dict[str, Any]]:
+    """Return the items kept of a cluster whose sort key begins so, as they are now.
+
+    Raises:
+        CloudUnavailable, CloudRefused: a page could not be read.
+    """
+    return query_all(
+        client,
+        table,
+        "pk = :pk AND begins_with(sk, :prefix)",
+        ExpressionAttributeValues={
+            ":pk": {"S": f"CLUSTER#{cluster}"},
+            ":prefix": {"S": prefix},
+        },
+        ConsistentRead=True,
+    )
