@@ -4,22 +4,36 @@ from functools import cache, partial
 
 from leeway.cloud.dynamodb import RememberedClusters
 from leeway.cloud.eks import EksClusters
+from leeway.cloud.ports import ClusterEndpoint
 from leeway.cluster.connection import Connection
 from leeway.cluster.eks import eks_connection
 from leeway.cluster.lightkube_cluster import LightkubeCluster
+from leeway.cluster.opened import OpenedClusters
 from leeway.wiring.clients import client, clock, session, settings
 
 
-@cache
 def cluster_named(name: str) -> LightkubeCluster:
-    """Open a cluster's nodes and pods, once per warm function."""
-    return LightkubeCluster(connection_to(name), clock())
+    """Open a cluster's nodes and pods, once for each connection to it."""
+    return _cluster_on(connection_to(name))
+
+
+def connection_to(name: str) -> Connection:
+    """Connect to an EKS cluster's API, once per warm function while it is where it was."""
+    return _connections().named(name)
 
 
 @cache
-def connection_to(name: str) -> Connection:
-    """Connect to an EKS cluster's API, once per warm function."""
-    clusters = RememberedClusters(
+def _cluster_on(connection: Connection) -> LightkubeCluster:
+    return LightkubeCluster(connection, clock())
+
+
+@cache
+def _connections() -> OpenedClusters[Connection]:
+    asked = RememberedClusters(
         partial(client, "dynamodb"), settings().table, EksClusters(partial(client, "eks"))
     )
-    return eks_connection(clusters.endpoint(name), session())
+    return OpenedClusters(asked, _connect, clock())
+
+
+def _connect(endpoint: ClusterEndpoint) -> Connection:
+    return eks_connection(endpoint, session())

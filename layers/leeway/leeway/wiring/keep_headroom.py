@@ -3,6 +3,7 @@
 from functools import cache, partial
 
 from leeway.cloud.headroom import DynamoHeadroom
+from leeway.cluster.connection import Connection
 from leeway.cluster.http_workloads import HttpWorkloads
 from leeway.cluster.ports import Workloads
 from leeway.upkeep import KeepHeadroom
@@ -10,9 +11,13 @@ from leeway.wiring.clients import client, clock, configuration, prepare, setting
 from leeway.wiring.clusters import connection_to
 
 
-@cache
 def _workloads_in(cluster: str) -> Workloads:
-    return HttpWorkloads(connection_to(cluster))
+    return _workloads_on(connection_to(cluster))
+
+
+@cache
+def _workloads_on(connection: Connection) -> Workloads:
+    return HttpWorkloads(connection)
 
 
 @cache

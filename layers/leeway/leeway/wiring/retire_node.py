@@ -5,6 +5,7 @@ from functools import cache, partial
 from leeway.cloud.ledgers import DynamoLedgers
 from leeway.cloud.memory import DynamoMemory
 from leeway.cloud.progress import DynamoDrainStates
+from leeway.cluster.connection import Connection
 from leeway.cluster.lightkube_cluster import LightkubeCluster
 from leeway.recollection import Recollection
 from leeway.retirement import STEP_RESULTS, RetireNode, Surroundings
@@ -28,12 +29,16 @@ def _recollection() -> Recollection:
     return Recollection(DynamoMemory(partial(client, "dynamodb"), settings().table), clock())
 
 
-@cache
 def _cluster_named(name: str) -> LightkubeCluster:
-    """Open a cluster's nodes and pods, once per warm function. In a storm its nodes are counted
-    once for all that retire."""
+    """Open a cluster's nodes and pods, once for each connection to it. In a storm its nodes are
+    counted once for all that retire."""
+    return _cluster_on(connection_to(name), name)
+
+
+@cache
+def _cluster_on(connection: Connection, name: str) -> LightkubeCluster:
     counted = partial(_recollection().recall, f"cluster/{name}/ready", int)
-    return LightkubeCluster(connection_to(name), clock(), for_all=counted)
+    return LightkubeCluster(connection, clock(), for_all=counted)
 
 
 @cache
