@@ -124,11 +124,11 @@ class Ec2Sweep:
 
 
 def _change(status: dict[str, Any], event: dict[str, Any]) -> SeenChange | None:
-    """Translate a scheduled event; None for one that is over, or that says no time."""
-    if event.get("Description", "").startswith(_OVER) or "NotBefore" not in event:
+    """Translate a scheduled event; None for one that is over, or that lacks its id or its time."""
+    name, starts_at = event.get("InstanceEventId"), event.get("NotBefore")
+    if event.get("Description", "").startswith(_OVER) or not name or starts_at is None:
         return None
-    name = event["InstanceEventId"]
-    return SeenChange(status["InstanceId"], name, event["Code"], event["NotBefore"])
+    return SeenChange(status["InstanceId"], name, event["Code"], starts_at)
 
 
 def _group_of(described: dict[str, Any]) -> str:
