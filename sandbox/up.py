@@ -273,9 +273,10 @@ class Sandbox:
         """Let schedules tick so many times as fast as life; 0: only when they are fired."""
         self._control("aws", "PUT", "schedules", {"speed": speed})
 
-    def throttle(self, *, enabled: bool) -> None:
-        """Whether EC2 and Auto Scaling limit rates by AWS's bucket numbers."""
-        self._control("aws", "PUT", "throttle", {"enabled": enabled})
+    def throttle(self, *, enabled: bool, share: float = 1) -> None:
+        """Whether EC2 and Auto Scaling limit rates by AWS's bucket numbers, of which others in the
+        account leave this share."""
+        self._control("aws", "PUT", "throttle", {"enabled": enabled, "share": share})
 
     def instance_of(self, node: str) -> str | None:
         """The id of the instance that has a node's name, or None."""

@@ -188,6 +188,7 @@ UNFINISHED = {
     "group g wants 2 and has {'InService': 1, 'Pending': 1}": but(
         after=group(2, i_2="InService", i_3="Pending")
     ),
+    "group g has not noticed that i-3 is gone": but(running={"i-2"}),
 }
 
 

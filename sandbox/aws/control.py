@@ -53,11 +53,12 @@ class FaultList(BaseModel):
 
 
 class ThrottleSwitch(BaseModel):
-    """Whether calls are limited by token buckets."""
+    """Whether calls are limited by token buckets, and what share of these others leave."""
 
     model_config = ConfigDict(extra="forbid")
 
     enabled: bool
+    share: float = Field(default=1, gt=0, le=1)
 
 
 class ScheduleSpeed(BaseModel):
@@ -151,6 +152,7 @@ class Control:
             "uptime": time.time() - self._started,
             "journal": len(self._cloud.journal),
             "throttle": self._throttle.enabled,
+            "throttled": dict(self._throttle.refused),
             "calls": calls,
             "calls_by_access_key": by_access_key,
             "links": self._show_links(),
@@ -168,8 +170,9 @@ class Control:
         return self._show_links()
 
     def _put_throttle(self, body: Any, _query: dict[str, str]) -> Any:
-        self._throttle.enabled = ThrottleSwitch.model_validate(body).enabled
-        return {"enabled": self._throttle.enabled}
+        wanted = ThrottleSwitch.model_validate(body)
+        self._throttle.switch(enabled=wanted.enabled, share=wanted.share)
+        return wanted.model_dump()
 
     def _show_schedules(self) -> Any:
         clockwork = self._bus.clockwork

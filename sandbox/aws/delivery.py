@@ -67,7 +67,8 @@ class Deliveries:
 
     def send(self, delivery: Delivery, copies: int = 1, delay: float = 0) -> None:
         """Deliver asynchronously, `copies` times, `delay` seconds from now, as the faults allow."""
-        fault = self._cloud.faults.strike("events", "Deliver")
+        about = str(delivery.event.get("detail-type", ""))
+        fault = self._cloud.faults.strike("events", "Deliver", about)
         if fault:
             if fault.drop:
                 return

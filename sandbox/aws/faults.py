@@ -15,13 +15,15 @@ class Fault(BaseModel):
 
     `service` and `action` are globs over names as in IAM (`ec2`, `Describe*`). Two actions are
     not APIs: `events`/`Deliver` is a delivery to a target (`latency`, `copies` and `drop` apply
-    there), `autoscaling`/`Launch` is a group's own attempt to launch an instance.
+    there, `detail_type` says to which events), `autoscaling`/`Launch` is a group's own attempt to
+    launch an instance.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     service: str
     action: str = "*"
+    detail_type: str = "*"
     error: str | None = None
     message: str = "Injected by the sandbox"
     status: int = Field(default=400, ge=400, le=599)
@@ -32,6 +34,14 @@ class Fault(BaseModel):
     jitter: float = Field(default=0, ge=0)  # seconds, added at random to the latency
     copies: int = Field(default=1, ge=1)
     drop: bool = False
+
+    def meets(self, service: str, action: str, detail_type: str) -> bool:
+        """Whether it may hit this."""
+        return (
+            fnmatchcase(service, self.service)
+            and fnmatchcase(action, self.action)
+            and fnmatchcase(detail_type, self.detail_type)
+        )
 
 
 class Faults:
@@ -52,13 +62,13 @@ class Faults:
         with self._lock:
             return [fault.model_dump() for fault in self._current]
 
-    def strike(self, service: str, action: str) -> Fault | None:
-        """The fault that hits this call, if one does; uses up one of its count."""
+    def strike(self, service: str, action: str, detail_type: str = "") -> Fault | None:
+        """The fault that hits this call or delivery, if one does; uses up one of its count."""
         if not self._current:
             return None
         with self._lock:
             for fault in self._current:
-                if not (fnmatchcase(service, fault.service) and fnmatchcase(action, fault.action)):
+                if not fault.meets(service, action, detail_type):
                     continue
                 if fault.count == 0 or self._dice.random() >= fault.rate:
                     continue

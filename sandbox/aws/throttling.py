@@ -8,6 +8,7 @@ Auto Scaling publishes no figures: it gets EC2's.
 
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 
 from sandbox.aws.calls import Call
@@ -66,12 +67,24 @@ class Bucket:
 
 
 class Throttle:
-    """All buckets; switched off unless `enabled`."""
+    """All buckets; switched off unless `enabled`.
+
+    They are an account's: `share` is what of them is left to whoever calls here, the rest being
+    used up by others.
+    """
 
     def __init__(self, *, enabled: bool):
         self.enabled = enabled
+        self.share = 1.0
+        self.refused: Counter[str] = Counter()
         self._buckets: dict[tuple[str, str], Bucket] = {}
         self._lock = threading.Lock()
+
+    def switch(self, *, enabled: bool, share: float) -> None:
+        """Limit rates from now on, or no longer; all buckets are full then."""
+        with self._lock:
+            self.enabled, self.share = enabled, share
+            self._buckets.clear()
 
     def refuses(self, call: Call) -> tuple[str, str, int] | None:
         """`(code, message, status)` when the call finds its bucket empty, else None."""
@@ -79,15 +92,21 @@ class Throttle:
             return None
         now = time.monotonic()
         with self._lock:
-            if not self._bucket(call.service, *limits(call), now).take(now):
+            if self._is_empty(call, now):
+                self.refused[str(call)] += 1
                 return WORDS[call.service]
-            if call.action in RESOURCES and call.service == "ec2":
-                name, (size, rate) = f"{call.action} instances", RESOURCES[call.action]
-                if not self._bucket("ec2", name, size, rate, now).take(now, instances_of(call)):
-                    return WORDS["ec2"]
         return None
 
+    def _is_empty(self, call: Call, now: float) -> bool:
+        if not self._bucket(call.service, *limits(call), now).take(now):
+            return True
+        if call.service != "ec2" or call.action not in RESOURCES:
+            return False
+        name, (size, rate) = f"{call.action} instances", RESOURCES[call.action]
+        return not self._bucket("ec2", name, size, rate, now).take(now, instances_of(call))
+
     def _bucket(self, service: str, name: str, size: float, rate: float, now: float) -> Bucket:
+        size, rate = size * self.share, rate * self.share
         return self._buckets.setdefault((service, name), Bucket(size, rate, size, now))
 
 

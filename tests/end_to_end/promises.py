@@ -187,6 +187,8 @@ def unfinished(seen: Evidence, expected: Expected) -> Iterator[str]:
         if others or len(serving) != group.desired:
             states = Counter(group.members.values())
             yield f"group {name} wants {group.desired} and has {dict(states)}"
+        for instance in serving - {*seen.running}:
+            yield f"group {name} has not noticed that {instance} is gone"
 
 
 def lost_pods(seen: Evidence, expected: Expected) -> Iterator[str]:

@@ -104,6 +104,19 @@ def test_deliveries_are_lost_and_doubled_on_command(aws: Sandbox, recorder: Reco
     assert not _received(recorder, lost)
 
 
+def test_a_fault_of_deliveries_may_be_about_one_kind_of_event(
+    aws: Sandbox, recorder: Recorder
+) -> None:
+    lost, delivered = _event(), _event()
+    lost["detail-type"] = "EC2 Instance Rebalance Recommendation"
+    fault = {"service": "events", "action": "Deliver", "detail_type": "*Rebalance*", "drop": True}
+    aws.control("PUT", "faults", {"faults": [fault]})
+    aws.control("POST", "events", [lost, delivered])
+    aws.wait(lambda: _received(recorder, delivered))
+    aws.control("PUT", "faults", {"faults": []})
+    assert not _received(recorder, lost)
+
+
 def test_what_user_code_puts_is_journaled_and_matched(aws: Sandbox, recorder: Recorder) -> None:
     entry = {"Source": "leeway.test", "DetailType": "Outcome", "Detail": '{"service": "EC2"}'}
     aws.client("events").put_events(Entries=[entry])

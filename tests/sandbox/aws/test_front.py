@@ -114,6 +114,17 @@ def test_launching_more_instances_than_the_bucket_of_instances_holds_is_refused(
     assert launch(100) is None
 
 
+def test_of_buckets_that_others_use_too_a_share_is_left(aws: Sandbox) -> None:
+    aws.control("PUT", "throttle", {"enabled": True, "share": 0.4})
+    before = aws.control("GET", "status")["throttled"].get("ec2:StartInstances", 0)
+    start = aws.client("ec2").start_instances
+    codes = [_code(start, InstanceIds=["i-0123456789abcdef0"])[1] for _ in range(4)]
+    refused = aws.control("GET", "status")["throttled"]["ec2:StartInstances"] - before
+    aws.control("PUT", "throttle", {"enabled": False})
+    assert codes.count(503) == refused > 0
+    assert codes[:2] == [400, 400], "of five, two are left"
+
+
 def test_calls_are_counted_by_action_and_by_caller(aws: Sandbox) -> None:
     before = aws.control("GET", "status")["calls"].get("sts:GetCallerIdentity", 0)
     aws.client("sts").get_caller_identity()
