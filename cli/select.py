@@ -1,6 +1,6 @@
 """`leeway select`: what would be launched for pods, and which of them fit nowhere, and why."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +13,8 @@ from cli.output import Format, FormatOption, print_json, results
 from cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
+    from leeway.selection.objects import BadObject, Document
     from leeway.selection.plan import Plan, PlannedNode
-    from leeway.selection.pod_objects import BadObject, Document
 
 
 def select(
@@ -60,7 +60,6 @@ def _plan(
     from leeway.manifests.pools import pools_of
     from leeway.selection.cluster_objects import daemons_of, existing_nodes, waiting_pods
     from leeway.selection.packing import pack
-    from leeway.selection.pod_objects import BadObject
     from leeway.selection.supply import Supply
 
     if not (pods or nodes):
@@ -71,12 +70,10 @@ def _plan(
     pools = pools_of(one.meant for one in read_files(files).written)
     if not pools:
         raise BadInputError("--filename: expected at least one NodePool or Provisioner")
-    try:
-        waiting = waiting_pods((asked if pods else there).documents, wanted)
-        existing = existing_nodes(there.documents)
-        daemons = daemons_of([*asked.documents, *there.documents])
-    except BadObject as error:
-        raise (asked if pods else there).bad(error) from error
+    first, second = (asked, there) if pods else (there, asked)
+    waiting = first.beside(second, lambda of, others: waiting_pods(of, wanted, others))
+    existing = there.beside(asked, existing_nodes)
+    daemons = asked.beside(there, lambda of, others: daemons_of([*of, *others]))
     catalog = find_catalog(region, stack, sandbox=sandbox)
     return pack(waiting, Supply(pools, catalog, daemons=daemons), existing)
 
@@ -108,18 +105,39 @@ class Objects:
             expected = "Pod, List, Deployment, StatefulSet, Job, DaemonSet or Node"
             raise BadInputError(f"{self._places[position]}: kind: expected {expected}, got {kind}")
 
-    def bad(self, error: "BadObject") -> BadInputError:
+    def beside[T](
+        self,
+        others: "Objects",
+        reading: "Callable[[Sequence[Document], Sequence[Document]], T]",
+    ) -> T:
+        """Read something of these objects, and of others that say something about them.
+
+        Raises:
+            BadInputError: an object is not as it should be.
+        """
+        from leeway.selection.objects import BadObject
+
+        try:
+            return reading(self.documents, others.documents)
+        except BadObject as error:
+            raise self._bad(others, error) from error
+
+    def _bad(self, others: "Objects", error: "BadObject") -> BadInputError:
         """The line for an object that is not as it should be."""
         position, *path = error.path
-        document = self.documents[position] if isinstance(position, int) else {}
-        name = (document.get("metadata") or {}).get("name") or "?"
-        field = ".".join(map(str, path))
-        place = self._places[position] if isinstance(position, int) else "?"
-        return BadInputError(f"{place}: {document.get('kind')} {name}: {field}: {error}")
+        if not isinstance(position, int):
+            return BadInputError(str(error))
+        document = [*self.documents, *others.documents][position]
+        place = [*self._places, *others._places][position]
+        metadata = document.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        parts = (f"{document.get('kind')} {name or '?'}", ".".join(map(str, path)), str(error))
+        return BadInputError(f"{place}: {': '.join(part for part in parts if part)}")
 
 
 def _replicas(given: Sequence[str], objects: Objects) -> dict[str, int]:
-    names = {(d.get("metadata") or {}).get("name") for d in objects.documents}
+    metadata = (d.get("metadata") for d in objects.documents)
+    names = {each.get("name") for each in metadata if isinstance(each, dict)}
     found = {}
     for each in given:
         name, _, count = each.partition("=")

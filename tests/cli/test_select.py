@@ -264,6 +264,23 @@ def test_bad_input_is_one_line_that_names_the_place(
     assert captured.out == ""
 
 
+def test_a_node_that_is_wrong_is_named_with_its_own_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = written(tmp_path, "pool.yaml", SPOT.partition("---")[0])
+    pods = written(tmp_path, "pods.yaml", NOTEBOOK)
+    bound = "kind: Pod\nmetadata: {name: x}\nspec: {nodeName: n, containers: [{resources: 3}]}\n"
+    nodes = written(tmp_path, "nodes.yaml", "kind: Node\nmetadata: {name: n}\n---\n" + bound)
+    arguments = ["select", "-f", str(pool), "--pods", str(pods), "--nodes", str(nodes)]
+    assert main.run([*arguments, "--sandbox"]) == 2
+    assert "nodes.yaml:4: Pod x: spec: expected a pod" in capsys.readouterr().err
+
+
+def test_a_request_beyond_all_measure_is_told_like_any_other(select: Any) -> None:
+    (miss,) = select(SPOT, NOTEBOOK.replace("cpu: 665m", "cpu: 9E"))["unschedulable"]
+    assert "it asks for 9E of cpu" in miss["reason"]
+
+
 def test_without_pods_there_is_nothing_to_select_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

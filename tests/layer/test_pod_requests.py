@@ -42,5 +42,11 @@ def test_what_the_pod_requests_as_a_whole_counts_instead_of_its_containers() -> 
     assert found == Resources({"cpu": 3000})
 
 
+def test_a_limit_of_the_whole_pod_counts_where_its_containers_request_nothing() -> None:
+    whole = {"limits": {"cpu": "4", "memory": "1Gi"}}
+    found = requests_of({"containers": [container("1")], "resources": whole})
+    assert found == Resources({"cpu": 1000, "memory": 1 << 30})
+
+
 def test_a_pod_without_requests_asks_for_nothing() -> None:
     assert requests_of({"containers": [{"name": "c"}]}) == Resources()

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from leeway.selection.cluster_objects import daemons_of, existing_nodes, listed, waiting_pods
 from leeway.selection.labels import HOSTNAME, NODEPOOL, ZONE
-from leeway.selection.pod_objects import BadObject, pod_spec
+from leeway.selection.objects import BadObject
+from leeway.selection.pod_objects import pod_spec
 from leeway.selection.pods import HostPort, PodSpec
 from leeway.selection.pools import Taint
 
@@ -181,3 +182,122 @@ def test_what_is_no_pod_is_refused_with_its_place(spec: dict[str, Any]) -> None:
         waiting_pods([pod(), pod(**spec)], {})
     assert refused.value.path[0] == 1
     assert str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"containers": [{"resources": {"requests": {"cpu": "-1"}}}]}, "not negative"),
+        ({"resources": {"requests": {"memory": "-1Gi"}}}, "not negative"),
+        ({"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": ZONE}]}, "maxSkew"),
+        ({"topologySpreadConstraints": [{"maxSkew": "a", "topologyKey": ZONE}]}, "maxSkew"),
+        ({"tolerations": [{"operator": "Equals"}]}, "operator: expected one of Equal, Exists"),
+        ({"tolerations": [{"effect": "NoRun"}]}, "effect: expected one of"),
+        ({"containers": [{"ports": [{"hostPort": "http"}]}]}, "hostPort"),
+        ({"containers": [{"ports": [{"hostPort": 70000}]}]}, "hostPort"),
+        (
+            {"affinity": {"podAffinity": {PREFERRED: [{"weight": 0, "podAffinityTerm": {}}]}}},
+            "weight",
+        ),
+    ],
+)
+def test_values_that_the_api_would_not_take_are_refused(spec: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadObject, match=words):
+        pod_spec(pod(**spec))
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ({"kind": "Pod", "metadata": "web"}, (1, "metadata")),
+        ({"kind": "Pod", "metadata": {"name": "web"}, "spec": [1]}, (1, "spec")),
+        ({"kind": "Pod", "metadata": {}}, (1, "metadata", "name")),
+    ],
+)
+def test_what_is_no_object_at_all_is_refused_with_its_place(
+    document: dict[str, Any], path: tuple[object, ...]
+) -> None:
+    for reading in (lambda of: waiting_pods(of, {}), existing_nodes, daemons_of):
+        with pytest.raises(BadObject) as refused:
+            reading([pod(), document])
+        assert refused.value.path == path
+
+
+def test_required_node_affinity_whose_terms_say_nothing_matches_no_node() -> None:
+    (term,) = pod_spec(
+        pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}})
+    ).terms
+    assert not term.admits({HOSTNAME: "n"})
+    assert not term.admits({})
+
+
+def owned(name: str, kind: str, by: str, **spec: Any) -> dict[str, Any]:
+    found = pod(name, **spec)
+    owners = [{"kind": kind, "name": by, "controller": True}]
+    return {**found, "metadata": {**found["metadata"], "ownerReferences": owners}}
+
+
+def ending(document: dict[str, Any]) -> dict[str, Any]:
+    metadata = {**document["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    return {**document, "metadata": metadata}
+
+
+HERE = {
+    "kind": "Node",
+    "metadata": {"name": "n"},
+    "status": {"allocatable": {"cpu": "2"}, "capacity": {"cpu": "2"}},
+}
+
+
+def test_pods_that_need_no_new_node_do_not_wait() -> None:
+    nominated = {**pod("nominated"), "status": {"nominatedNodeName": "n"}}
+    lost = {**pod("lost"), "status": {"nominatedNodeName": "gone"}}
+    daemon = owned("daemon", "DaemonSet", "logs")
+    found = waiting_pods([HERE, nominated, lost, daemon, ending(pod("ends"))], {})
+    assert [p.name for p in found] == ["shop/lost"]
+
+
+def test_a_node_that_is_deleted_takes_no_pods_and_one_that_pods_are_nominated_for_has_them() -> (
+    None
+):
+    nominated = {**pod("nominated"), "status": {"nominatedNodeName": "n"}}
+    (found,) = existing_nodes([HERE, nominated])
+    assert len(found.pods) == 1
+    assert existing_nodes([ending(HERE)]) == ()
+
+
+def test_a_pod_that_ends_takes_room_and_counts_for_nobody() -> None:
+    (found,) = existing_nodes([HERE, ending(pod(nodeName="n"))])
+    assert found.pods == ()
+    assert found.leaving.printed() == {"cpu": "100m", "pods": "1"}
+
+
+def test_what_daemons_take_of_a_node_is_known() -> None:
+    (found,) = existing_nodes(
+        [HERE, pod(nodeName="n"), owned("d", "DaemonSet", "logs", nodeName="n")]
+    )
+    assert found.daemons.of("cpu") == 100
+    assert len(found.pods) == 2
+
+
+def workload(kind: str, name: str = "web", **spec: Any) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod()["spec"]}
+    metadata = {"name": name, "namespace": "shop"}
+    return {"kind": kind, "metadata": metadata, "spec": {**spec, "template": template}}
+
+
+def test_a_suspended_job_has_no_pods_and_what_says_no_replicas_has_one() -> None:
+    assert waiting_pods([workload("Job", parallelism=3, suspend=True)], {}) == ()
+    assert len(waiting_pods([workload("Deployment", replicas=None)], {})) == 1
+
+
+def test_a_stateful_set_counts_from_where_it_says() -> None:
+    found = waiting_pods([workload("StatefulSet", replicas=2, ordinals={"start": 5})], {})
+    assert [p.name for p in found] == ["shop/web-5", "shop/web-6"]
+
+
+def test_a_workload_whose_pods_are_given_too_is_not_counted_twice() -> None:
+    whole = workload("Deployment", replicas=3)
+    of_it = owned("web-7d9-x", "ReplicaSet", "web-7d9")
+    found = waiting_pods([whole, of_it, workload("Deployment", "other", replicas=1)], {})
+    assert [p.name for p in found] == ["shop/web-7d9-x", "shop/other-0"]

@@ -1,20 +1,17 @@
 """Lists of Kubernetes objects → who waits, who runs where, and the nodes there are."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from leeway.selection.labels import NODEPOOL, normalised
-from leeway.selection.pod_objects import (
-    BadObject,
-    Document,
-    Volumes,
-    pod_spec,
-    volumes_of,
-)
+from leeway.selection.objects import BadObject, Document
+from leeway.selection.pod_objects import joined, pod_spec
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import Taint
 from leeway.selection.quantities import BadQuantity
 from leeway.selection.resources import Resources
+from leeway.selection.volumes import Volumes, volumes_of
 
 WORKLOADS = frozenset({"Deployment", "StatefulSet", "Job", "ReplicaSet", "ReplicationController"})
 BESIDE = frozenset({"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "PriorityClass"})
@@ -35,25 +32,91 @@ def listed(documents: Iterable[Document]) -> Iterator[Document]:
             yield document
 
 
-def waiting_pods(objects: Sequence[Document], replicas: Mapping[str, int]) -> tuple[Pod, ...]:
-    """Read Pods that have no node yet, and the pods of workloads as `<name>-<ordinal>`.
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What other objects say of pods: `nodes` are the names of those there are."""
 
-    `replicas` say how many a workload of this name has, whatever it says itself.
+    volumes: Volumes
+    priorities: Mapping[str, int]
+    nodes: frozenset[str]
+
+
+def beside(objects: Sequence[Document]) -> Beside:
+    """Read what is no pod and says something about pods.
 
     Raises:
         BadObject: an object is not as the API has it; its path begins with its position.
     """
-    volumes, priorities = volumes_of(objects), _priorities(objects)
+    _check_shapes(objects)
+    priorities: dict[str, int] = {}
+    for position, document in enumerate(objects):
+        if document.get("kind") == "PriorityClass":
+            value = document.get("value", 0)
+            if not isinstance(value, int):
+                raise BadObject((position, "value"), f"expected a whole number, got {value}")
+            priorities[_name(document)] = value
+    nodes = frozenset(_name(d) for d in objects if d.get("kind") == "Node")
+    return Beside(volumes_of(objects), priorities, nodes)
+
+
+def waiting_pods(
+    objects: Sequence[Document],
+    replicas: Mapping[str, int],
+    others: Sequence[Document] = (),
+) -> tuple[Pod, ...]:
+    """Read Pods that have no node yet, and the pods of workloads as `<name>-<ordinal>`.
+
+    Pods that are not for a new node to hold are left out: those of daemons, those that end, and
+    those that the scheduler evicts others for. A workload whose own pods are given too has no
+    others.
+
+    `replicas` say how many a workload of this name has, whatever it says itself; `others` are
+    objects that say something about these.
+
+    Raises:
+        BadObject: an object is not as the API has it; its path begins with its position.
+    """
+    known = beside([*objects, *others])
+    owners = _owners(objects)
     pods: list[Pod] = []
     for position, document in enumerate(objects):
         try:
-            if document.get("kind") in WORKLOADS:
-                pods += _expanded(document, replicas, volumes, priorities)
-            elif document.get("kind") == "Pod" and _waits(document):
-                pods.append(Pod(_key(document), pod_spec(document, volumes, priorities)))
+            if document.get("kind") in WORKLOADS and _identity(document) not in owners:
+                pods += _expanded(document, replicas, known)
+            elif document.get("kind") == "Pod" and _waits(document, known.nodes):
+                pods.append(
+                    Pod(_key(document), pod_spec(document, known.volumes, known.priorities))
+                )
         except BadObject as error:
             raise BadObject((position, *error.path), str(error)) from error
     return tuple(pods)
+
+
+def _check_shapes(objects: Sequence[Document]) -> None:
+    for position, document in enumerate(objects):
+        for part in ("metadata", "spec", "status"):
+            if not isinstance(document.get(part) or {}, Mapping):
+                raise BadObject((position, part), "expected a mapping")
+        metadata = document.get("metadata") or {}
+        if not isinstance(metadata.get("name") or metadata.get("generateName"), str):
+            raise BadObject((position, "metadata", "name"), "expected text; every object has it")
+
+
+def _owners(objects: Sequence[Document]) -> frozenset[tuple[str, str, str]]:
+    """The workloads that have other objects of these: a Deployment its ReplicaSets, which have
+    Pods."""
+    found: set[tuple[str, str, str]] = set()
+    for document in objects:
+        for owner in (document.get("metadata") or {}).get("ownerReferences") or ():
+            kind, name = str(owner.get("kind")), str(owner.get("name"))
+            found.add((kind, _namespace(document), name))
+            if kind == "ReplicaSet":  # named after its Deployment, with a hash
+                found.add(("Deployment", _namespace(document), name.rpartition("-")[0]))
+    return frozenset(found)
+
+
+def _identity(document: Document) -> tuple[str, str, str]:
+    return str(document.get("kind")), _namespace(document), _name(document)
 
 
 def daemons_of(objects: Sequence[Document]) -> tuple[PodSpec, ...]:
@@ -63,6 +126,7 @@ def daemons_of(objects: Sequence[Document]) -> tuple[PodSpec, ...]:
     Raises:
         BadObject: an object is not as the API has it; its path begins with its position.
     """
+    _check_shapes(objects)
     found: dict[str, PodSpec] = {}
     templates = [(i, _key(d), d) for i, d in enumerate(objects) if d.get("kind") == "DaemonSet"]
     owned = [(i, _daemon(d), d) for i, d in enumerate(objects) if d.get("kind") == "Pod"]
@@ -109,20 +173,37 @@ def unknown_kind(objects: Sequence[Document]) -> int | None:
 def _expanded(
     document: Document,
     replicas: Mapping[str, int],
-    volumes: Volumes,
-    priorities: Mapping[str, int],
+    known: Beside,
 ) -> Iterator[Pod]:
-    name = str((document.get("metadata") or {}).get("name") or "")
-    spec = document.get("spec") or {}
-    written = spec.get("parallelism" if document["kind"] == "Job" else "replicas", 1)
-    if document["kind"] == "Job" and isinstance(spec.get("completions"), int):
-        written = min(written, spec["completions"]) if isinstance(written, int) else written
-    count = replicas.get(name, written)
+    name = _name(document)
+    count = replicas.get(name, _written_replicas(document))
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST_REPLICAS:
         raise BadObject(("spec", "replicas"), f"expected 0 to {_MOST_REPLICAS}, got {count}")
-    template = _template(document)
-    of = pod_spec(template, volumes, priorities)
-    return (Pod(f"{of.namespace}/{name}-{ordinal}", of) for ordinal in range(count))
+    of = pod_spec(_template(document), known.volumes, known.priorities)
+    spec = document.get("spec") or {}
+    claimed = (spec.get("volumeClaimTemplates") or ()) if _stateful(document) else ()
+    first = (spec.get("ordinals") or {}).get("start") or 0 if _stateful(document) else 0
+    for ordinal in range(first, first + count):
+        pod = f"{name}-{ordinal}"
+        asked = list(known.volumes.of_replica(claimed, of.namespace, pod))
+        placed = replace(of, terms=joined(of.terms, asked)) if asked else of
+        yield Pod(f"{of.namespace}/{pod}", placed)
+
+
+def _stateful(document: Document) -> bool:
+    return document.get("kind") == "StatefulSet"
+
+
+def _written_replicas(document: Document) -> Any:
+    """How many pods a workload says that it has; 1 where it says nothing."""
+    spec = document.get("spec") or {}
+    if document["kind"] != "Job":
+        return 1 if spec.get("replicas") is None else spec["replicas"]
+    if spec.get("suspend"):
+        return 0
+    at_once = 1 if spec.get("parallelism") is None else spec["parallelism"]
+    whole = spec.get("completions")
+    return min(at_once, whole) if isinstance(at_once, int) and isinstance(whole, int) else at_once
 
 
 def _template(document: Document) -> Document:
@@ -134,45 +215,67 @@ def _template(document: Document) -> Document:
     return {**template, "metadata": {**metadata, "namespace": namespace}}
 
 
-def existing_nodes(objects: Sequence[Document]) -> tuple[ExistingNode, ...]:
-    """Read Nodes that take pods, each with the pods that are bound to it.
+def existing_nodes(
+    objects: Sequence[Document], others: Sequence[Document] = ()
+) -> tuple[ExistingNode, ...]:
+    """Read Nodes that take pods, each with the pods that are bound to it, or for which the
+    scheduler makes room on it. Nodes that are being deleted take none.
 
     Raises:
         BadObject: an object is not as the API has it; its path begins with its position.
     """
-    volumes, priorities = volumes_of(objects), _priorities(objects)
-    bound: dict[str, list[PodSpec]] = {}
+    known = beside([*objects, *others])
+    bound: dict[str, _Bound] = {}
     for position, document in enumerate(objects):
-        node = (document.get("spec") or {}).get("nodeName")
+        node = _node_of(document)
         if document.get("kind") == "Pod" and node and not _finished(document):
             try:
-                bound.setdefault(node, []).append(pod_spec(document, volumes, priorities))
+                spec = pod_spec(document, known.volumes, known.priorities)
             except BadObject as error:
                 raise BadObject((position, *error.path), str(error)) from error
+            bound.setdefault(node, _Bound()).take(document, spec)
     nodes = []
     for position, document in enumerate(objects):
-        if document.get("kind") == "Node":
+        if document.get("kind") == "Node" and not _ending(document):
             try:
-                nodes.append(_node(document, bound))
+                nodes.append(_node(document, bound.get(_name(document), _Bound())))
             except (BadQuantity, AttributeError, KeyError, TypeError) as error:
                 raise BadObject((position, "status"), f"expected a node: {error}") from error
     return tuple(nodes)
 
 
-def _node(document: Document, bound: Mapping[str, list[PodSpec]]) -> ExistingNode:
+@dataclass(slots=True)
+class _Bound:
+    """The pods of a node."""
+
+    pods: tuple[PodSpec, ...] = ()
+    leaving: Resources = field(default_factory=Resources)
+    daemons: Resources = field(default_factory=Resources)
+
+    def take(self, document: Document, spec: PodSpec) -> None:
+        if _ending(document):
+            self.leaving = self.leaving + spec.requests
+        else:
+            self.pods = (*self.pods, spec)
+        if _daemon(document):
+            self.daemons = self.daemons + spec.requests
+
+
+def _node(document: Document, bound: _Bound) -> ExistingNode:
     metadata, spec, status = (document.get(part) or {} for part in ("metadata", "spec", "status"))
-    name = metadata["name"]
     labels = {normalised(k): str(v) for k, v in (metadata.get("labels") or {}).items()}
     taints = [Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()]
     if spec.get("unschedulable"):
         taints.append(Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"))
     return ExistingNode(
-        name=name,
+        name=metadata["name"],
         labels=labels,
         allocatable=_amounts(status.get("allocatable") or status.get("capacity") or {}),
         capacity=_amounts(status.get("capacity") or {}),
         taints=tuple(taints),
-        pods=tuple(bound.get(name, ())),
+        pods=bound.pods,
+        leaving=bound.leaving,
+        daemons=bound.daemons,
         pool=labels.get(NODEPOOL, ""),
     )
 
@@ -181,23 +284,40 @@ def _amounts(quantities: Mapping[str, Any]) -> Resources:
     return Resources.parsed({name: str(amount) for name, amount in quantities.items()})
 
 
-def _priorities(objects: Iterable[Document]) -> dict[str, int]:
-    return {
-        str(d["metadata"]["name"]): int(d.get("value", 0))
-        for d in objects
-        if d.get("kind") == "PriorityClass"
-    }
-
-
-def _waits(pod: Document) -> bool:
+def _waits(pod: Document, nodes: frozenset[str]) -> bool:
     spec = pod.get("spec") or {}
-    return not (spec.get("nodeName") or spec.get("schedulingGates") or _finished(pod))
+    nominated = (pod.get("status") or {}).get("nominatedNodeName") in nodes
+    return not (
+        spec.get("nodeName")
+        or nominated
+        or spec.get("schedulingGates")
+        or _finished(pod)
+        or _ending(pod)
+        or _daemon(pod)
+    )
+
+
+def _node_of(pod: Document) -> str:
+    named = (pod.get("spec") or {}).get("nodeName")
+    return str(named or (pod.get("status") or {}).get("nominatedNodeName") or "")
 
 
 def _finished(pod: Document) -> bool:
     return (pod.get("status") or {}).get("phase") in _FINISHED
 
 
+def _ending(document: Document) -> bool:
+    return bool((document.get("metadata") or {}).get("deletionTimestamp"))
+
+
 def _key(document: Document) -> str:
     metadata = document.get("metadata") or {}
-    return f"{metadata.get('namespace') or 'default'}/{metadata.get('name') or ''}"
+    return f"{_namespace(document)}/{metadata.get('name') or metadata.get('generateName') or ''}"
+
+
+def _name(document: Document) -> str:
+    return str((document.get("metadata") or {}).get("name") or "")
+
+
+def _namespace(document: Document) -> str:
+    return str((document.get("metadata") or {}).get("namespace") or "default")

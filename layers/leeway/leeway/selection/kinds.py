@@ -97,7 +97,8 @@ class Sorter:
         if key not in self._sizes:
             size = np.zeros(len(self.resources))
             for group, pods in lot.parts:
-                size += pods * np.array([group.spec.requests.of(name) for name in self.resources])
+                asked = [group.spec.requests.of(name) for name in self.resources]
+                size += pods * np.array(asked, dtype=float)
             self._sizes[key] = size
         return self._sizes[key]
 

@@ -61,7 +61,7 @@ class _Packing:
         self.groups = grouped(pods, self.counters)
         resources = sorted({name for g in self.groups for name in g.spec.requests} | {"pods"})
         self.sorter = Sorter(supply, resources)
-        self.standing = Standing(nodes, resources, self.counters)
+        self.standing = Standing(nodes, resources, self.counters, supply.daemons)
         self.zones = self._count_zones(nodes)
         self.limits = _limits(supply, nodes)
         taints = [t for pool in supply.pools for t in pool.taints]

@@ -4,10 +4,11 @@ Reads what `kubectl get -o json` and manifests have in common. What is not as th
 named by its path.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from leeway.selection.labels import HOSTNAME, normalised
+from leeway.selection.objects import BadObject, Document
 from leeway.selection.pod_requests import requests_of
 from leeway.selection.pods import (
     HostPort,
@@ -21,56 +22,14 @@ from leeway.selection.pods import (
 from leeway.selection.quantities import BadQuantity
 from leeway.selection.requirements import BadRequirement, Requirement, Requirements
 from leeway.selection.resources import Resources
+from leeway.selection.volumes import Terms, Volumes
 
-type Document = Mapping[str, Any]
+_NO_NODE = Requirements([Requirement(HOSTNAME)])
+"""Required node affinity none of whose terms says anything: it matches nothing."""
 
-
-class BadObject(ValueError):
-    """An object that is not as the API has it. `path` leads to the field that is wrong."""
-
-    def __init__(self, path: Sequence[str | int], message: str) -> None:
-        super().__init__(message)
-        self.path = tuple(path)
-
-
-@dataclass(frozen=True)
-class Volumes:
-    """Where volumes let pods go: by `namespace/claim`, one of these terms has to be met."""
-
-    terms: Mapping[str, tuple[Requirements, ...]]
-
-
-def volumes_of(documents: Iterable[Document]) -> Volumes:
-    """Read the zones of PersistentVolumeClaims from their PersistentVolumes, or, where there is no
-    volume yet, from their StorageClasses."""
-    given = list(documents)
-    bound = {_name(d): d for d in given if d.get("kind") == "PersistentVolume"}
-    classes = {_name(d): d for d in given if d.get("kind") == "StorageClass"}
-    terms = {}
-    for claim in given:
-        if claim.get("kind") == "PersistentVolumeClaim":
-            spec = claim.get("spec") or {}
-            volume = bound.get(spec.get("volumeName") or "")
-            storage = classes.get(spec.get("storageClassName") or "")
-            found = _volume_terms(volume) if volume else _class_terms(storage)
-            if found:
-                terms[f"{_namespace(claim)}/{_name(claim)}"] = found
-    return Volumes(terms)
-
-
-def _volume_terms(volume: Document) -> tuple[Requirements, ...]:
-    needed = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
-    return tuple(_node_terms(needed, ("spec", "nodeAffinity", "required")))
-
-
-def _class_terms(storage: Document | None) -> tuple[Requirements, ...]:
-    return tuple(
-        Requirements(
-            Requirement.of(need["key"], "In", need["values"])
-            for need in topology.get("matchLabelExpressions") or ()
-        )
-        for topology in (storage or {}).get("allowedTopologies") or ()
-    )
+_OPERATORS = frozenset({"", "Equal", "Exists"})
+_EFFECTS = frozenset({"", "NoSchedule", "PreferNoSchedule", "NoExecute"})
+_UNSATISFIABLE = frozenset({"DoNotSchedule", "ScheduleAnyway"})
 
 
 def pod_spec(
@@ -83,35 +42,40 @@ def pod_spec(
     Raises:
         BadObject: it is not as the API has it.
     """
+    try:
+        return _pod_spec(pod, volumes or Volumes(), priorities or {})
+    except BadObject:
+        raise
+    except BadRequirement as error:
+        raise BadObject(("spec", "affinity"), str(error)) from error
+    except BadQuantity as error:
+        raise BadObject(("spec", "containers"), str(error)) from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BadObject(
+            ("spec",), f"expected a pod as the Kubernetes API has it ({error})"
+        ) from error
+
+
+def _pod_spec(pod: Document, volumes: Volumes, priorities: Document) -> PodSpec:
     spec = pod.get("spec") or {}
     namespace = _namespace(pod)
     labels = {str(k): str(v) for k, v in ((pod.get("metadata") or {}).get("labels") or {}).items()}
     affinity = spec.get("affinity") or {}
-    at = ("spec", "affinity")
-    try:
-        return PodSpec(
-            namespace=namespace,
-            labels=labels,
-            requests=_requests(spec),
-            terms=_terms(spec, _claims(spec, namespace, volumes)),
-            preferred_terms=tuple(_preferred_nodes(affinity.get("nodeAffinity") or {})),
-            tolerations=tuple(map(_toleration, spec.get("tolerations") or ())),
-            spreads=tuple(_spreads(spec, namespace, labels)),
-            near=_required(affinity.get("podAffinity"), namespace, labels),
-            apart=_required(affinity.get("podAntiAffinity"), namespace, labels),
-            preferred_near=_preferred(affinity.get("podAffinity"), namespace, labels),
-            preferred_apart=_preferred(affinity.get("podAntiAffinity"), namespace, labels),
-            ports=frozenset(_ports(spec)),
-            priority=_priority(spec, priorities or {}),
-        )
-    except BadRequirement as error:
-        raise BadObject(at, str(error)) from error
-    except BadQuantity as error:
-        raise BadObject(("spec", "containers"), str(error)) from error
-    except (AttributeError, KeyError, TypeError) as error:
-        raise BadObject(
-            ("spec",), f"expected a pod as the Kubernetes API has it ({error})"
-        ) from error
+    return PodSpec(
+        namespace=namespace,
+        labels=labels,
+        requests=_requests(spec),
+        terms=joined(_terms(spec), volumes.of_pod(spec, namespace)),
+        preferred_terms=tuple(_preferred_nodes(affinity.get("nodeAffinity") or {})),
+        tolerations=tuple(map(_toleration, spec.get("tolerations") or ())),
+        spreads=tuple(_spreads(spec, namespace, labels)),
+        near=_required(affinity.get("podAffinity"), namespace, labels),
+        apart=_required(affinity.get("podAntiAffinity"), namespace, labels),
+        preferred_near=_preferred(affinity.get("podAffinity"), namespace, labels),
+        preferred_apart=_preferred(affinity.get("podAntiAffinity"), namespace, labels),
+        ports=frozenset(_ports(spec)),
+        priority=_priority(spec, priorities),
+    )
 
 
 def _requests(spec: Document) -> Resources:
@@ -120,25 +84,22 @@ def _requests(spec: Document) -> Resources:
     return requests_of(spec) + Resources({"pods": 1})
 
 
-def _terms(spec: Document, claims: Sequence[tuple[Requirements, ...]]) -> tuple[Requirements, ...]:
-    """Node affinity's terms, each with the nodeSelector and one term of every volume."""
+def _terms(spec: Document) -> Terms:
+    """Node affinity's terms, each with the nodeSelector."""
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    terms = list(_node_terms(required, ("spec", "affinity"))) if required else [Requirements()]
-    for other in ((Requirements.from_labels(spec.get("nodeSelector") or {}),), *claims):
-        terms = [term.intersection(each) for term in terms for each in other]
-    return tuple(dict.fromkeys(terms)) if any(terms) or len(terms) != 1 else ()
+    terms: Terms = (Requirements(),)
+    if required:
+        terms = tuple(_node_terms(required, ("spec", "affinity"))) or (_NO_NODE,)
+    return joined(terms, [(Requirements.from_labels(spec.get("nodeSelector") or {}),)])
 
 
-def _claims(
-    spec: Document, namespace: str, volumes: Volumes | None
-) -> list[tuple[Requirements, ...]]:
-    known = volumes.terms if volumes else {}
-    names = [
-        (volume.get("persistentVolumeClaim") or {}).get("claimName")
-        for volume in spec.get("volumes") or ()
-    ]
-    return [known[key] for name in names if name and (key := f"{namespace}/{name}") in known]
+def joined(terms: Terms, others: Iterable[Terms]) -> Terms:
+    """Return the terms of which one has to be met where one of each has to be."""
+    found = list(terms or (Requirements(),))
+    for other in others:
+        found = [term.intersection(each) for term in found for each in other]
+    return tuple(dict.fromkeys(found)) if any(found) or len(found) != 1 else ()
 
 
 def _node_terms(selector: Document, at: tuple[str, ...]) -> Iterator[Requirements]:
@@ -162,7 +123,7 @@ def _requirement(expression: Document) -> Requirement:
 def _preferred_nodes(affinity: Document) -> Iterator[Weighted[Requirements]]:
     for each in affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
         asked = (each.get("preference") or {}).get("matchExpressions") or ()
-        yield Weighted(int(each.get("weight", 1)), Requirements(map(_requirement, asked)))
+        yield Weighted(_weight(each), Requirements(map(_requirement, asked)))
 
 
 def _selector(document: Document | None) -> LabelSelector | None:
@@ -188,9 +149,10 @@ def _pod_term(term: Document, namespace: str, labels: Mapping[str, str]) -> PodT
     selector = _with_keys(selector, term.get("matchLabelKeys") or (), labels, "In")
     selector = _with_keys(selector, term.get("mismatchLabelKeys") or (), labels, "NotIn")
     # Namespaces' labels are not known here; a selector of them is taken to mean all.
+    topology = normalised(term["topologyKey"])
     if term.get("namespaceSelector") is not None:
-        return PodTerm(term["topologyKey"], selector, None)
-    return PodTerm(term["topologyKey"], selector, frozenset(term.get("namespaces") or [namespace]))
+        return PodTerm(topology, selector, None)
+    return PodTerm(topology, selector, frozenset(term.get("namespaces") or [namespace]))
 
 
 def _required(
@@ -204,30 +166,52 @@ def _preferred(
     affinity: Document | None, namespace: str, labels: Mapping[str, str]
 ) -> tuple[Weighted[PodTerm], ...]:
     return tuple(
-        Weighted(int(each.get("weight", 1)), _pod_term(each["podAffinityTerm"], namespace, labels))
+        Weighted(_weight(each), _pod_term(each["podAffinityTerm"], namespace, labels))
         for each in (affinity or {}).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     )
 
 
 def _spreads(spec: Document, namespace: str, labels: Mapping[str, str]) -> Iterator[Spread]:
+    at = ("spec", "topologySpreadConstraints")
     for each in spec.get("topologySpreadConstraints") or ():
         selector = _selector(each.get("labelSelector"))
         selector = _with_keys(selector, each.get("matchLabelKeys") or (), labels, "In")
+        unsatisfiable = each.get("whenUnsatisfiable", "DoNotSchedule")
         yield Spread(
-            PodTerm(each["topologyKey"], selector, frozenset({namespace})),
-            int(each.get("maxSkew", 1)),
-            each.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule",
-            int(each.get("minDomains") or 1),
+            PodTerm(normalised(each["topologyKey"]), selector, frozenset({namespace})),
+            _whole(each.get("maxSkew", 1), "maxSkew", at),
+            _one_of(_UNSATISFIABLE, unsatisfiable, "whenUnsatisfiable", at) == "DoNotSchedule",
+            _whole(each.get("minDomains") or 1, "minDomains", at),
         )
 
 
 def _toleration(document: Document) -> Toleration:
+    at = ("spec", "tolerations")
     return Toleration(
         document.get("key") or "",
-        document.get("operator") or "Equal",
+        _one_of(_OPERATORS, document.get("operator") or "", "operator", at) or "Equal",
         str(document.get("value") or ""),
-        document.get("effect") or "",
+        _one_of(_EFFECTS, document.get("effect") or "", "effect", at),
     )
+
+
+def _weight(preference: Document) -> int:
+    return _whole(preference.get("weight", 1), "weight", ("spec", "affinity"), most=100)
+
+
+def _whole(value: Any, name: str, at: tuple[str, ...], most: int = 2**31 - 1) -> int:
+    """Read a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        said = f"{name}: expected a whole number from 1 to {most}, got {value}"
+        raise BadObject(at, said)
+    return value
+
+
+def _one_of(known: frozenset[str], value: Any, name: str, at: tuple[str, ...]) -> str:
+    if value not in known:
+        expected = ", ".join(sorted(known - {""}))
+        raise BadObject(at, f"{name}: expected one of {expected}, got {value}")
+    return str(value)
 
 
 def _ports(spec: Document) -> Iterator[HostPort]:
@@ -238,9 +222,8 @@ def _ports(spec: Document) -> Iterator[HostPort]:
             if number:
                 address = port.get("hostIP") or ""
                 wildcard = address in {"0.0.0.0", "::"}  # noqa: S104 - read, not bound
-                yield HostPort(
-                    int(number), port.get("protocol") or "TCP", "" if wildcard else address
-                )
+                number = _whole(number, "hostPort", ("spec", "containers"), most=65535)
+                yield HostPort(number, port.get("protocol") or "TCP", "" if wildcard else address)
 
 
 def _priority(spec: Document, priorities: Document) -> int:

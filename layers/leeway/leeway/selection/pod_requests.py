@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from leeway.selection.quantities import BadQuantity
 from leeway.selection.resources import Resources
 
 
@@ -11,7 +12,8 @@ def requests_of(spec: Mapping[str, Any]) -> Resources:
 
     Init containers run one after the other, each beside the sidecars (init containers that restart
     always) that came before it; the containers run beside all sidecars. The pod needs the larger of
-    both, its overhead on top. What the pod as a whole requests counts instead of its containers'.
+    both, its overhead on top. What the pod as a whole requests counts instead of its containers'; a
+    limit of the whole counts where they request nothing.
 
     Source: Kubernetes documentation, "Sidecar Containers" (resource sharing within containers),
     "Pod Overhead" and "Pod-level resources".
@@ -30,13 +32,22 @@ def requests_of(spec: Mapping[str, Any]) -> Resources:
     running = beside
     for container in spec.get("containers") or ():
         running = running + _asked(container)
-    whole = _asked(spec)
-    total = Resources({**running.most(starting), **whole})
-    return total + Resources.parsed(spec.get("overhead") or {})
+    of_containers = running.most(starting)
+    # What its containers request comes before the limit of the whole.
+    whole = spec.get("resources") or {}
+    total = {**_parsed(whole.get("limits")), **of_containers, **_parsed(whole.get("requests"))}
+    return Resources(total) + _parsed(spec.get("overhead"))
 
 
 def _asked(container: Mapping[str, Any]) -> Resources:
     """A container's requests; a limit without a request is one too."""
     resources = container.get("resources") or {}
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return Resources.parsed({name: str(amount) for name, amount in asked.items()})
+    return _parsed({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def _parsed(amounts: Mapping[str, Any] | None) -> Resources:
+    read = Resources.parsed({name: str(amount) for name, amount in (amounts or {}).items()})
+    for name, amount in read.items():
+        if amount < 0:
+            raise BadQuantity(f"expected an amount that is not negative, got {name} {amount}")
+    return read

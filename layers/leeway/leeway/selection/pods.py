@@ -157,6 +157,8 @@ class ExistingNode:
     """A node that runs or is on its way, with the pods that are bound to it.
 
     `pool` is its node pool, empty where it has none; `capacity` counts against that pool's limits.
+    `leaving` is what pods still take that end, and count for nobody; `daemons` is what of all that
+    is taken is daemons'.
     """
 
     name: str
@@ -165,4 +167,6 @@ class ExistingNode:
     capacity: Resources = field(default_factory=Resources)
     taints: tuple[Taint, ...] = ()
     pods: tuple[PodSpec, ...] = ()
+    leaving: Resources = field(default_factory=Resources)
+    daemons: Resources = field(default_factory=Resources)
     pool: str = ""

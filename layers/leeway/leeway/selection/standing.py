@@ -24,7 +24,11 @@ class Standing:
     """The nodes that are there (N), what is left of each, and who is on them."""
 
     def __init__(
-        self, nodes: Sequence[ExistingNode], resources: Sequence[str], counters: Counters
+        self,
+        nodes: Sequence[ExistingNode],
+        resources: Sequence[str],
+        counters: Counters,
+        daemons: Sequence[PodSpec] = (),
     ) -> None:
         self.nodes = nodes
         self._resources = tuple(resources)
@@ -37,7 +41,8 @@ class Standing:
         self._admitted: dict[object, Bools] = {}
         self.placed: dict[int, list[str]] = {}
         for row, node in enumerate(nodes):
-            self._room[row] = self._amounts(node.allocatable)
+            self._room[row] = self._amounts(node.allocatable) - self._amounts(node.leaving)
+            self._room[row] -= self._coming(node, row, daemons)
             for pod in node.pods:
                 self._room[row] -= self._amounts(pod.requests)
                 rules = counters.rules(pod)
@@ -52,6 +57,19 @@ class Standing:
     def _amounts(self, amounts: Mapping[str, int]) -> Floats:
         return np.array([amounts.get(name, 0) for name in self._resources], dtype=float)
 
+    def _coming(self, node: ExistingNode, row: int, daemons: Sequence[PodSpec]) -> Floats:
+        """What daemons will take of a node that are not on it yet."""
+        due = np.zeros(len(self._resources))
+        for daemon in daemons:
+            # Their controller minds no soft taints.
+            if daemon.untolerated(node.taints) is None and self._met(daemon, row):
+                due += self._amounts(daemon.requests)
+        return np.maximum(due - self._amounts(node.daemons), 0)
+
+    def _met(self, spec: PodSpec, row: int) -> bool:
+        """Whether a node meets a pod's requirements."""
+        return not spec.terms or any(term.admits(self._labels[row]) for term in spec.terms)
+
     @property
     def running(self) -> frozenset[int]:
         """The counters that have pods on these nodes."""
@@ -63,9 +81,8 @@ class Standing:
         if key not in self._admitted:
             self._admitted[key] = np.array(
                 [
-                    spec.untolerated(node.taints, soft=True) is None
-                    and (not spec.terms or any(term.admits(labels) for term in spec.terms))
-                    for node, labels in zip(self.nodes, self._labels, strict=True)
+                    spec.untolerated(node.taints, soft=True) is None and self._met(spec, row)
+                    for row, node in enumerate(self.nodes)
                 ],
                 dtype=bool,
             )

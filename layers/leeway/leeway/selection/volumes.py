@@ -1,0 +1,121 @@
+"""Where volumes let pods go, from claims, volumes and storage classes as the API has them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from leeway.selection.objects import BadObject, Document
+from leeway.selection.requirements import BadRequirement, Requirement, Requirements
+
+type Terms = tuple[Requirements, ...]
+"""One of them has to be met; with none, any node will do."""
+
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+
+@dataclass(frozen=True)
+class Volumes:
+    """What claims, by `namespace/claim`, and storage classes, by name, ask of a node.
+
+    `default_class` is that of claims which name none.
+    """
+
+    claims: Mapping[str, Terms] = field(default_factory=dict)
+    classes: Mapping[str, Terms] = field(default_factory=dict)
+    default_class: str = ""
+
+    def of_class(self, name: str | None) -> Terms:
+        """Return what volumes of a class ask; an empty name is no class, None is the default."""
+        return self.classes.get(self.default_class if name is None else name, ())
+
+    def of_pod(self, spec: Document, namespace: str) -> Iterator[Terms]:
+        """Yield what each of a pod's volumes asks, of those that ask for something."""
+        for volume in spec.get("volumes") or ():
+            claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+            template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+            if claim:
+                found = self.claims.get(f"{namespace}/{claim}", ())
+            elif template:
+                found = self.of_class((template.get("spec") or {}).get("storageClassName"))
+            else:
+                continue
+            if found:
+                yield found
+
+    def of_replica(
+        self, templates: Sequence[Document], namespace: str, pod: str
+    ) -> Iterator[Terms]:
+        """Yield what the volumes ask that a StatefulSet claims for one of its pods, be they there
+        (the claim is named `<template>-<pod>`) or not yet."""
+        for template in templates:
+            key = f"{namespace}/{(template.get('metadata') or {}).get('name')}-{pod}"
+            name = (template.get("spec") or {}).get("storageClassName")
+            found = self.claims[key] if key in self.claims else self.of_class(name)
+            if found:
+                yield found
+
+
+def volumes_of(documents: Sequence[Document]) -> Volumes:
+    """Read PersistentVolumeClaims: what their PersistentVolumes ask, or, where there is no volume
+    yet, their StorageClasses.
+
+    Raises:
+        BadObject: one is not as the API has it; its path begins with its position.
+    """
+    bound: dict[str, Terms] = {}
+    classes: dict[str, Terms] = {}
+    default = ""
+    for position, document in enumerate(documents):
+        match document.get("kind"):
+            case "PersistentVolume":
+                bound[_name(document)] = _read(_volume_terms, document, position)
+            case "StorageClass":
+                classes[_name(document)] = _read(_class_terms, document, position)
+                default = _name(document) if _is_default(document) else default
+    known = Volumes({}, classes, default)
+    claims: dict[str, Terms] = {}
+    for document in documents:
+        if document.get("kind") == "PersistentVolumeClaim":
+            spec = document.get("spec") or {}
+            namespace = (document.get("metadata") or {}).get("namespace") or "default"
+            volume = spec.get("volumeName")
+            claims[f"{namespace}/{_name(document)}"] = (
+                bound[volume] if volume in bound else known.of_class(spec.get("storageClassName"))
+            )
+    return Volumes(claims, classes, default)
+
+
+def _read(
+    reading: Callable[[Document], Iterable[Requirements]], document: Document, position: int
+) -> Terms:
+    try:
+        return tuple(reading(document))
+    except (BadRequirement, AttributeError, KeyError, TypeError) as error:
+        raise BadObject((position,), f"its topology is not as the API has it: {error}") from error
+
+
+def _volume_terms(volume: Document) -> Iterator[Requirements]:
+    needed = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
+    for term in needed.get("nodeSelectorTerms") or ():
+        asked = term.get("matchExpressions") or ()
+        if asked:
+            yield Requirements(
+                Requirement.of(each["key"], each["operator"], each.get("values") or ())
+                for each in asked
+            )
+
+
+def _class_terms(storage: Document) -> Iterator[Requirements]:
+    for topology in storage.get("allowedTopologies") or ():
+        yield Requirements(
+            Requirement.of(need["key"], "In", need["values"])
+            for need in topology.get("matchLabelExpressions") or ()
+        )
+
+
+def _is_default(storage: Document) -> bool:
+    annotations = (storage.get("metadata") or {}).get("annotations") or {}
+    return annotations.get(_DEFAULT_CLASS) == "true"
+
+
+def _name(document: Document) -> str:
+    return str((document.get("metadata") or {}).get("name") or "")

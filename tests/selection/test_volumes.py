@@ -1,0 +1,96 @@
+"""Where volumes let pods go: bound ones, those of a class, a StatefulSet's, and ephemeral ones."""
+
+from typing import Any
+
+import pytest
+from leeway.selection.cluster_objects import waiting_pods
+from leeway.selection.labels import ZONE
+from leeway.selection.objects import BadObject
+
+DEFAULT = "storageclass.kubernetes.io/is-default-class"
+
+
+def pod(**volume: Any) -> dict[str, Any]:
+    spec = {"containers": [{"name": "c"}], "volumes": [{"name": "data", **volume}]}
+    return {"kind": "Pod", "metadata": {"name": "db"}, "spec": spec}
+
+
+def volume(name: str, zone: str, operator: str = "In") -> dict[str, Any]:
+    asked = [{"key": "topology.ebs.csi.aws.com/zone", "operator": operator, "values": [zone]}]
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": asked}]}}
+    spec = {"nodeAffinity": affinity}
+    return {"kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+
+
+def claim(name: str, **spec: Any) -> dict[str, Any]:
+    return {"kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def storage(name: str, *zones: str, default: bool = False) -> dict[str, Any]:
+    asked = [{"key": ZONE, "values": list(zones)}]
+    return {
+        "kind": "StorageClass",
+        "metadata": {"name": name, "annotations": {DEFAULT: str(default).lower()}},
+        "allowedTopologies": [{"matchLabelExpressions": asked}],
+    }
+
+
+CLAIMED = pod(persistentVolumeClaim={"claimName": "data"})
+
+
+def zones(*objects: dict[str, Any]) -> list[set[str]]:
+    """Of zones a, b and c, those where each pod may go."""
+    return [
+        {z for z in "abc" if not p.spec.terms or any(t.admits({ZONE: z}) for t in p.spec.terms)}
+        for p in waiting_pods(objects, {})
+    ]
+
+
+def test_a_claim_goes_where_its_volume_is() -> None:
+    assert zones(CLAIMED, claim("data", volumeName="v"), volume("v", "b")) == [{"b"}]
+
+
+def test_a_claim_without_a_volume_goes_where_its_class_lets_it() -> None:
+    fast = storage("fast", "a", "b")
+    assert zones(CLAIMED, claim("data", storageClassName="fast"), fast) == [{"a", "b"}]
+
+
+def test_a_claim_that_names_no_class_has_the_default_one() -> None:
+    usual = storage("usual", "c", default=True)
+    assert zones(CLAIMED, claim("data"), usual) == [{"c"}]
+    assert zones(CLAIMED, claim("data", storageClassName=""), usual) == [{"a", "b", "c"}]
+
+
+def test_an_ephemeral_volume_goes_where_its_class_lets_it() -> None:
+    ephemeral = {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}
+    assert zones(pod(ephemeral=ephemeral), storage("fast", "b")) == [{"b"}]
+
+
+def test_each_pod_of_a_stateful_set_goes_where_its_own_volume_is() -> None:
+    templates = [{"metadata": {"name": "data"}, "spec": {"storageClassName": "fast"}}]
+    whole = {
+        "kind": "StatefulSet",
+        "metadata": {"name": "db"},
+        "spec": {
+            "replicas": 3,
+            "volumeClaimTemplates": templates,
+            "template": {"spec": {"containers": [{"name": "c"}]}},
+        },
+    }
+    there = [claim("data-db-0", volumeName="v0"), claim("data-db-1", volumeName="v1")]
+    volumes = [volume("v0", "a"), volume("v1", "c")]
+    found = zones(whole, *there, *volumes, storage("fast", "b", "c"))
+    assert found == [{"a"}, {"c"}, {"b", "c"}]
+
+
+def test_volumes_that_stand_with_the_nodes_count_for_the_pods() -> None:
+    others = [claim("data", volumeName="v"), volume("v", "b")]
+    (found,) = waiting_pods([CLAIMED], {}, others)
+    assert [term.admits({ZONE: "b"}) for term in found.spec.terms] == [True]
+    assert not found.spec.terms[0].admits({ZONE: "a"})
+
+
+def test_a_volume_that_is_none_is_refused_with_its_place() -> None:
+    with pytest.raises(BadObject, match="expected one of In") as refused:
+        zones(CLAIMED, claim("data"), volume("v", "b", operator="Near"))
+    assert refused.value.path == (2,)
