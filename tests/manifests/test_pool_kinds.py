@@ -73,7 +73,8 @@ def node_class(text: str) -> EC2NodeClass:
 def test_a_spot_provisioner_is_the_pool_that_it_became() -> None:
     found = pool((USERS / "provisioner-spot.yaml").read_text())
     assert str(found.requirements) == (
-        "instance-category In [c, m, r], instance-generation Gt 2, capacity-type In [spot],"
+        "karpenter.k8s.aws/ec2nodeclass In [default],"
+        " instance-category In [c, m, r], instance-generation Gt 2, capacity-type In [spot],"
         " nodepool In [default], arch In [amd64], os In [linux]"
     )
     assert found.limits == {"cpu": 1_000_000}
@@ -134,7 +135,11 @@ def test_all_of_a_provisioner_is_in_its_pool() -> None:
         + "  providerRef: {name: old}\n",
         TEMPLATE + "  amiFamily: Bottlerocket\n",
     )
-    assert found.labels == {"team": "a", "karpenter.sh/nodepool": "old"}
+    assert found.labels == {
+        "team": "a",
+        "karpenter.sh/nodepool": "old",
+        "karpenter.k8s.aws/ec2nodeclass": "old",
+    }
     assert found.requirements["team"].values == {"a"}
     assert found.taints == (Taint("gpu", "true", "NoSchedule"),)
     assert found.startup_taints == (Taint("agent", "", "NoExecute"),)

@@ -230,3 +230,11 @@ def test_a_type_that_is_no_longer_described_is_not_offered(
 ) -> None:
     fewer = replace(survey, machines=(machine(described["m5.large"]),))
     assert opened(compressed(fewer)).names == ["m5.large"]
+
+
+def test_windows_boots_on_no_arm_machine(catalog: Catalog) -> None:
+    table = catalog.for_node_class(NodeClass(family=AmiFamily.WINDOWS_2022))
+    found = table.types(table.matching(Requirements()))
+    assert {kind.labels[ARCH] for kind in found} == {"amd64"}
+    arm = Requirements.from_labels({ARCH: "arm64"})
+    assert table.matching(arm) == 0

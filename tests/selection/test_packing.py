@@ -1,7 +1,9 @@
 """What packing decides: which node for which pods, and what it says of pods without a place."""
 
+from dataclasses import replace
+
 import pytest
-from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE
+from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INITIALIZED, ZONE
 from leeway.selection.packing import pack
 from leeway.selection.plan import Plan
 from leeway.selection.pods import ExistingNode, HostPort, Pod, PodSpec, Spread, Toleration, Weighted
@@ -81,6 +83,89 @@ def test_daemons_that_do_not_tolerate_a_pools_taint_cost_nothing_there() -> None
     tolerant = spec(1900, tolerations=(Toleration("dedicated", "Exists"),))
     plan = plan_for(pods("web", 1, tolerant), tainted, daemons=(spec(200),))
     assert types_of(plan) == ["small"]
+
+
+def test_daemons_run_on_nodes_whose_soft_taint_they_do_not_tolerate() -> None:
+    soft = NodePool("soft", taints=(Taint("dedicated", "x", "PreferNoSchedule"),))
+    assert types_of(plan_for(pods("web", 1, spec(1900)), soft, daemons=(spec(200),))) == ["medium"]
+
+
+def test_no_pod_is_planned_where_a_daemon_has_its_host_port() -> None:
+    exporter = spec(ports=frozenset({HostPort(9100)}))
+    plan = plan_for(pods("web", 1, exporter), daemons=(exporter,))
+    assert plan.launches == ()
+    assert plan.unschedulable[0].reason == "a daemon of its nodes has the host port 9100"
+    on_arm = replace(exporter, terms=(Requirements.from_labels({ARCH: "arm64"}),))
+    assert len(plan_for(pods("web", 1, exporter), daemons=(on_arm,)).launches) == 1
+
+
+def test_daemons_that_are_not_on_a_node_yet_take_their_part_of_it() -> None:
+    fresh = node("fresh", cpu=2000)
+    daemon = spec(200)
+    assert plan_for(pods("web", 1, spec(1900)), nodes=(fresh,), daemons=(daemon,)).existing == ()
+    there = replace(fresh, pods=(daemon,), daemons=daemon.requests)
+    plan = plan_for(pods("web", 1, spec(1800)), nodes=(there,), daemons=(daemon,))
+    assert [p.node for p in plan.existing] == ["fresh"]
+
+
+def test_pods_that_end_take_room_until_they_have_ended() -> None:
+    busy = replace(node("busy", cpu=2000), leaving=Resources({"cpu": 1500, "pods": 1}))
+    assert plan_for(pods("web", 1, spec(1000)), nodes=(busy,)).existing == ()
+    assert len(plan_for(pods("web", 1, spec(400)), nodes=(busy,)).existing) == 1
+
+
+@pytest.mark.parametrize(
+    ("taint", "labels", "taken"),
+    [
+        (Taint("cilium", "", "NoExecute"), {}, True),
+        (Taint("node.kubernetes.io/not-ready"), {}, True),
+        (Taint("cilium", "", "NoExecute"), {INITIALIZED: "true"}, False),
+        (Taint("other", "", "NoExecute"), {}, False),
+    ],
+)
+def test_a_pools_node_that_starts_is_on_its_way(
+    taint: Taint, labels: dict[str, str], taken: bool
+) -> None:
+    pool = NodePool("plain", startup_taints=(Taint("cilium", "", "NoExecute"),))
+    starting = node("starting")
+    starting = replace(starting, taints=(taint,), labels={**starting.labels, **labels})
+    plan = plan_for(pods("web", 1, spec()), pool, nodes=(starting,))
+    assert bool(plan.existing) is taken
+
+
+def test_a_node_without_a_zone_takes_pods_that_need_none_and_is_no_domain() -> None:
+    bare = replace(node("bare"), labels={ARCH: "amd64"})
+    free = plan_for(pods("web", 1, spec()), nodes=(bare,))
+    assert [p.node for p in free.existing] == ["bare"]
+    spread = Spread(term(ZONE, app="web"), max_skew=1)
+    web = spec(labels={"app": "web"}, spreads=(spread,))
+    plan = plan_for(pods("web", 3, web), nodes=(bare,))
+    assert plan.existing == plan.unschedulable == ()
+    assert zones_of(plan) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("heeds_taints", "placed"), [(False, 3), (True, 4)])
+def test_zones_of_nodes_that_pods_cannot_go_to_count_in_a_spread_unless_it_heeds_taints(
+    heeds_taints: bool, placed: int
+) -> None:
+    # Zone "d" has nothing but a cordoned node: a pod more than one in any other is uneven.
+    cordoned = (Taint("node.kubernetes.io/unschedulable"),)
+    closed = replace(node("closed", "d"), taints=cordoned)
+    spread = Spread(term(ZONE, app="web"), max_skew=1, heeds_taints=heeds_taints)
+    plan = plan_for(pods("web", 4, spec(labels={"app": "web"}, spreads=(spread,))), nodes=(closed,))
+    assert sum(len(launch.pods) for launch in plan.launches) == placed
+
+
+@pytest.mark.parametrize(("heeds_affinity", "placed"), [(True, 4), (False, 3)])
+def test_zones_of_nodes_that_affinity_excludes_count_in_a_spread_that_ignores_it(
+    heeds_affinity: bool, placed: int
+) -> None:
+    elsewhere = node("elsewhere", "d")
+    spread = Spread(term(ZONE, app="web"), max_skew=1, heeds_affinity=heeds_affinity)
+    terms = (Requirements([Requirement.of(ZONE, "NotIn", ["d"])]),)
+    web = spec(labels={"app": "web"}, spreads=(spread,), terms=terms)
+    plan = plan_for(pods("web", 4, web), nodes=(elsewhere,))
+    assert sum(len(launch.pods) for launch in plan.launches) == placed
 
 
 def test_one_of_several_terms_of_node_affinity_is_enough() -> None:

@@ -74,6 +74,20 @@ def test_match_label_keys_ask_for_the_pods_own_values() -> None:
     assert not found.pods.selects(web(**{**labels, "pod-template-hash": "2"}))
 
 
+def test_an_older_name_of_a_topology_is_the_same_topology() -> None:
+    older = {"labelSelector": {}, "topologyKey": "failure-domain.beta.kubernetes.io/zone"}
+    found = pod_spec(pod(affinity={"podAffinity": {REQUIRED: [older]}}))
+    assert found.near[0].topology == ZONE
+    assert pod_spec(pod(topologySpreadConstraints=[older])).spreads[0].pods.topology == ZONE
+
+
+def test_a_spread_heeds_affinity_and_no_taints_unless_it_says_so() -> None:
+    usual = {"topologyKey": ZONE, "labelSelector": {}}
+    other = {**usual, "nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"}
+    found = pod_spec(pod(topologySpreadConstraints=[usual, other])).spreads
+    assert [(s.heeds_affinity, s.heeds_taints) for s in found] == [(True, False), (False, True)]
+
+
 def test_a_term_without_a_selector_selects_nobody_and_an_empty_one_everybody() -> None:
     terms = [{"topologyKey": ZONE}, {"topologyKey": ZONE, "labelSelector": {}}]
     nobody, everybody = pod_spec(pod(affinity={"podAntiAffinity": {REQUIRED: terms}})).apart

@@ -2,7 +2,7 @@
 
 import difflib
 
-from leeway.selection.labels import ALIASES, HOSTNAME, NODEPOOL, WELL_KNOWN
+from leeway.selection.labels import ALIASES, HOSTNAME, NODE_CLASS, NODEPOOL, WELL_KNOWN
 
 _RESTRICTED = ("kubernetes.io", "k8s.io", "karpenter.sh", "karpenter.k8s.aws")
 _FREE = ("node.kubernetes.io", "node-restriction.kubernetes.io", "kops.k8s.io")
@@ -10,7 +10,6 @@ _FREE = ("node.kubernetes.io", "node-restriction.kubernetes.io", "kops.k8s.io")
 NOT_ACTED_ON = dict.fromkeys(
     (
         "topology.k8s.aws/zone-id",
-        "karpenter.k8s.aws/ec2nodeclass",
         "karpenter.k8s.aws/instance-capability-flex",
         "karpenter.k8s.aws/instance-tenancy",
         "karpenter.k8s.aws/capacity-reservation-id",
@@ -30,7 +29,7 @@ def check_pool_label(key: str) -> str:
     """
     if key in {NODEPOOL, HOSTNAME} or ALIASES.get(key) == NODEPOOL:
         raise ValueError(f"expected another label: {key} is set for every node")
-    if key in WELL_KNOWN or key in ALIASES or key in NOT_ACTED_ON:
+    if key in WELL_KNOWN or key in ALIASES or key in NOT_ACTED_ON or key == NODE_CLASS:
         return key
     domain, slash, _ = key.partition("/")
     if slash and domain.endswith(_RESTRICTED) and not domain.endswith(_FREE):

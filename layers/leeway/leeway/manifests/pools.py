@@ -8,7 +8,7 @@ from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.node_pool import NodePool, TaintSpec
-from leeway.selection.labels import NODEPOOL
+from leeway.selection.labels import NODE_CLASS, NODEPOOL
 from leeway.selection.node_class import VM_MEMORY_OVERHEAD, AmiFamily, NodeClass
 from leeway.selection.pools import NodePool as Pool
 from leeway.selection.pools import Taint
@@ -72,11 +72,15 @@ def node_class_of(
 
 def _pool(manifest: NodePool, classes: Mapping[str, EC2NodeClass], defaults: Defaults) -> Pool:
     spec = manifest.spec.template.spec
-    labels = {NODEPOOL: manifest.metadata.name, **manifest.spec.template.metadata.labels}
+    wanted = spec.node_class_ref.name
+    labels = {
+        NODEPOOL: manifest.metadata.name,
+        NODE_CLASS: wanted,
+        **manifest.spec.template.metadata.labels,
+    }
     asked = Requirements(
         Requirement.of(r.key, r.operator, r.values, r.min_values) for r in spec.requirements
     )
-    wanted = spec.node_class_ref.name
     node_class = node_class_of(classes.get(wanted), defaults, wanted)
     if (kubelet := manifest.kubelet()) is not None:
         node_class = replace(node_class, kubelet=kubelet.settings())

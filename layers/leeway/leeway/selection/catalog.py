@@ -215,10 +215,17 @@ class TypeTable:
 
         Labels that no type has (a pool's own) are not looked at.
         """
-        found = self.described(requirements) & self.catalog.shapes.bootable()
+        found = self.described(requirements) & self._bootable()
         if not found:
             return 0
         return found & self.offered(requirements)
+
+    def _bootable(self) -> int:
+        """The types that the class's operating system boots on; there is no Windows for ARM."""
+        found = self.catalog.shapes.bootable()
+        if self.node_class.family.windows:
+            found &= ~self.catalog.column(ARCH).by_value.get("arm64", 0)
+        return found
 
     def described(self, requirements: Requirements) -> int:
         """Return the types whose own labels meet requirements, wherever they are offered."""

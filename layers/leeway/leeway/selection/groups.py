@@ -50,7 +50,8 @@ class Lot:
     def shape(self) -> object:
         """Equal for lots whose units ask for the same and may go to the same nodes, zones aside."""
         return tuple(
-            (g.spec.terms, g.spec.tolerations, g.spec.requests, pods) for g, pods in self.parts
+            (g.spec.terms, g.spec.tolerations, g.spec.ports, g.spec.requests, pods)
+            for g, pods in self.parts
         )
 
     @property

@@ -2,6 +2,9 @@
 
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 NODEPOOL = "karpenter.sh/nodepool"
+NODE_CLASS = "karpenter.k8s.aws/ec2nodeclass"
+INITIALIZED = "karpenter.sh/initialized"
+"""A node of a pool that has it (`true`) has been Ready once, without its startup taints."""
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"

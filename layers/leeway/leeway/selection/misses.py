@@ -11,6 +11,7 @@ from leeway.selection.quantities import printed
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 from leeway.selection.supply import Supply
+from leeway.selection.topology import clashing
 
 
 def nearest_miss(spec: PodSpec, supply: Supply, zone: str | None = None) -> str:
@@ -46,9 +47,23 @@ def _of_pool(spec: PodSpec, pool: NodePool, table: TypeTable, supply: Supply) ->
     found = 0
     for requirements in met:
         found |= table.matching(requirements)
+    if found and any(supply.daemons_in_the_way(spec)) and not _open_to(spec, pool, supply):
+        return f"a daemon of its nodes has the host port {_ports(spec, supply)}"
     if not found:
         return "; or ".join(_nothing(table, requirements) for requirements in met)
     return _too_small(spec, table, found, supply)
+
+
+def _open_to(spec: PodSpec, pool: NodePool, supply: Supply) -> bool:
+    """Whether any node of a pool lets a pod in, whatever its size."""
+    position = supply.pools.index(pool)
+    return bool((supply.allowed(spec) & (supply.of_pool == position)).any())
+
+
+def _ports(spec: PodSpec, supply: Supply) -> str:
+    taken = [port for daemon in supply.daemons_in_the_way(spec) for port in daemon.ports]
+    found = {one.port for one in spec.ports if any(clashing(one, other) for other in taken)}
+    return ", ".join(map(str, sorted(found)))
 
 
 def _nothing(table: TypeTable, requirements: Requirements) -> str:

@@ -4,7 +4,7 @@ Pure: it knows neither AWS nor Kubernetes, and changes nothing.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 
 import numpy as np
@@ -14,6 +14,7 @@ from leeway.selection.bundles import bundled
 from leeway.selection.covering import cover
 from leeway.selection.groups import Group, Lot, Misplaced, grouped, regrouped
 from leeway.selection.kinds import Sorter
+from leeway.selection.labels import INITIALIZED
 from leeway.selection.launching import Launch, Limits, NewNode, launch
 from leeway.selection.misses import nearest_miss
 from leeway.selection.plan import Plan, Unschedulable
@@ -22,7 +23,7 @@ from leeway.selection.preferences import relaxed
 from leeway.selection.repacking import repack
 from leeway.selection.requests import finish
 from leeway.selection.resources import Resources
-from leeway.selection.standing import Standing
+from leeway.selection.standing import NO_ZONE, Standing
 from leeway.selection.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.topology import Counters, unknown_topology
 from leeway.selection.zones import Choice, ZoneCounts, assign
@@ -30,6 +31,11 @@ from leeway.selection.zones import Choice, ZoneCounts, assign
 UNEVEN = "pods that its spread by zone or its affinity counts on have no place themselves"
 FAR_OFF = 1.05
 """Of the bound: what nodes have to cost for some of them to be packed again."""
+
+STARTING = frozenset(
+    {"node.kubernetes.io/not-ready", "node.cloudprovider.kubernetes.io/uninitialized"}
+)
+"""Taints of every node that has just joined."""
 
 LIMIT = "the limits of its pools leave no room for another node"
 LONELY = "the nodes of the pods that it has to share one with have no room for it"
@@ -56,6 +62,7 @@ class _Packing:
 
     def __init__(self, pods: Sequence[Pod], supply: Supply, nodes: Sequence[ExistingNode]) -> None:
         self.supply = supply
+        nodes = [_when_started(node, supply) for node in nodes]
         self.counters = Counters()
         self.counters.learn(pod for node in nodes for pod in node.pods)
         self.groups = grouped(pods, self.counters)
@@ -105,7 +112,7 @@ class _Packing:
                 yield Misplaced(group, group.pods, reason)
                 continue
             choice = self._choice(group)
-            if any(choice.able):
+            if choice.any:
                 able.append((group, choice))
             else:
                 yield Misplaced(group, group.pods, nearest_miss(group.spec, self.supply))
@@ -221,16 +228,20 @@ class _Packing:
         names = self.zones.zones
         able, domains = map(set, self._launchable(lot))
         position = {name: i for i, name in enumerate(names)}
+        zoneless = False
         admitted = self.standing.admits(group.spec)
         room = self.standing.room(lot, None) if admitted.any() else admitted
         for row in np.flatnonzero(admitted):
-            zone = position[self.standing.zones[row]]
-            domains.add(zone)
-            if room[row] > 0:
+            zone = position.get(self.standing.zones[row])
+            if zone is None:
+                zoneless |= room[row] > 0
+            elif room[row] > 0:
                 able.add(zone)
+        domains |= {position[zone] for zone in self.standing.domains(group.spec)}
         return Choice(
             tuple(i in able for i in range(len(names))),
             tuple(i in domains for i in range(len(names))),
+            zoneless,
         )
 
     def _launchable(self, lot: Lot) -> tuple[frozenset[int], frozenset[int]]:
@@ -244,13 +255,13 @@ class _Packing:
 
     def _count_zones(self, nodes: Sequence[ExistingNode]) -> ZoneCounts:
         known = self.supply.zone_names
-        others = tuple(sorted(set(self.standing.zones) - set(known)))
+        others = tuple(sorted(set(self.standing.zones) - set(known) - {NO_ZONE}))
         counts = ZoneCounts(
             known + others, [*self._cheapest_first(), *range(len(known), len(known + others))]
         )
         position = {name: i for i, name in enumerate(counts.zones)}
         for node, zone in zip(nodes, self.standing.zones, strict=True):
-            for pod in node.pods:
+            for pod in node.pods if zone != NO_ZONE else ():
                 counts.add(self.counters.rules(pod), position[zone])
         return counts
 
@@ -260,6 +271,16 @@ class _Packing:
         costs = self.supply.prices / np.maximum(capacity.sum(axis=1), 1e-12)
         zones = range(len(self.supply.zone_names))
         return sorted(zones, key=lambda z: costs[self.supply.zones == z].min(initial=np.inf))
+
+
+def _when_started(node: ExistingNode, supply: Supply) -> ExistingNode:
+    """A pool's node that starts, as it will be: without what is taken off when it is Ready."""
+    pool = next((pool for pool in supply.pools if pool.name == node.pool), None)
+    if pool is None or node.labels.get(INITIALIZED) == "true":
+        return node
+    passing = {(t.key, t.effect) for t in pool.startup_taints}
+    kept = [t for t in node.taints if t.key not in STARTING and (t.key, t.effect) not in passing]
+    return replace(node, taints=tuple(kept))
 
 
 def _bound_to_nodes(lot: Lot) -> bool:

@@ -182,7 +182,14 @@ def _spreads(spec: Document, namespace: str, labels: Mapping[str, str]) -> Itera
             _whole(each.get("maxSkew", 1), "maxSkew", at),
             _one_of(_UNSATISFIABLE, unsatisfiable, "whenUnsatisfiable", at) == "DoNotSchedule",
             _whole(each.get("minDomains") or 1, "minDomains", at),
+            _heeded(each, "nodeAffinityPolicy", "Honor", at),
+            _heeded(each, "nodeTaintsPolicy", "Ignore", at),
         )
+
+
+def _heeded(spread: Document, name: str, default: str, at: tuple[str, ...]) -> bool:
+    policy = spread.get(name) or default
+    return _one_of(frozenset({"Honor", "Ignore"}), policy, name, at) == "Honor"
 
 
 def _toleration(document: Document) -> Toleration:

@@ -44,12 +44,18 @@ class PodTerm:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A topology spread constraint. `required`: DoNotSchedule, else ScheduleAnyway."""
+    """A topology spread constraint. `required`: DoNotSchedule, else ScheduleAnyway.
+
+    Nodes that the pod's affinity does not meet count in it unless it `heeds_affinity`, those whose
+    taints it does not tolerate unless it `heeds_taints`.
+    """
 
     pods: PodTerm
     max_skew: int
     required: bool = True
     min_domains: int = 1
+    heeds_affinity: bool = True
+    heeds_taints: bool = False
 
 
 @dataclass(frozen=True, slots=True)

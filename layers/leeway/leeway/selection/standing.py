@@ -11,6 +11,8 @@ from leeway.selection.labels import HOSTNAME, ZONE, normalised
 from leeway.selection.pods import ExistingNode, PodSpec
 from leeway.selection.topology import Counters
 
+NO_ZONE = ""
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -33,7 +35,7 @@ class Standing:
         self.nodes = nodes
         self._resources = tuple(resources)
         self._labels = [_labels(node) for node in nodes]
-        self.zones = [labels.get(ZONE, "") for labels in self._labels]
+        self.zones = [labels.get(ZONE, NO_ZONE) for labels in self._labels]
         n = len(nodes)
         self._room = np.zeros((n, len(resources)))
         self._counts = np.zeros((n, len(counters)))
@@ -87,6 +89,18 @@ class Standing:
                 dtype=bool,
             )
         return self._admitted[key]
+
+    def domains(self, spec: PodSpec) -> frozenset[str]:
+        """The zones of these nodes that count in a pod's spreads by zone, be there room or not: a
+        zone without any pod keeps the others low."""
+        found: set[str] = set()
+        for spread in spec.spreads:
+            for row, node in enumerate(self.nodes):
+                if (not spread.heeds_affinity or self._met(spec, row)) and (
+                    not spread.heeds_taints or spec.untolerated(node.taints) is None
+                ):
+                    found.add(self.zones[row])
+        return frozenset(found - {NO_ZONE})
 
     def room(self, lot: Lot, zone: str | None) -> Floats:
         """How many units of a lot each node could take: N."""

@@ -13,6 +13,7 @@ from leeway.selection.labels import CAPACITY_TYPE, CAPACITY_TYPES, RESERVED, ZON
 from leeway.selection.pods import PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirements
+from leeway.selection.topology import clashing
 
 UNKNOWN_PRICE = 1e5
 """USD per hour that an offering without a price is taken for: the last choice."""
@@ -150,7 +151,7 @@ class Supply:
             held = held.reshape(len(self.candidates), len(key))
             for daemon in self.daemons:
                 asked = np.array([daemon.requests.of(name) for name in key], dtype=float)
-                held -= self.allowed(daemon)[:, None] * asked
+                held -= self._daemon_is_on(daemon)[:, None] * asked
             self._capacity[key] = np.maximum(held, 0)
         return self._capacity[key]
 
@@ -163,17 +164,37 @@ class Supply:
         return np.array(amounts, dtype=float).reshape(len(self.candidates), len(resources))
 
     def allowed(self, spec: PodSpec) -> Bools:
-        """Return where a pod's node requirements and tolerations let it go: O."""
-        key = (spec.terms, spec.tolerations)
+        """Return where a pod's node requirements, tolerations and host ports, which daemons may
+        have, let it go: O."""
+        key = (spec.terms, spec.tolerations, spec.ports)
         if key not in self._allowed:
-            found = np.zeros(len(self.candidates), dtype=bool)
-            for number, pool in enumerate(self.pools):
-                if spec.untolerated(pool.taints, soft=True) is None:
-                    for term in spec.terms or (_NOTHING,):
-                        found |= self._meeting(number, term)
+            found = self._let_in(spec, soft=True)
+            for daemon in self.daemons_in_the_way(spec):
+                found &= ~self._daemon_is_on(daemon)
             found.setflags(write=False)
             self._allowed[key] = found
         return self._allowed[key]
+
+    def daemons_in_the_way(self, spec: PodSpec) -> Iterator[PodSpec]:
+        """Return the daemons that have a host port which the pod asks for."""
+        for daemon in self.daemons:
+            if any(clashing(one, other) for one in spec.ports for other in daemon.ports):
+                yield daemon
+
+    def _daemon_is_on(self, daemon: PodSpec) -> Bools:
+        """Where a daemon runs, whose controller minds no soft taints: O."""
+        key = (daemon.terms, daemon.tolerations)
+        if key not in self._allowed:
+            self._allowed[key] = self._let_in(daemon, soft=False)
+        return self._allowed[key]
+
+    def _let_in(self, spec: PodSpec, soft: bool) -> Bools:
+        found = np.zeros(len(self.candidates), dtype=bool)
+        for number, pool in enumerate(self.pools):
+            if spec.untolerated(pool.taints, soft) is None:
+                for term in spec.terms or (_NOTHING,):
+                    found |= self._meeting(number, term)
+        return found
 
     def _meeting(self, number: int, term: Requirements) -> Bools:
         pool, table = self.pools[number], self.tables[number]

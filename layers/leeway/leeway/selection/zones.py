@@ -16,10 +16,16 @@ CROWDED = "the zone of the pods that it has to be near has pods that it keeps ap
 @dataclass(frozen=True)
 class Choice:
     """Zones by position: `able` have a place for a pod of the group, `domains` are those that its
-    spreads count (its own node requirements admit them)."""
+    spreads count. `zoneless`: a node that is in no zone has a place for it."""
 
     able: tuple[bool, ...]
     domains: tuple[bool, ...]
+    zoneless: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a place at all."""
+        return any(self.able) or self.zoneless
 
 
 @dataclass
@@ -107,7 +113,7 @@ def assign(
         rules = group.rules
         if rules.with_zone or (rules.counted & needed and not rules.in_zone):
             following.append((group, choice))
-        elif not (rules.in_zone or rules.counted & by_zone):
+        elif not (rules.in_zone or (rules.counted & by_zone and any(choice.able))):
             lots.append(Lot.of(group, group.pods))
         else:
             spreading.append((group, choice))
