@@ -254,6 +254,12 @@ def test_amazon_linux_2_is_taken_with_a_warning(written: str, place: str) -> Non
     assert str(warning).startswith(f"pools.yaml:5: {place}: EKS has published no images of AL2")
 
 
+def test_what_bottlerocket_has_no_setting_for_is_named() -> None:
+    text = CLASS + "  amiFamily: Bottlerocket\n  kubelet: {podsPerCore: 8}\n"
+    (warning,) = read(text).warnings
+    assert "spec.kubelet.podsPerCore: Bottlerocket has no such setting" in str(warning)
+
+
 def test_a_cluster_serves_where_there_is_no_node_class_of_the_name() -> None:
     cluster = (
         "apiVersion: leeway.sh/v1\nkind: Cluster\nmetadata: {name: prod}\n"
@@ -333,6 +339,10 @@ def test_the_volume_that_holds_pods_data_depends_on_the_family(
         (
             CLASS + "  blockDeviceMappings: [{ebs: {volumeSize: 20}}]\n",
             "spec.blockDeviceMappings[0].ebs.volumeSize: expected",
+        ),
+        (
+            PROVISIONER + f"  ttlSecondsUntilExpired: {10**30}\n",
+            "spec.ttlSecondsUntilExpired: expected less than or equal to 2147483647",
         ),
         (
             PROVISIONER + "  ttlSecondsAfterEmpty: 1\n  consolidation: {enabled: true}\n",

@@ -112,6 +112,12 @@ def test_what_decides_the_pods_of_an_m5_xlarge(
     assert max_pods(machine(described["m5.xlarge"]), of) == pods
 
 
+def test_bottlerocket_knows_no_pods_per_core(described: Described) -> None:
+    kubelet = Kubelet(pods_per_core=8)
+    of = NodeClass(family=AmiFamily.BOTTLEROCKET, kubelet=kubelet)
+    assert max_pods(machine(described["m5.xlarge"]), of) == 58
+
+
 def test_prefix_delegation_is_capped_by_size(described: Described) -> None:
     of = NodeClass(prefix_delegation=True)
     assert max_pods(machine(described["m5.8xlarge"]), of) == 250

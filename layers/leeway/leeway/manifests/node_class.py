@@ -200,7 +200,10 @@ class EC2NodeClass(Manifest):
         return (spec.family or "by default", spec.role or spec.instance_profile or "by default")
 
     def notes(self) -> tuple[Note, ...]:
-        """Say too that Amazon Linux 2 gets no new images."""
+        """Say too that AL2 gets no new images, and what Bottlerocket has no setting for."""
+        if self.spec.family is AmiFamily.BOTTLEROCKET and self.spec.kubelet.pods_per_core:
+            said = "Bottlerocket has no such setting: take maxPods"
+            return (*super().notes(), Note(("spec", "kubelet", "podsPerCore"), said))
         if self.spec.family is not AmiFamily.AL2:
             return super().notes()
         field = "amiFamily" if self.spec.ami_family else "amiSelectorTerms"

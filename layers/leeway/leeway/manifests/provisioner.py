@@ -40,6 +40,9 @@ _TYPES_BY_DEFAULT = (
     {"key": f"{INSTANCE}generation", "operator": "Gt", "values": ["2"]},
 )
 
+LONGEST = 2**31 - 1
+"""Seconds: as many as any whole number of the API has."""
+
 
 class Consolidation(Strict):
     """Whether under-used nodes are given back."""
@@ -83,9 +86,9 @@ class ProvisionerSpec(Strict):
     """What all nodes together may have."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
     """Of pools that would do, that of the larger weight is taken."""
-    ttl_seconds_after_empty: Annotated[int | None, Field(ge=0), NOT_GIVEN_BACK] = None
+    ttl_seconds_after_empty: Annotated[int | None, Field(ge=0, le=LONGEST), NOT_GIVEN_BACK] = None
     """How long a node has to be empty before it is given back."""
-    ttl_seconds_until_expired: Annotated[int | None, Field(ge=0), NOT_GIVEN_BACK] = None
+    ttl_seconds_until_expired: Annotated[int | None, Field(ge=0, le=LONGEST), NOT_GIVEN_BACK] = None
     """How old a node may become."""
     consolidation: Annotated[Consolidation, NOT_GIVEN_BACK] = Field(default_factory=Consolidation)
     """Whether under-used nodes are given back."""

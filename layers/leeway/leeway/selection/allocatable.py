@@ -75,7 +75,8 @@ def max_pods(machine: Machine, node_class: NodeClass) -> int:
         pods = min(ceiling, _pods_by_addresses(machine, node_class.family, _PREFIX_SIZE))
     else:
         pods = _pods_by_addresses(machine, node_class.family, 1)
-    if kubelet.pods_per_core:
+    # Bottlerocket has no such setting.
+    if kubelet.pods_per_core and node_class.family is not AmiFamily.BOTTLEROCKET:
         pods = min(pods, kubelet.pods_per_core * machine.vcpus)
     return pods
 
