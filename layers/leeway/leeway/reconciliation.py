@@ -80,10 +80,11 @@ class Found:
 
 @dataclass(slots=True)
 class ClusterReport:
-    """One cluster after a run. `written` and `removed` count items of the index."""
+    """One cluster after a run. `instances` is how many it has, None where they were not looked at;
+    `written` and `removed` count items of the index."""
 
     cluster: str
-    instances: int = 0
+    instances: int | None = None
     written: int = 0
     removed: int = 0
     found: list[Found] = field(default_factory=list)

@@ -163,7 +163,8 @@ class PowertoolsTelemetry:
                 self._logger.error(problem, extra=here)
             problems += len(report.problems)
             self._metrics.add_dimension("Cluster", report.cluster)
-            self._metrics.add_metric("Instances", MetricUnit.Count, report.instances)
+            if report.instances is not None:
+                self._metrics.add_metric("Instances", MetricUnit.Count, report.instances)
             self._metrics.add_metric("NoticesFound", MetricUnit.Count, len(report.found))
             self._metrics.flush_metrics()
         # By no cluster, so that one alarm sees all of them.
