@@ -131,12 +131,17 @@ def test_an_admission_that_came_to_no_answer_gives_none_later_either() -> None:
 
 
 def about_marked(
-    record: Retirement | None, seconds: int, marked: int = 0, dry_run: bool = False
+    record: Retirement | None,
+    seconds: int,
+    marked: int = 0,
+    dry_run: bool = False,
+    launched: int = -3600,
 ) -> Any:
     marked_at = NOTICED + timedelta(seconds=marked)
     seen = SeenInterruption(I, InterruptionAction.STOP, marked_at)
     now = NOTICED + timedelta(seconds=seconds)
-    return about_interruption(seen, record, PLACE, now, dry_run)
+    launched_at = NOTICED + timedelta(seconds=launched)
+    return about_interruption(seen, launched_at, record, PLACE, now, dry_run)
 
 
 def test_an_interruption_whose_warning_never_came_is_told_with_the_time_that_it_began() -> None:
@@ -158,6 +163,12 @@ def test_an_interruption_that_is_being_or_was_worked_on_is_not_told_again() -> N
 def test_a_mark_that_came_after_its_warning_is_of_the_same_interruption() -> None:
     assert about_marked(interrupted(Phase.FINISHED), 170, marked=100) is None
     assert about_marked(interrupted(Phase.FINISHED), 1000, marked=200)
+
+
+def test_what_ended_an_instances_life_before_serves_no_interruption_of_the_next() -> None:
+    assert told(about_marked(interrupted(Phase.FINISHED), 180, marked=170, launched=150))
+    for phase in (Phase.UNDOING, Phase.UNDONE):
+        assert told(about_marked(interrupted(phase), 60, marked=40))
 
 
 def test_an_interruption_is_told_though_something_softer_or_older_is_on_record() -> None:

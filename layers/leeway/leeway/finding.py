@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
 from leeway.abreast import abreast
@@ -125,7 +126,7 @@ class Finding:
             for one in seen:
                 there = case.cared.get(one.instance)
                 if there is not None and there.state == "running":
-                    yield partial(self._interruption, case, one)
+                    yield partial(self._interruption, case, one, there.launched_at)
 
     def _at_changes(self, case: _Case, seen: Sequence[SeenChange] | None) -> Iterator[Look]:
         if seen is None:
@@ -165,10 +166,12 @@ class Finding:
         heeded = case.policy.heeds(kind) and not (case.policy.dry_run and seen.launching)
         return omission if heeded or not isinstance(omission, Lost) else None
 
-    def _interruption(self, case: _Case, seen: SeenInterruption) -> Omission | None:
+    def _interruption(
+        self, case: _Case, seen: SeenInterruption, launched_at: datetime
+    ) -> Omission | None:
         retirement = self._known(case, seen.instance).retirement
         now, dry_run = self._clock.now(), case.policy.dry_run
-        return about_interruption(seen, retirement, self._place, now, dry_run)
+        return about_interruption(seen, launched_at, retirement, self._place, now, dry_run)
 
     def _change(self, case: _Case, seen: SeenChange) -> Omission | None:
         retirement = self._known(case, seen.instance).retirement

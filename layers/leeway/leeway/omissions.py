@@ -23,8 +23,7 @@ HASTE = timedelta(seconds=3)
 second changes nothing."""
 
 ONE_INTERRUPTION = timedelta(minutes=3)
-"""How far the time in a warning and that of its mark may lie apart. Nothing is interrupted twice in
-that: EC2 takes two minutes, and an instance that was stopped more than another to run again."""
+"""How far the time in a warning and that of its mark may lie apart."""
 
 LOST_START = timedelta(seconds=90)
 LOST_START_IN_HASTE = timedelta(seconds=30)
@@ -191,15 +190,18 @@ def _serves_a_termination(retirement: Retirement, dry_run: bool) -> bool:
 
 def about_interruption(
     seen: SeenInterruption,
+    launched_at: datetime,
     retirement: Retirement | None,
     place: Place,
     now: datetime,
     dry_run: bool = False,
 ) -> Lost | None:
-    """Decide about an instance that EC2 is about to take back."""
+    """Decide about an instance that EC2 is about to take back, and has launched last at
+    `launched_at`: what was noticed before that, it was stopped for."""
     if now < seen.marked_at + HASTE:
         return None
-    if retirement is not None and _serves_an_interruption(retirement, seen.marked_at, dry_run):
+    since = max(launched_at, seen.marked_at - ONE_INTERRUPTION)
+    if retirement is not None and _serves_an_interruption(retirement, since, dry_run):
         return None
     generation = retirement.generation if retirement else 0
     about = f"interruption-{seen.instance}-{int(seen.marked_at.timestamp())}-{generation}"
@@ -207,10 +209,12 @@ def about_interruption(
     return Lost(seen.instance, event, f"EC2 takes it back ({seen.action}), and nobody said so")
 
 
-def _serves_an_interruption(retirement: Retirement, marked_at: datetime, dry_run: bool) -> bool:
+def _serves_an_interruption(retirement: Retirement, since: datetime, dry_run: bool) -> bool:
+    if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
+        return False
     if retirement.came_to_nothing and not dry_run:
         return False
-    return retirement.kind in _ENDS_SURELY and retirement.noticed_at >= marked_at - ONE_INTERRUPTION
+    return retirement.kind in _ENDS_SURELY and retirement.noticed_at >= since
 
 
 def about_state(
