@@ -334,6 +334,12 @@ class Sandbox:
         body = {"instance": instance, "code": code, "starts_in": within}
         return str(self._control("aws", "POST", "maintenance", body)["event"])
 
+    def report(self, instance: str, state: str, node: Mapping[str, Any] | None = None) -> None:
+        """Tell the cluster, and not EC2, that an instance is `running` as this Node, or `stopped`:
+        its kubelet is dead."""
+        body = {"instance": instance, "state": state, "node": node, "join": 0}
+        self._control("kubernetes", "POST", "instances", body)
+
     def _control(self, part: str, method: str, path: str, body: Any = None) -> Any:
         url = f"{self._controls[part]}/_sandbox/{path}"
         try:

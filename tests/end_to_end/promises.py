@@ -155,7 +155,8 @@ class Promises:
         entries = sandbox.journal()
         return Evidence(
             tuple(entry for entry in entries if entry["at"] >= self._since),
-            {e["node"]: e["instance"] for e in entries if e["kind"] == "node-joined"},
+            # A name that another machine gets later is still the first one's.
+            {e["node"]: e["instance"] for e in reversed(entries) if e["kind"] == "node-joined"},
             self._before,
             _groups(sandbox),
             _nodes(sandbox),

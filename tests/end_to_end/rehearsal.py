@@ -35,7 +35,7 @@ class Aftermath:
         return [
             e
             for e in self.of("pod-ended", how="died-with-node")
-            if e["node"] in wanted and not e["owner"].startswith("DaemonSet/")
+            if e["node"] in wanted and not (e["owner"] or "").startswith("DaemonSet/")
         ]
 
 

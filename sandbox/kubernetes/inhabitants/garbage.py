@@ -22,7 +22,7 @@ from sandbox.kubernetes.store import Change
 # Admission must have seen that a namespace is leaving before its contents are looked at.
 _NAMESPACE_RESTS_SECONDS = 5.0
 _SWEEP_SECONDS = 60.0
-# How long the pod garbage collector waits for a node that it does not know.
+# How long the pod garbage collector waits for a node that it does not know, or knows no more.
 _QUARANTINE_SECONDS = 40.0
 
 
@@ -85,16 +85,20 @@ class Garbage:
             self._cluster.later(_QUARANTINE_SECONDS, self._drop_lost, pod)
 
     def _drop_lost(self, pod: Object) -> None:
-        if self._store.get(registry.NODE, "", pod["spec"]["nodeName"]) is None:
-            drop(self._cluster, pod, died=True)
+        name = pod["spec"]["nodeName"]
+        if self._store.get(registry.NODE, "", name) is None:
+            drop(self._cluster, pod, died=not self._instances.has_kubelet(name))
 
     def _node_changed(self, change: Change) -> None:
-        """Drop the pods of a node that is no more."""
+        """Drop the pods of a node that is no more; those that a kubelet still runs, later."""
         if change.type != "DELETED":
             return
         name = name_of(change.object)
         for pod in self._store.on_node(name):
-            drop(self._cluster, pod, died=not self._instances.is_alive(name))
+            if self._instances.has_kubelet(name):
+                self._cluster.later(_QUARANTINE_SECONDS, self._drop_lost, pod)
+            else:
+                drop(self._cluster, pod, died=not self._instances.is_alive(name))
 
 
 def drop(cluster: Cluster, pod: Object, *, died: bool) -> None:

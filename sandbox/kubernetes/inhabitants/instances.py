@@ -64,6 +64,10 @@ class Instances:
         instance = self._instance_of.get(node)
         return instance is None or self._states[instance] == "running"
 
+    def has_kubelet(self, node: str) -> bool:
+        """Say whether the kubelet of a known instance runs under this name, with a Node or not."""
+        return self._states.get(self._instance_of.get(node, "")) == "running"
+
     def report(self, instance: str, state: str, node: Object | None, join: float | None) -> None:
         """Take in that an instance runs, is stopped or is terminated.
 
@@ -148,7 +152,7 @@ class Instances:
             return
         self._states[instance] = state
         name = self._nodes[instance]
-        if before == "running":
+        if before == "running" and self._instance_of.get(name) == instance:
             for listener in self._deaths:
                 listener(name)
             self._cluster.later(_NOTICED_SECONDS, self._become_unknown, instance, name)

@@ -41,6 +41,7 @@ class Kubelets:
         self._instances = instances
         self._volumes = volumes
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._stopped: set[str] = set()  # pods that have ended, until their objects are gone
         self._addresses = 0
 
     def start(self) -> None:
@@ -58,9 +59,10 @@ class Kubelets:
             )
         if change.type == "DELETED":
             self._cancel(uid)
+            self._stopped.discard(uid)
             return
         node = pod["spec"].get("nodeName")
-        if not node or not self._instances.is_alive(node) or not self._has_node(node):
+        if not node or not self._instances.is_alive(node) or not self._is_known(node):
             return
         if is_terminating(pod):
             if _deletion(old) != _deletion(pod) and not is_finished(pod):
@@ -68,8 +70,10 @@ class Kubelets:
         elif old is None or not old["spec"].get("nodeName"):
             self._volumes.when_attached(pod, node, self._begin)
 
-    def _has_node(self, name: str) -> bool:
-        return self._cluster.store.get(registry.NODE, "", name) is not None
+    def _is_known(self, name: str) -> bool:
+        """Whether there is a kubelet: one that runs outlives its Node object."""
+        node = self._cluster.store.get(registry.NODE, "", name)
+        return node is not None or self._instances.has_kubelet(name)
 
     def _begin(self, pod: Object) -> None:
         usual = self._cluster.jitter(self._cluster.settings.pod_start)
@@ -131,7 +135,9 @@ class Kubelets:
         )
 
     def _end(self, pod: Object) -> None:
-        """Stop a pod in the time it takes, or when its grace runs out."""
+        """Stop a pod in the time it takes, or when its grace runs out; once."""
+        if uid_of(pod) in self._stopped:
+            return
         usual = self._cluster.settings.pod_end
         takes = duration(annotation(pod, f"{_PREFIX}ends-after"), usual)
         grace = pod["metadata"]["deletionGracePeriodSeconds"]
@@ -143,15 +149,19 @@ class Kubelets:
             self._set(pod, grace, self._killed)
 
     def _stopped_gracefully(self, pod: Object) -> None:
-        finish_pod(self._cluster, pod, "graceful")
+        self._finish(pod, "graceful")
 
     def _killed(self, pod: Object) -> None:
-        finish_pod(self._cluster, pod, "grace-ran-out")
+        self._finish(pod, "grace-ran-out")
+
+    def _finish(self, pod: Object, how: str) -> None:
+        self._stopped.add(uid_of(pod))
+        finish_pod(self._cluster, pod, how)
 
     def _node_died(self, node: str) -> None:
         for pod in self._cluster.store.on_node(node):
             self._cancel(uid_of(pod))
-            if not is_finished(pod):
+            if not is_finished(pod) and uid_of(pod) not in self._stopped:
                 journal_end(self._cluster, pod, "died-with-node")
 
     def _node_returned(self, node: str) -> None:

@@ -324,3 +324,36 @@ def test_an_out_of_service_node_frees_its_volumes_and_pods_at_once(world: Live) 
     world.until(lambda: world.api.get(f"{PODS}/with-volume").status_code == 404)
     attached = world.api.get(_ATTACHMENTS).json()["items"]
     assert name not in [one["spec"]["nodeName"] for one in attached]
+
+
+def test_a_kubelet_whose_node_somebody_deleted_ends_its_pods_as_it_should(world: Live) -> None:
+    [name] = world.add_nodes(11)
+    pod = bare_pod("outlives-its-node", nodeName=name, terminationGracePeriodSeconds=5)
+    world.create(PODS, pod)
+    path = f"{PODS}/outlives-its-node"
+    world.until(lambda: world.api.get(path).json()["status"]["phase"] == "Running")
+    uid = world.api.get(path).json()["metadata"]["uid"]
+
+    world.api.delete(f"/api/v1/nodes/{name}")
+    assert world.api.get(path).status_code == 200
+    assert world.evict("outlives-its-node").status_code == 201
+
+    world.until(lambda: world.api.get(path).status_code == 404)
+    [end] = ends(world, uid)
+    assert end["how"] == "graceful"
+
+
+def test_a_pod_that_has_ended_and_is_kept_does_not_end_again_with_its_node(world: Live) -> None:
+    [name] = world.add_nodes(12)
+    pod = bare_pod("kept-on", nodeName=name)
+    pod["metadata"]["finalizers"] = ["example.com/never"]
+    uid = world.create(PODS, pod)["metadata"]["uid"]
+    path = f"{PODS}/kept-on"
+    world.until(lambda: world.api.get(path).json()["status"]["phase"] == "Running")
+    world.evict("kept-on")
+    world.until(lambda: ends(world, uid))
+
+    world.report(f"i-{11:017x}", "terminated")
+
+    world.until(lambda: world.api.get(f"/api/v1/nodes/{name}").status_code == 404)
+    assert [end["how"] for end in ends(world, uid)] == ["graceful"]
