@@ -4,8 +4,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from leeway.drain.answers import Response
 from leeway.drain.planning import Ask
@@ -24,7 +24,7 @@ MOST_THREADS = 128
 class _Request:
     ask: Ask
     began: float = 0.0
-    future: Future[Response] = field(default_factory=Future)
+    answer: Response | BaseException | None = None
 
 
 class Requests:
@@ -38,6 +38,9 @@ class Requests:
         self._queued: deque[_Request] = deque()
         self._running: set[_Request] = set()
         self._known: list[_Request] = []
+        self._open = 0
+        self._all_answered = threading.Event()
+        self._all_answered.set()
 
     def __enter__(self) -> "Requests":
         return self
@@ -56,15 +59,24 @@ class Requests:
                 self._known.append(request)
                 with self._lock:
                     self._queued.append(request)
+                    self._open += 1
+                    self._all_answered.clear()
         self._start_more()
 
     def answered(self, within: float) -> list[tuple[Ask, Response]]:
         """Return the answers that have come, waiting so many seconds for the rest of them."""
         self._start_more()
-        wait([one.future for one in self._known], timeout=within)
-        done = [one for one in self._known if one.future.done()]
-        self._known = [one for one in self._known if one not in done]
-        return [(one.ask, one.future.result()) for one in done]
+        self._all_answered.wait(within)
+        known, self._known = self._known, []
+        answers: list[tuple[Ask, Response]] = []
+        for one in known:
+            if one.answer is None:
+                self._known.append(one)
+            elif isinstance(one.answer, BaseException):
+                raise one.answer
+            else:
+                answers.append((one.ask, one.answer))
+        return answers
 
     def unanswered(self) -> list[Ask]:
         """Return the requests whose answers have not come."""
@@ -83,13 +95,14 @@ class Requests:
 
     def _run(self, request: _Request) -> None:
         try:
-            response = self._make(request.ask)
+            request.answer = self._make(request.ask)
         except BaseException as error:  # noqa: BLE001 (told to whoever waits, whatever it is)
-            request.future.set_exception(error)
-        else:
-            request.future.set_result(response)
+            request.answer = error
         with self._lock:
             self._running.discard(request)
+            self._open -= 1
+            if not self._open:
+                self._all_answered.set()
         try:
             self._start_more()
         except RuntimeError:

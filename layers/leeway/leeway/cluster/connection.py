@@ -10,6 +10,7 @@ import httpx2
 from lightkube import ApiError, Client
 from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import SingleConfig
+from lightkube.config.models import User
 from msgspec import MsgspecError
 
 from leeway.cluster import decoders as decoders  # on import: see there
@@ -21,6 +22,11 @@ TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 """Seconds. A server that does not even accept in three is one to try again."""
 
 
+LIMITS = httpx2.Limits(max_connections=256, max_keepalive_connections=32)
+"""More than a drain's requests that hang can take, so that a list still finds a connection, and as
+many kept open as are used at once."""
+
+
 class RenewedToken(httpx2.BaseTransport):
     """Signs every request with a token that is young enough, and once more where it is refused.
 
@@ -30,7 +36,7 @@ class RenewedToken(httpx2.BaseTransport):
     def __init__(self, sign: Callable[[], str], renew_after: float, trust: ssl.SSLContext) -> None:
         self._sign = sign
         self._renew_after = renew_after
-        self._inner = httpx2.HTTPTransport(verify=trust)
+        self._inner = httpx2.HTTPTransport(verify=trust, limits=LIMITS)
         self._lock = threading.Lock()
         self._token = ""
         self._signed_at = -math.inf
@@ -61,21 +67,21 @@ class RenewedToken(httpx2.BaseTransport):
 class Connection:
     """An API server: lightkube's typed client, and a plain one for what that can't say.
 
-    Safe to use from several threads.
+    They share their connections, of which each costs a handshake. Safe to use from several threads.
     """
 
     def __init__(self, config: SingleConfig, transport: httpx2.BaseTransport | None = None) -> None:
-        params = client_adapter.ConnectionParams(
-            timeout=TIMEOUT, trust_env=False, transport=transport
-        )
+        shared = transport or _transport(config)
         self.typed = Client(
-            config,
-            timeout=TIMEOUT,
-            field_manager=FIELD_MANAGER,
-            trust_env=False,
-            transport=transport,
+            config, timeout=TIMEOUT, field_manager=FIELD_MANAGER, trust_env=False, transport=shared
         )
-        self.plain = client_adapter.Client(config, params)
+        self.plain = httpx2.Client(
+            base_url=config.cluster.server,
+            auth=client_adapter.user_auth(config.user),
+            timeout=TIMEOUT,
+            trust_env=False,
+            transport=shared,
+        )
 
     def close(self) -> None:
         """Close what is open."""
@@ -115,6 +121,13 @@ class Connection:
                 )
             return Response(0, str(error))
         return Response(200)
+
+
+def _transport(config: SingleConfig) -> httpx2.BaseTransport:
+    """Make connections that trust whom a kubeconfig trusts, and show its certificate."""
+    user = config.user or User()
+    trust = client_adapter.verify_cluster(config.cluster, user, config.abs_file, trust_env=False)
+    return httpx2.HTTPTransport(verify=trust, limits=LIMITS)
 
 
 def _translated(error: ApiError) -> Exception:
