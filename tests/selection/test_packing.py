@@ -322,3 +322,11 @@ def test_an_offering_without_a_price_is_the_last_choice() -> None:
     alone = pack(pods("web", 1, spec()), Supply([PLAIN], catalog(unknown)))
     assert alone.launches[0].choices[0].price is None
     assert alone.price == 0
+
+
+def test_a_limit_that_lets_no_node_in_is_what_is_told_and_not_of_pods_that_fit_nowhere() -> None:
+    none = NodePool("none", limits={"cpu": 0})
+    waiting = [*pods("web", 1, spec()), *pods("huge", 1, spec(10**6))]
+    reasons = {miss.pod: miss.reason for miss in plan_for(waiting, none).unschedulable}
+    assert "limits of its pools" in reasons["default/web-0"]
+    assert "it asks for 1k of cpu" in reasons["default/huge-0"]

@@ -58,9 +58,9 @@ def launch(lots: Sequence[Lot], sorter: Sorter, open_to: Bools, limits: Limits) 
         able = open_to & _within(sorter, limits)
         kinds, lost = sorter.kinds(waiting, able)
         outcome.left += lost
+        outcome.limited |= any(sorter.allowed(lot, open_to).any() for lot in lost)
         if kinds is None:
             break
-        outcome.limited |= bool((able != open_to).any())
         solution = solve(kinds.problem)
         outcome.bound = outcome.bound or solution.bound
         before = len(outcome.nodes)

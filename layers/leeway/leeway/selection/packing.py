@@ -61,7 +61,8 @@ class _Packing:
     """One run: what is known of the pods, and what has been decided so far."""
 
     def __init__(self, pods: Sequence[Pod], supply: Supply, nodes: Sequence[ExistingNode]) -> None:
-        self.supply = supply
+        self._given = supply
+        supply = self.supply = supply.told_apart({id(p.spec): p.spec for p in pods}.values())
         nodes = [_when_started(node, supply) for node in nodes]
         self.counters = Counters()
         self.counters.learn(pod for node in nodes for pod in node.pods)
@@ -115,7 +116,7 @@ class _Packing:
             if choice.any:
                 able.append((group, choice))
             else:
-                yield Misplaced(group, group.pods, nearest_miss(group.spec, self.supply))
+                yield Misplaced(group, group.pods, nearest_miss(group.spec, self._given))
         lots, misplaced = assign(able, self.zones, self.counters.by_zone)
         yield from misplaced
         lots, misplaced = bundled(lots, self.standing.running, self._launched(), self._fits)
@@ -193,12 +194,13 @@ class _Packing:
         for lot in lots:
             zone = self._zone(lot)
             start = 0
+            said = reason if self.sorter.allowed(lot).any() else None
             for group, pods in lot.parts:
                 names = tuple(n for unit in lot.units for n in unit[start : start + pods])
                 start += pods
                 if lot.zone is not None:
                     self.zones.add(group.rules, lot.zone, -len(names))
-                why = reason or nearest_miss(group.spec, self.supply, zone)
+                why = said or nearest_miss(group.spec, self._given, zone)
                 yield Misplaced(group, names, why)
 
     def _of_weight(self, weight: int) -> Bools:

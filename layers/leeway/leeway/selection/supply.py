@@ -14,6 +14,7 @@ from leeway.selection.pods import PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirements
 from leeway.selection.topology import clashing
+from leeway.selection.variants import variants
 
 UNKNOWN_PRICE = 1e5
 """USD per hour that an offering without a price is taken for: the last choice."""
@@ -49,8 +50,9 @@ class Supply:
     ) -> None:
         self.pools = tuple(pools)
         self.daemons = tuple(daemons)
-        gone = tuple(unavailable)
-        self.tables = [catalog.for_node_class(pool.node_class, gone) for pool in self.pools]
+        self._catalog = catalog
+        self._gone = tuple(unavailable)
+        self.tables = [catalog.for_node_class(pool.node_class, self._gone) for pool in self.pools]
         self.candidates: list[Candidate] = []
         rows: list[tuple[int, int, int]] = []
         for number, (pool, table) in enumerate(zip(self.pools, self.tables, strict=True)):
@@ -63,6 +65,14 @@ class Supply:
 
     def __len__(self) -> int:
         return len(self.candidates)
+
+    def told_apart(self, specs: Iterable[PodSpec]) -> "Supply":
+        """Return the supply in which pools have a variant for each value of their own labels that
+        these pods tell apart; mostly this very one."""
+        pools = variants(self.pools, [*specs, *self.daemons])
+        if len(pools) == len(self.pools):
+            return self
+        return Supply(pools, self._catalog, self._gone, self.daemons)
 
     @cached_property
     def prices(self) -> Floats:

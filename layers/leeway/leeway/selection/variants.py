@@ -1,0 +1,70 @@
+"""Pools whose nodes may have one of several values of a label of their own: a pool for each value.
+
+A node has one value of a label. Values that no pod speaks of are not told apart.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+from leeway.selection.labels import WELL_KNOWN
+from leeway.selection.pods import PodSpec
+from leeway.selection.pools import NodePool
+from leeway.selection.requirements import Requirement, Requirements
+
+MOST = 100
+"""Variants of one pool; with more, its labels' values are not told apart."""
+
+
+def variants(pools: Sequence[NodePool], specs: Iterable[PodSpec]) -> tuple[NodePool, ...]:
+    """Return the pools, each in as many variants as these pods can tell apart, in their order."""
+    spoken = _spoken_of(specs)
+    return tuple(variant for pool in pools for variant in _variants(pool, spoken))
+
+
+def _spoken_of(specs: Iterable[PodSpec]) -> Mapping[str, frozenset[str]]:
+    """The values of pools' own labels that pods name, by label."""
+    found: dict[str, set[str]] = {}
+    for spec in specs:
+        for term in (*spec.terms, *(w.preference for w in spec.preferred_terms)):
+            for key, requirement in term.items():
+                if key not in WELL_KNOWN:
+                    found.setdefault(key, set()).update(requirement.values)
+    return {key: frozenset(values) for key, values in found.items()}
+
+
+def _variants(pool: NodePool, spoken: Mapping[str, frozenset[str]]) -> Sequence[NodePool]:
+    choices = [
+        _choices(requirement, spoken[key])
+        for key, requirement in pool.requirements.items()
+        if key in spoken
+    ]
+    several = [choice for choice in choices if len(choice) > 1]
+    count = 1
+    for choice in several:
+        count *= len(choice)
+    if count == 1 or count > MOST:
+        return [pool]
+    return [_narrowed(pool, chosen) for chosen in product(*several)]
+
+
+def _choices(requirement: Requirement, spoken: frozenset[str]) -> list[Requirement]:
+    """The requirement for each value that is spoken of, and for all others together."""
+    named = sorted(value for value in spoken if requirement.has(value))
+    apart = [requirement.intersection(Requirement.of(requirement.key, "In", [v])) for v in named]
+    if not named:
+        return [requirement]
+    rest = requirement.intersection(Requirement.of(requirement.key, "NotIn", named))
+    return apart if rest.is_empty else [*apart, rest]
+
+
+def _narrowed(pool: NodePool, chosen: Iterable[Requirement]) -> NodePool:
+    narrowed = tuple(chosen)
+    labels = {
+        r.key: next(iter(r.values)) for r in narrowed if not r.complement and len(r.values) == 1
+    }
+    return replace(
+        pool,
+        requirements=pool.requirements.intersection(Requirements(narrowed)),
+        labels={**pool.labels, **labels},
+    )
