@@ -156,10 +156,17 @@ def test_a_retirement_that_nothing_holds_up_takes_five_operations() -> None:
     assert world.operations == 5, "cordon, replace, drain, finish, report"
 
 
-def test_a_drain_that_is_over_at_once_is_shown_once_at_its_end() -> None:
+def test_a_drain_that_is_over_before_anybody_could_look_is_not_shown_but_told() -> None:
     world = surrounding(pods=[POD], blocks=False)
+    outcome = retire(world)
+    assert world.shown == []
+    assert [pod.stage for pod in outcome.pods] == [Stage.GONE]
+
+
+def test_a_drain_that_takes_its_time_is_shown_to_its_end() -> None:
+    world = surrounding(pods=[replace(POD, grace=45)], blocks=False, lingers=40)
     retire(world)
-    assert [[pod.stage for pod in state.pods] for state in world.shown] == [[Stage.GONE]]
+    assert [[p.stage for p in state.pods] for state in world.shown][-1] == [Stage.GONE]
 
 
 def test_an_event_bus_that_does_not_answer_delays_no_log_line_and_no_kubernetes_event() -> None:

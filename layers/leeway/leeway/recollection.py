@@ -28,11 +28,12 @@ LOOK_EVERY = 0.2
 
 
 class Recollection:
-    """Knows what somebody read at most FRESH_FOR ago."""
+    """Knows what somebody read at most FRESH_FOR ago; one for a warm function."""
 
     def __init__(self, memory: Memory, clock: Clock) -> None:
         self._memory = memory
         self._clock = clock
+        self._known: dict[str, Recalled] = {}
 
     def recall[T](self, what: str, kind: type[T], read: Callable[[], T]) -> T:
         """Return what is remembered under this name, or else read it for all. A table that does not
@@ -42,16 +43,20 @@ class Recollection:
         except (CloudUnavailable, CloudRefused):
             recalled = None
         if recalled is not None:
+            self._known[what] = recalled
             return adapter_of(kind).validate_json(recalled.body)
         read_at = self._clock.now()
         value = read()
-        body = adapter_of(kind).dump_json(value).decode()
+        self._known[what] = Recalled(adapter_of(kind).dump_json(value).decode(), read_at)
         with suppress(CloudUnavailable, CloudRefused):  # the next one asks, too
-            self._memory.remember(what, Recalled(body, read_at))
+            self._memory.remember(what, self._known[what])
         return value
 
     def _recalled(self, what: str) -> Recalled | None:
         """Return what is remembered and fresh; None says that it is on the caller to ask."""
+        known = self._known.get(what)
+        if known is not None and self._clock.now() - known.read_at < FRESH_FOR:
+            return known
         while True:
             now = self._clock.now()
             recalled = self._memory.recall(what)

@@ -94,7 +94,7 @@ class Emptying:
         if heartbeat is not None:
             until = min(until, heartbeat)
         node, since = located.node, located.cordoned_at
-        showing = Showing(self._world, order, node)
+        showing = Showing(self._world, order, node, first=not drain.listed)
         try:
             cluster = self._world.cluster_named(record.facts.cluster)
             draining = Draining(

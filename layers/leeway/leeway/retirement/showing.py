@@ -16,14 +16,15 @@ PAUSE = timedelta(seconds=30)
 
 
 class Showing:
-    """Shows one pass of a drain: its changes at a pace, and its end."""
+    """Shows one pass of a drain: its changes at a pace, and its end. `first` says that no pass has
+    shown anything before."""
 
-    def __init__(self, world: Surroundings, order: Order, node: str) -> None:
+    def __init__(self, world: Surroundings, order: Order, node: str, first: bool) -> None:
         self._world = world
         self._order = order
         self._node = node
+        self._first = first
         self._last: tuple[PodState, ...] | None = None
-        # What is over within the pace is told once, at its end.
         self._next = world.clock.now() + PACE
 
     def round(self, drain: Drain) -> None:
@@ -33,7 +34,10 @@ class Showing:
             self._show(drain, now)
 
     def end(self, drain: Drain) -> None:
-        """Show how far the drain is at the end of the pass, if it has changed."""
+        """Show how far the drain is at the end of the pass, if it has changed. One that is over so
+        soon that nobody has seen it is told of as a whole, elsewhere."""
+        if drain.over and self._first and self._last is None:
+            return
         now = self._world.clock.now()
         if now + PACE >= self._next:
             self._show(drain, now)
