@@ -1,8 +1,10 @@
 """Configuration as functions see it: fresh within a minute, and never in an interruption's way."""
 
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from leeway.abreast import abreast
 from leeway.cloud.ports import CloudUnavailable, StoredManifest
 from leeway.configuration import Configuration
 from leeway.notices import NoticeKind
@@ -65,6 +67,19 @@ class World:
 
 def test_a_cluster_that_nothing_is_written_about_has_the_defaults() -> None:
     assert World().policy() == ClusterPolicy()
+
+
+def test_a_table_that_is_slow_is_asked_about_all_clusters_side_by_side() -> None:
+    together = threading.Barrier(4, timeout=20)
+
+    class Slow(Table):
+        def of(self, cluster: str) -> tuple[StoredManifest, ...]:
+            together.wait()
+            return super().of(cluster)
+
+    configuration = Configuration(Slow(), Time(), Reported())
+    clusters = [f"c{number}" for number in range(4)]
+    assert abreast(configuration.policy_of, clusters, 4) == [ClusterPolicy()] * 4
 
 
 def test_what_is_written_is_laid_over_the_defaults() -> None:

@@ -109,23 +109,24 @@ class Configuration:
         return CAUTIOUS
 
     def _read(self, cluster: str) -> _Known:
-        with self._lock:
-            return self._read_if_old(cluster)
-
-    def _read_if_old(self, cluster: str) -> _Known:
         known, now = self._known.get(cluster), self._clock.now()
         if known is not None and now < known.until:
             return known
+        # Without the lock: a table that is slow to answer is asked about all clusters side by side.
+        read = self._read_anew(cluster, known, now)
+        with self._lock:
+            self._known[cluster] = read
+            current = {one for known in self._known.values() for one in known.stored or ()}
+            self._readings = {one: made for one, made in self._readings.items() if one in current}
+        return read
+
+    def _read_anew(self, cluster: str, known: _Known | None, now: datetime) -> _Known:
         try:
-            read = _Known(self._manifests.of(cluster), now + FRESH_FOR)
+            return _Known(self._manifests.of(cluster), now + FRESH_FOR)
         except (CloudUnavailable, CloudRefused) as error:
             before = known.stored if known is not None else None
-            read = _Known(before, now + RETRY_AFTER, error)
             self._reports.misconfigured(cluster, "", f"the manifests cannot be read: {error}")
-        self._known[cluster] = read
-        current = {one for known in self._known.values() for one in known.stored or ()}
-        self._readings = {one: made for one, made in self._readings.items() if one in current}
-        return read
+            return _Known(before, now + RETRY_AFTER, error)
 
     def _reading(self, cluster: str, stored: StoredManifest) -> Reading:
         """Make sense of a manifest, and report what is wrong with it, once for each version."""
