@@ -29,6 +29,7 @@ def test_manifests_are_read_as_they_were_written_each_in_its_cluster(
     writing.write("mine", scaled, 0)
     writing.write("mine-2", manifest("mine-2"), 0)
     assert manifests.of("mine") == (policy, scaled)
+    assert manifests.of("mine", "cluster.leeway.sh") == (policy,)
     assert manifests.of("nobodys") == ()
 
 

@@ -34,12 +34,15 @@ class Table:
         self.manifests = manifests
         self.answers = True
         self.reads = 0
+        self.units = 0
 
-    def of(self, cluster: str) -> tuple[StoredManifest, ...]:
+    def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
         self.reads += 1
         if not self.answers:
             raise CloudUnavailable("throttled")
-        return self.manifests if cluster == "prod" else ()
+        found = self.manifests if cluster == "prod" else ()
+        self.units += len(found := tuple(m for m in found if resource in ("", m.resource)))
+        return found
 
 
 class Reported:
@@ -73,7 +76,7 @@ def test_a_table_that_is_slow_is_asked_about_all_clusters_side_by_side() -> None
     together = threading.Barrier(4, timeout=20)
 
     class Slow(Table):
-        def of(self, cluster: str) -> tuple[StoredManifest, ...]:
+        def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
             together.wait()
             return super().of(cluster)
 
@@ -193,3 +196,18 @@ def test_without_manifests_to_go_by_nothing_is_made_up() -> None:
     world.table.answers = False
     with pytest.raises(CloudUnavailable):
         world.configuration.manifests("prod", {"nodepool.karpenter.sh"})
+
+
+def test_a_function_that_wants_the_policy_alone_reads_no_other_manifest() -> None:
+    pools = [manifest(f"p{n}", resource="nodepool.karpenter.sh", body="{}") for n in range(20)]
+    world = World(manifest(spec={"dryRun": True}), *pools)
+    assert world.policy().dry_run
+    assert world.table.units == 1
+    assert world.reported.lines == []
+
+
+def test_a_function_that_reads_all_manifests_takes_the_policy_from_among_them() -> None:
+    world = World(manifest(spec={"dryRun": True}), manifest("other", resource="headroom.leeway.sh"))
+    world.configuration.manifests("prod", {"headroom.leeway.sh"})
+    assert world.policy().dry_run
+    assert world.table.reads == 1

@@ -54,7 +54,7 @@ class Configuration:
         self._manifests = manifests
         self._clock = clock
         self._reports = reports
-        self._known: dict[str, _Known] = {}
+        self._known: dict[tuple[str, str], _Known] = {}
         self._readings: dict[StoredManifest, Reading] = {}
         self._lock = RLock()  # clusters are looked after side by side
 
@@ -64,7 +64,7 @@ class Configuration:
         Never raises: where the manifests cannot be read, those that were read last hold, and
         without any, or where the policy's own cannot be made sense of, the cautious policy.
         """
-        known = self._read(cluster)
+        known = self._read_policy(cluster)
         if known.stored is None:
             return CAUTIOUS
         for stored in known.stored:
@@ -108,21 +108,30 @@ class Configuration:
                 return cluster_policy(written.meant)
         return CAUTIOUS
 
-    def _read(self, cluster: str) -> _Known:
-        known, now = self._known.get(cluster), self._clock.now()
+    def _read(self, cluster: str, resource: str = "") -> _Known:
+        known, now = self._known.get((cluster, resource)), self._clock.now()
         if known is not None and now < known.until:
             return known
         # Without the lock: a table that is slow to answer is asked about all clusters side by side.
-        read = self._read_anew(cluster, known, now)
+        read = self._read_anew(cluster, resource, known, now)
         with self._lock:
-            self._known[cluster] = read
+            self._known[cluster, resource] = read
             current = {one for known in self._known.values() for one in known.stored or ()}
             self._readings = {one: made for one, made in self._readings.items() if one in current}
         return read
 
-    def _read_anew(self, cluster: str, known: _Known | None, now: datetime) -> _Known:
+    def _read_policy(self, cluster: str) -> _Known:
+        """Read the policy alone, unless this function reads all manifests anyway. In a storm
+        thousands of functions start that want it, and all of a cluster's manifests are under one
+        key of the table, of which it lets 3,000 units a second be read."""
+        whole = (cluster, "") in self._known
+        return self._read(cluster, "" if whole else _POLICY)
+
+    def _read_anew(
+        self, cluster: str, resource: str, known: _Known | None, now: datetime
+    ) -> _Known:
         try:
-            return _Known(self._manifests.of(cluster), now + FRESH_FOR)
+            return _Known(self._manifests.of(cluster, resource), now + FRESH_FOR)
         except (CloudUnavailable, CloudRefused) as error:
             before = known.stored if known is not None else None
             self._reports.misconfigured(cluster, "", f"the manifests cannot be read: {error}")

@@ -25,10 +25,11 @@ class DynamoManifests:
         self._client = client
         self._table = table
 
-    def of(self, cluster: str) -> tuple[StoredManifest, ...]:
-        """Read all of a cluster's manifests, as they are now: one Query, in as many pages as it
-        takes."""
-        items = query_cluster(self._client(), self._table, cluster, _PREFIX)
+    def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
+        """Read a cluster's manifests, all or those of a kind, as they are now: one Query, in as
+        many pages as it takes."""
+        prefix = f"{_PREFIX}{resource}#" if resource else _PREFIX
+        items = query_cluster(self._client(), self._table, cluster, prefix)
         return tuple(_read(item) for item in items)
 
 

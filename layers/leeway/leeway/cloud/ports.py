@@ -306,8 +306,8 @@ class StoredManifest:
 class StoredManifests(Protocol):
     """The table's manifests."""
 
-    def of(self, cluster: str) -> tuple[StoredManifest, ...]:
-        """Read all of a cluster's manifests, as they are now."""
+    def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
+        """Read a cluster's manifests, all or those of a kind, as they are now."""
         ...
 
 
