@@ -231,6 +231,35 @@ def test_load_balancers_are_told_once(answers: list[bool | Exception], said: str
     assert cluster.told_balancers == 1
 
 
+def test_load_balancers_are_told_when_every_pod_has_been_asked_to_go() -> None:
+    cluster = standing(*(pod(f"web-{number}") for number in range(40)))
+    begun: list[str] = []
+    at_once, granted = cluster.leave_load_balancers, cluster.evict
+    told: list[int] = []
+
+    def evict(pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
+        begun.append(pod.name)
+        SystemClock().sleep(0.05)
+        return granted(pod, grace)
+
+    def leave_load_balancers(node: str) -> bool:
+        told.append(len(begun))
+        return at_once(node)
+
+    cluster.evict, cluster.leave_load_balancers = evict, leave_load_balancers  # type: ignore[method-assign]
+    assert drain(cluster).drained
+    assert told == [40], "three looks at the cluster's nodes hold up no eviction"
+
+
+def test_load_balancers_are_told_though_evictions_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leeway.draining.BALANCERS_EVERY", timedelta(milliseconds=100))
+    names = [f"web-{number}" for number in range(40)]
+    cluster = standing(*map(pod, names))
+    cluster.hangs = frozenset(names)
+    assert drain(cluster, 0.5).load_balancers == "leave it out"
+    cluster.others_done.set()
+
+
 def test_the_names_of_all_budgets_are_told_of_a_pod_that_has_several() -> None:
     cluster = standing(pod("torn"))
     several = Response(500, "This pod has more than one PodDisruptionBudget, which the eviction")

@@ -78,6 +78,11 @@ class Requests:
                 answers.append((one.ask, one.answer))
         return answers
 
+    @property
+    def queued(self) -> bool:
+        """Whether requests wait for others to be answered."""
+        return bool(self._queued)
+
     def unanswered(self) -> list[Ask]:
         """Return the requests whose answers have not come."""
         return [one.ask for one in self._known]

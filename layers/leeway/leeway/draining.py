@@ -165,7 +165,7 @@ class _Turn:
         self._feed = feed
         self._requests = requests
         self._machine = machine
-        self._volumes_at = self._balancers_at = clock.now()
+        self._began = self._volumes_at = self._balancers_at = clock.now()
         self.pods: Sequence[Pod] = ()
 
     def look(self, drain: Drain, afresh: bool = False) -> Drain:
@@ -244,9 +244,12 @@ class _Turn:
             return drain  # the server's own words have to do
 
     def leave_load_balancers(self, drain: Drain) -> Drain:
-        """Have load balancers leave the node out, when its pods have been asked to go."""
+        """Have load balancers leave the node out, when its pods have been asked to go: that takes
+        several calls. Where asking takes long, it is not waited for."""
         now = self._clock.now()
         if drain.load_balancers or not drain.listed or now < self._balancers_at:
+            return drain
+        if self._requests.queued and now < self._began + BALANCERS_EVERY:
             return drain
         self._balancers_at = now + BALANCERS_EVERY
         if not self.is_the_machines(drain):
