@@ -119,7 +119,9 @@ class Outcome:
         told = [f"{self.kind}: {self.node or self.instance} {self.result}", done]
         told.append(f"replacement: {self.replacement}")
         if self.replacement == Method.DETACH and not self.terminated:
-            told.append("detached and left running, since it is not drained")
+            drained = self.result is Result.DRAINED
+            why = "left to EC2 to end" if drained else "left running, since it is not drained"
+            told.append(f"detached and {why}")
         if self.result is Result.INCOMPLETE:
             told.append(self.reason)
         return "; ".join([*told, *self.refused])

@@ -54,6 +54,8 @@ CLOCKS = timedelta(seconds=30)
 """How far the times of an interruption and of a restart may be the wrong way round: events count
 whole seconds, by clocks of several services. From a warning to a restart it takes longer."""
 
+_EC2_TAKES = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION})
+
 _ENDS_IN_ITS_GROUP = frozenset({"terminate-in-group", "raise-desired"})
 
 
@@ -146,6 +148,12 @@ class Retirement(BaseModel):
     def instance(self) -> str:
         """The instance's id."""
         return self.facts.instance
+
+    @property
+    def ec2_takes_it(self) -> bool:
+        """Whether EC2 ends the instance within two minutes, whatever anybody does: notices of that
+        come by the thousand."""
+        return self.kind in _EC2_TAKES and not self.stops
 
     @property
     def counts_from_its_turn(self) -> bool:

@@ -58,13 +58,13 @@ class Ending:
             closed.facts.owner.kind is OwnerKind.DETACHED
         )
         terminate = drained and detached
-        refused = self._terminate(order.instance) if terminate else ()
+        terminated, refused = self._terminate(closed) if terminate else (False, ())
         answered = self._holding.answer(order.instance, closed.hooks, HookResult.CONTINUE)
         refused += tuple(refusal.said for refusal in answered.refused)
         result = result_of(located.settled, located.node, drain)
         reason = located.problem or drain.problem or closed.reason
         outcome = self._outcome(
-            order, closed, located, replaced, drain, result, reason, refused, terminate
+            order, closed, located, replaced, drain, result, reason, refused, terminated
         )
         self._world.telemetry.retired(outcome)
         return Finished(outcome, answered)
@@ -153,13 +153,18 @@ class Ending:
             still_attached=tuple(pod.pod for pod in drain.unclean),
         )
 
-    def _terminate(self, instance: str) -> tuple[str, ...]:
-        """Terminate the instance; what was refused, in words."""
+    def _terminate(self, record: Retirement) -> tuple[bool, tuple[str, ...]]:
+        """Terminate the instance: whether that was asked for, and what was refused, in words. One
+        that EC2 takes anyway is left to it where EC2 throttles."""
         try:
-            self._world.instances.terminate(instance)
+            self._world.instances.terminate(record.instance)
         except CloudRefused as error:
-            return (str(error),)
-        return ()
+            return True, (str(error),)
+        except CloudUnavailable:
+            if not record.ec2_takes_it:
+                raise
+            return False, ()
+        return True, ()
 
     def report(self, order: Order, located: Located, finished: Finished, steps: Steps) -> None:
         """Tell the others how it ended, and go on answering hooks whose answer was refused."""

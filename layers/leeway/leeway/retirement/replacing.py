@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import partial
 
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, RecordChanged
-from leeway.notices import NoticeKind
 from leeway.orders import Order
 from leeway.owners import OwnerKind
 from leeway.policies import SUCCESSOR_WITHIN, VOLUNTARY, Replacement
@@ -33,9 +32,6 @@ LOOKS = int(SUCCESSOR_WITHIN.total_seconds()) // LOOK_EVERY
 _ACTING = frozenset({Method.TERMINATE_IN_GROUP, Method.RAISE_DESIRED, Method.DETACH})
 
 _CLOUD_TROUBLE = (CloudUnavailable, CloudRefused)
-
-_EC2_TAKES = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION})
-"""Notices that come by the thousand, of instances that EC2 takes whatever anybody does."""
 
 
 class Replacing:
@@ -135,7 +131,7 @@ class Replacing:
         owner = record.facts.owner
         untouched = record.replaced is None and not record.hooks
         grouped = owner.kind is OwnerKind.AUTO_SCALING_GROUP
-        if record.kind in _EC2_TAKES and untouched and grouped:
+        if record.ec2_takes_it and untouched and grouped:
             return in_service(self._known_groups.rules_of(owner.name))
         return self._world.groups.facts(record.instance)
 
@@ -161,7 +157,7 @@ class Replacing:
             case Method.TERMINATE_IN_GROUP:
                 self._world.groups.terminate_in_group(instance)
             case Method.DETACH:
-                self._world.instances.tag_as_detached(instance, group.name)
+                self._tag_as_detached(record, group.name)
                 self._world.groups.detach(instance, group.name)
             case Method.RAISE_DESIRED:
                 if not self._raise_desired(instance, group.name):
@@ -169,6 +165,15 @@ class Replacing:
                     raise CloudUnavailable(f"group {group.name} filled up meanwhile")
                 if not decision.before:
                     self._hand_over(instance)
+
+    def _tag_as_detached(self, record: Retirement, group: str) -> None:
+        """Note on the instance whose it was, for whoever finds it outside of its group. Of one that
+        EC2 takes nobody has to: the tags that EC2 allows, ten a second, hold up no successor."""
+        try:
+            self._world.instances.tag_as_detached(record.instance, group)
+        except CloudUnavailable:
+            if not record.ec2_takes_it:
+                raise
 
     def _raise_desired(self, instance: str, group: str) -> bool:
         """Have the group start one more, once for this instance; False where it may not."""

@@ -2,6 +2,7 @@
 
 from functools import cache, partial
 
+from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.ledgers import DynamoLedgers
 from leeway.cloud.memory import DynamoMemory
 from leeway.cloud.progress import DynamoDrainStates
@@ -15,7 +16,6 @@ from leeway.wiring.clients import (
     clock,
     configuration,
     groups,
-    instances,
     prepare,
     records,
     settings,
@@ -51,7 +51,8 @@ def retire_node() -> RetireNode:
             policies=configuration(),
             groups=groups(),
             recollection=_recollection(),
-            instances=instances(),
+            # EC2 allows ten tags a second: in a storm nobody waits for that before the pods go.
+            instances=Ec2Instances(partial(client, "ec2", tries=2)),
             announcements=announcements(),
             cluster_named=_cluster_named,
             drains=DynamoDrainStates(partial(client, "dynamodb", tries=2), settings().table),
