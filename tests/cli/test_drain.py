@@ -143,9 +143,12 @@ def test_what_came_back_is_deleted_at_its_latest_moment(live: Live, node: str) -
     started = time.time()
     drain(live, node, "--deadline", "7s", "--on-blocked", "wait")
     deletions = [e for e in live.journal("pod-deletion") if e["node"] == node]
-    assert deletions[0]["via"] == "eviction"
-    assert {e["via"] for e in deletions[1:]} == {"delete"}
-    assert all(e["at"] >= started + 4.9 for e in deletions[1:])
+    # Two seconds before the deadline are a pod's with a grace of one. On a machine that is too busy
+    # to evict before that, there is nothing to come back.
+    early = [e["via"] for e in deletions if e["at"] < started + 4.9]
+    late = [e["via"] for e in deletions if e["at"] >= started + 4.9]
+    assert early in (["eviction"], [])
+    assert set(late) == {"delete"}
 
 
 @pytest.mark.parametrize(
