@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import pytest
+from leeway.asking import AT_ONCE
 from leeway.clock import SystemClock
 from leeway.cluster.ports import (
     Attachment,
@@ -248,7 +249,8 @@ def test_load_balancers_are_told_when_every_pod_has_been_asked_to_go() -> None:
 
     cluster.evict, cluster.leave_load_balancers = evict, leave_load_balancers  # type: ignore[method-assign]
     assert drain(cluster).drained
-    assert told == [40], "three looks at the cluster's nodes hold up no eviction"
+    (asked,) = told
+    assert asked >= 40 - AT_ONCE, "none waits in the queue; the last may be on their way"
 
 
 def test_load_balancers_are_told_though_evictions_hang(monkeypatch: pytest.MonkeyPatch) -> None:
