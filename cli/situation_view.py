@@ -64,6 +64,8 @@ def _retirement_lines(one: Leaving, now: datetime) -> Iterator[Text]:
     told = [f"{record.kind}, {record.phase}", *_left(record, now)]
     if record.replaced:
         told.append(f"replacement {record.replaced.method}")
+    if record.phase in OVER and record.owes:
+        told.append("left in its group, which is one larger")
     told += _counts(drain)
     node = drain.node if drain else record.facts.private_dns_name
     yield _line(record.instance, node, ", ".join(told))

@@ -11,7 +11,7 @@ from leeway.clock import SystemClock
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.ledgers import DynamoLedgers
 from leeway.cloud.memory import DynamoMemory
-from leeway.cloud.ports import CloudRefused, Offering, RecordChanged
+from leeway.cloud.ports import CloudRefused, GroupGone, Offering, RecordChanged
 from leeway.cloud.scheduler import EventBridgeSchedules, ScheduleTarget
 from leeway.cloud.unavailable import DynamoUnavailableOfferings
 from leeway.policies import ChurnCap
@@ -93,7 +93,8 @@ def test_a_group_is_raised_by_one_and_ends_an_instance_with_a_decrement(aws: San
     first, *_ = aws.group("surging", 2, MaxSize=3, LifecycleHookSpecificationList=[hook("drain")])
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
     before = groups.capacity("surging")
-    assert (before.desired, before.maximum, len(before.members)) == (2, 3, 2)
+    assert (before.minimum, before.desired, before.maximum) == (0, 2, 3)
+    assert len(before.members) == 2
     groups.set_desired("surging", 3)
     came = set(groups.capacity("surging").members) - set(before.members)
     assert len(came) == 1
@@ -106,7 +107,7 @@ def test_a_group_is_raised_by_one_and_ends_an_instance_with_a_decrement(aws: San
 
 
 def test_a_group_that_is_not_there_is_said_to_be_none(aws: Sandbox) -> None:
-    with pytest.raises(CloudRefused, match="there is no group never-was"):
+    with pytest.raises(GroupGone, match="there is no group never-was"):
         AutoScalingGroups(maker(aws, "autoscaling")).capacity("never-was")
 
 

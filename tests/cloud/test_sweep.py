@@ -15,7 +15,7 @@ from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.omissions import CHANGE_PREFIX, SeenChange, SeenHook
 from leeway.owners import OWNED_PREFIX, Owner, OwnerKind
-from leeway.records import Phase
+from leeway.records import Phase, ReplacementIntent
 
 from tests.cloud.stored import TABLE
 from tests.cloud.test_adapters import launch, maker
@@ -259,6 +259,14 @@ def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
     assert sorted(both, key=repr) == [arrival, retirement]
     ended = {"phase": Phase.FINISHED, "version": 2}
     records.write(retirement.model_copy(update=ended))
+    assert records.unfinished("under-way") == UnderWay((arrival,))
+    raised = ReplacementIntent(
+        method="raise-desired", reason="", asked_at=retirement.noticed_at, owed=True
+    )
+    owing = retirement.model_copy(update={**ended, "version": 3, "replaced": raised})
+    records.write(owing)
+    assert owing in records.unfinished("under-way").records, "its group is one larger still"
+    records.write(retirement.model_copy(update={**ended, "version": 4}))
     assert records.unfinished("under-way") == UnderWay((arrival,))
     known = records.known(facts.instance)
     assert (known.retirement and known.retirement.phase, known.arrival) == ("finished", arrival)

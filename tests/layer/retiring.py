@@ -109,6 +109,7 @@ class Surrounding:
     desired: int = 3
     maximum: int = 6
     hooks: tuple[str, ...] = ()
+    tells_of_hooks: bool = False
     state: str | None = "InService"
     starts_in: float | None = 60
     launched_at: datetime | None = None
@@ -230,6 +231,15 @@ class Surrounding:
         assert self.hooks, "this group has no hook"
         self.did("terminate and decrement" if decrement else "terminate")
         self.state = "Terminating:Wait"
+        if self.tells_of_hooks:
+            self.write(
+                self.record.model_copy(
+                    update={
+                        "hooks": tuple(LifecycleHook("ng", name) for name in self.hooks),
+                        "version": self.record.version + 1,
+                    }
+                )
+            )
         if decrement:
             self.desired -= 1
         else:

@@ -99,7 +99,7 @@ CASES: dict[str, tuple[NoticeKind, dict[str, Any], list[str]]] = {
     "rebalance, hooked": (
         NoticeKind.REBALANCE,
         {"hooks": HOOKED},
-        ["desired 4", "terminate and decrement", "evict"],
+        ["desired 4", "evict", "terminate and decrement"],
     ),
     "rebalance, without a hook": (NoticeKind.REBALANCE, {}, ["detach", "evict"]),
     "interruption, hooked": (

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.notices import NoticeKind
-from leeway.policies import ChurnCap, ClusterPolicy
+from leeway.policies import ChurnCap, ClusterPolicy, OnBlocked
 from leeway.records import ReplacementIntent, Retirement
 from leeway.turns import (
     LAST_CALL,
     ChurnLedger,
     Turn,
     Verdict,
-    deadline_from,
+    begun,
     decide_turn,
     is_voluntary,
     pause_before_asking,
@@ -86,15 +86,38 @@ def test_what_comes_anyway_and_what_has_asked_for_its_successor_are_never_declin
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
     assert with_patience(change, WAITS, NOTICED + DAY) == WAITS
     asked = ReplacementIntent(method="raise-desired", reason="", asked_at=NOTICED)
-    begun = noticed(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
-    assert with_patience(begun, WAITS, NOTICED + DAY) == WAITS
+    asked_for = noticed(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
+    assert with_patience(asked_for, WAITS, NOTICED + DAY) == WAITS
 
 
 def test_a_recommendations_deadline_counts_from_when_its_pods_are_asked_to_go() -> None:
-    begun = NOTICED + timedelta(hours=3)
-    assert deadline_from(noticed(NoticeKind.REBALANCE), begun) == begun + timedelta(minutes=30)
+    turn = NOTICED + timedelta(hours=3)
+    recommended = begun(noticed(NoticeKind.REBALANCE), turn)
+    assert (recommended.begun_at, recommended.deadline) == (turn, turn + timedelta(minutes=30))
+    assert begun(recommended, turn + timedelta(hours=1)) == recommended
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
-    assert deadline_from(change, begun) == change.deadline
+    assert begun(change, turn).deadline == change.deadline
+
+
+@pytest.mark.parametrize(
+    ("method", "hours", "then"),
+    [
+        ("terminate-in-group", 48, OnBlocked.DELETE),
+        ("raise-desired", 0.5, OnBlocked.WAIT),
+        ("detach", 0.5, OnBlocked.WAIT),
+    ],
+)
+def test_only_where_its_group_ends_it_a_blocked_pod_is_waited_for_as_long_as_the_hook_can_be_kept(
+    method: str, hours: float, then: OnBlocked
+) -> None:
+    asked = ReplacementIntent(
+        method=method, reason="", asked_at=NOTICED, owed=method == "raise-desired"
+    )
+    noted = noticed(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
+    on = begun(noted, NOTICED)
+    assert (on.deadline, on.on_blocked) == (NOTICED + timedelta(hours=hours), then)
+    fails = begun(noted.model_copy(update={"on_blocked": OnBlocked.FAIL}), NOTICED)
+    assert fails.deadline == NOTICED + timedelta(minutes=30)
 
 
 @given(st.integers(0, 48 * 3600))

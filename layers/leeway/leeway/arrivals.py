@@ -41,6 +41,11 @@ class Arrival(BaseModel):
         """The instance's id."""
         return self.facts.instance
 
+    @property
+    def is_open(self) -> bool:
+        """Whether something is still to come of it."""
+        return self.phase is not Phase.FINISHED
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

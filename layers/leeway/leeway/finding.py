@@ -104,7 +104,8 @@ class Finding:
         for record in under_way.records:
             there = ours.get(record.instance)
             looks.append(partial(about_start, record, self._clock.now()))
-            looks.append(partial(self._record, record, there.state if there else None))
+            state = there.state if there else None
+            looks.append(partial(self._record, record, state, policy.dry_run))
         problems = [f"records: {wrong}" for wrong in under_way.unread]
         try:
             hooks = self._waiting.of_groups({one.group for one in cared.values() if one.group})
@@ -148,10 +149,12 @@ class Finding:
             if one.facts.owner.kind is OwnerKind.DETACHED and not case.policy.dry_run:
                 yield partial(self._detached, case, one)
 
-    def _record(self, record: Retirement | Arrival, state: str | None) -> Omission | None:
+    def _record(
+        self, record: Retirement | Arrival, state: str | None, dry_run: bool
+    ) -> Omission | None:
         if isinstance(record, Arrival):
             return about_arrival(record, state, self._place, self._clock.now())
-        return about_retirement(record, state, self._place, self._clock.now())
+        return about_retirement(record, state, self._place, self._clock.now(), dry_run)
 
     def _hook(self, case: _Case, seen: SeenHook) -> Omission | None:
         on_record = self._known(case, seen.instance)

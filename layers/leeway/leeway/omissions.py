@@ -367,16 +367,16 @@ def about_start(record: Retirement | Arrival, now: datetime) -> LostStart | None
 
 
 def about_retirement(
-    record: Retirement, state: str | None, place: Place, now: datetime
+    record: Retirement, state: str | None, place: Place, now: datetime, dry_run: bool = False
 ) -> Lost | None:
-    """Decide about a retirement that has not ended. `state` is its instance's, None where EC2 lists
-    it no more."""
-    if now < due(record) + OVERDUE:
+    """Decide about a retirement that has not ended, or that has and left its group one larger.
+    `state` is its instance's, None where EC2 lists it no more."""
+    if now < due(record) + OVERDUE or (dry_run and record.phase in OVER):
         return None
     about = f"dead-retirement-{record.instance}-{record.generation}"
     if state is None or state in GONE:
         event = place.state_change(about, now, record.instance, state or "terminated")
-    elif record.phase is Phase.UNDOING:
+    elif record.phase in {Phase.UNDOING, Phase.UNDONE}:
         event = place.state_change(about, now, record.instance, "running")
     elif record.hooks:
         event = place.lifecycle_action(
@@ -389,7 +389,9 @@ def about_retirement(
     else:
         action = InterruptionAction.STOP if record.stops else InterruptionAction.TERMINATE
         event = place.interruption(about, now, record.instance, action)
-    return Lost(record.instance, event, _died(due(record)), begun=record.action)
+    left = "it left its group one larger, which is to be as large as before"
+    why = left if record.phase in OVER else _died(due(record))
+    return Lost(record.instance, event, why, begun=record.action)
 
 
 def about_arrival(record: Arrival, state: str | None, place: Place, now: datetime) -> Lost | None:

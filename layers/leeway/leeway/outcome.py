@@ -46,7 +46,8 @@ _NODE_REASONS = {
 class Outcome:
     """A retirement that has ended. Times are UTC; `hooks` are the lifecycle hooks that told of it,
     `refused` what AWS said to the calls at the end that it refused, `load_balancers` what was said
-    to them, and `still_attached` the pods that went while their volumes stayed."""
+    to them, `kept` that the instance is still in its group, which is one larger for it, and
+    `still_attached` the pods that went while their volumes stayed."""
 
     result: Result
     instance: str
@@ -66,6 +67,7 @@ class Outcome:
     refused: tuple[str, ...]
     pods: tuple[PodProgress, ...]
     load_balancers: str = ""
+    kept: bool = False
     still_attached: tuple[str, ...] = ()
 
     @property
@@ -122,6 +124,8 @@ class Outcome:
             drained = self.result is Result.DRAINED
             why = "left to EC2 to end" if drained else "left running, since it is not drained"
             told.append(f"detached and {why}")
+        if self.kept and self.result is Result.INCOMPLETE:
+            told.append("left in service, since it is not drained")
         if self.result is Result.INCOMPLETE:
             told.append(self.reason)
         return "; ".join([*told, *self.refused])

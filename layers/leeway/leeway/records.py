@@ -20,6 +20,7 @@ from leeway.policies import (
     Replacement,
     Ruling,
 )
+from leeway.replacement import Method
 
 NOTICES_REMEMBERED = 50
 """How many notice ids a record keeps; older ones are no longer redelivered."""
@@ -48,15 +49,12 @@ _HARDNESS = {
     NoticeKind.CAPACITY_RESERVATION: 4,
 }
 
-_INTERRUPTIONS = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION})
+INTERRUPTIONS = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION})
+"""Notices that come by the thousand, of instances that EC2 takes whatever anybody does."""
 
 CLOCKS = timedelta(seconds=30)
 """How far the times of an interruption and of a restart may be the wrong way round: events count
 whole seconds, by clocks of several services. From a warning to a restart it takes longer."""
-
-_EC2_TAKES = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION})
-
-_ENDS_IN_ITS_GROUP = frozenset({"terminate-in-group", "raise-desired"})
 
 
 class Phase(StrEnum):
@@ -98,7 +96,8 @@ class ReplacementIntent(BaseModel):
     """The replacement that a retirement asked for; written before the call that asks.
 
     `members` are instances that the group had before, where the successor is waited for: what came
-    since may be it.
+    since may be it. `owed` says that the group was made one larger and is to be as large as before,
+    `ending` that it is just being asked to end the instance for that.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -108,6 +107,8 @@ class ReplacementIntent(BaseModel):
     asked_at: AwareDatetime
     group: str = ""
     members: tuple[str, ...] = ()
+    owed: bool = False
+    ending: bool = False
 
 
 class Retirement(BaseModel):
@@ -153,13 +154,32 @@ class Retirement(BaseModel):
     def ec2_takes_it(self) -> bool:
         """Whether EC2 ends the instance within two minutes, whatever anybody does: notices of that
         come by the thousand."""
-        return self.kind in _EC2_TAKES and not self.stops
+        return self.kind in INTERRUPTIONS and not self.stops
 
     @property
     def counts_from_its_turn(self) -> bool:
         """Whether the deadline is counted from when the pods are first asked to go: nothing happens
         to the instance by itself, and waiting for a turn must use up nothing."""
         return self.kind is NoticeKind.REBALANCE
+
+    @property
+    def owes(self) -> bool:
+        """Whether its group was made one larger for it, and is so still: it is to be finished,
+        though it may have been closed."""
+        return self.replaced is not None and self.replaced.owed
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is still to come of it."""
+        return self.phase not in OVER or self.owes
+
+    @property
+    def ends_in_its_group(self) -> bool:
+        """Whether it has asked the group to end the instance, which a hook keeps."""
+        asked = self.replaced
+        if asked is None or asked.method == Method.DETACH:
+            return False
+        return asked.ending or not asked.owed
 
     @property
     def came_to_nothing(self) -> bool:
@@ -211,8 +231,8 @@ def undo(stored: Retirement | None, notice: Notice) -> Reception | None:
     """
     if stored is None or notice.time < stored.noticed_at:
         return None
-    if stored.phase is Phase.UNDOING:
-        if notice.time <= due(stored) + OVERDUE:
+    if stored.phase is Phase.UNDOING or (stored.phase is Phase.UNDONE and stored.owes):
+        if notice.time < due(stored) + OVERDUE:
             # Started again, in case the start was lost.
             return Reception(stored, False, True, "its node is being freed")
         reason: str | None = "its node should long have been freed: the execution has died"
@@ -237,11 +257,11 @@ def undo(stored: Retirement | None, notice: Notice) -> Reception | None:
 def _why_undone(stored: Retirement, notice: Notice) -> str | None:
     if stored.phase is Phase.UNDONE:
         return None
-    if stored.kind in _INTERRUPTIONS and notice.time < stored.noticed_at + CLOCKS:
+    if stored.kind in INTERRUPTIONS and notice.time < stored.noticed_at + CLOCKS:
         return None  # it ran before it was interrupted
     if notice.kind is NoticeKind.SCHEDULED_CHANGE:
         same = stored.kind is notice.kind and stored.event in {"", notice.event}
-        if same and stored.phase is Phase.NOTICED:
+        if same and stored.phase is Phase.NOTICED and stored.replaced is None:
             return "the scheduled change is called off, or comes later"
         return None
     if stored.stops or stored.phase is Phase.FINISHED:
@@ -284,7 +304,7 @@ def _only_stops(notice: Notice) -> bool:
 def _why_newer(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None:
     """Say why this notice needs a retirement of its own, or None where the stored one serves."""
     if stored.phase in {Phase.UNDOING, Phase.UNDONE}:
-        since = stored.noticed_at - (CLOCKS if notice.kind in _INTERRUPTIONS else timedelta(0))
+        since = stored.noticed_at - (CLOCKS if notice.kind in INTERRUPTIONS else timedelta(0))
         return None if notice.time < since else "what was before it has been undone"
     if stored.phase is Phase.FINISHED:
         if _has_new_hook(stored, notice):
@@ -292,7 +312,7 @@ def _why_newer(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None
         return _after_the_end(stored, notice)
     if _is_of_a_later_life(stored, notice):
         return "the instance was interrupted before, and has run again since"
-    if notice.time > due(stored) + OVERDUE:
+    if notice.time >= due(stored) + OVERDUE:
         return "the retirement before it should long have ended: its execution has died"
     return _why_more_urgent(stored, notice, ruling)
 
@@ -300,17 +320,17 @@ def _why_newer(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None
 def _is_of_a_later_life(stored: Retirement, notice: Notice) -> bool:
     """Whether an instance is interrupted that must have stopped, and run again, since."""
     stopped = stored.stops and _is_stopped_by(stored.kind, stored.noticed_at, notice.time)
-    return stopped and notice.kind in _INTERRUPTIONS
+    return stopped and notice.kind in INTERRUPTIONS
 
 
 def _is_of_an_earlier_life(stored: Retirement, notice: Notice) -> bool:
     """Whether the instance must have stopped, and run again, before it was interrupted."""
     stopped = _only_stops(notice) and _is_stopped_by(notice.kind, notice.time, stored.noticed_at)
-    return stopped and stored.kind in _INTERRUPTIONS
+    return stopped and stored.kind in INTERRUPTIONS
 
 
 def _is_stopped_by(kind: NoticeKind, told: datetime, now: datetime) -> bool:
-    warned = SPOT_WARNING if kind in _INTERRUPTIONS else timedelta(0)
+    warned = SPOT_WARNING if kind in INTERRUPTIONS else timedelta(0)
     return told + warned + CLOCKS < now
 
 
@@ -348,8 +368,7 @@ def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> str 
 
 def _is_its_own_doing(stored: Retirement, notice: Notice) -> bool:
     """Whether the group tells of the termination that this retirement itself asked it for."""
-    asked = stored.replaced is not None and stored.replaced.method in _ENDS_IN_ITS_GROUP
-    return asked and notice.kind is NoticeKind.TERMINATE_HOOK
+    return stored.ends_in_its_group and notice.kind is NoticeKind.TERMINATE_HOOK
 
 
 def _has_new_hook(stored: Retirement, notice: Notice) -> bool:
@@ -358,9 +377,11 @@ def _has_new_hook(stored: Retirement, notice: Notice) -> bool:
 
 def _after_the_end(stored: Retirement, notice: Notice) -> str | None:
     """A finished retirement stands for what came before it; only what came later begins anew. One
-    that came to nothing stands for nothing but recommendations."""
+    that came to nothing, or left work, stands for nothing but recommendations."""
     if stored.came_to_nothing and notice.kind not in VOLUNTARY:
         return "the retirement before it came to nothing"
+    if stored.owes and notice.kind not in VOLUNTARY:
+        return "the retirement before it left its group one larger"
     if notice.kind is NoticeKind.STATE_CHANGE or notice.time <= stored.noticed_at:
         return None
     return "the retirement before it has ended"
@@ -387,7 +408,9 @@ def _remember(stored: Retirement, notice: Notice) -> Retirement:
 
 def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceFacts) -> Retirement:
     fresh = stored.phase in {Phase.UNDOING, Phase.UNDONE}
-    anew: dict[str, Any] = {"hooks": (), "replaced": None} if fresh else {}
+    anew: dict[str, Any] = {"hooks": ()} if fresh else {}
+    if fresh and not stored.owes:
+        anew["replaced"] = None
     return _remember(stored.model_copy(update=anew), notice).model_copy(
         update={
             "facts": facts,

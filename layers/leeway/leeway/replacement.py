@@ -13,7 +13,7 @@ class Method(StrEnum):
     """What is done so that a successor starts.
 
     `raise-desired` has the group start one more instance, and ends this one, with a decrement,
-    when that is Ready.
+    when its pods have gone there.
     """
 
     NOTHING = "nothing"
@@ -167,7 +167,7 @@ def _with_hook(kind: NoticeKind, wanted: Replacement, group: GroupFacts) -> Deci
     return Decision(
         Method.RAISE_DESIRED,
         f"group {group.name} may start one more, {group.desired + 1} of at most {group.maximum}: "
-        f"the instance goes when that is Ready{_cautions(group)}",
+        f"its pods go when that is Ready, and then the instance{_cautions(group)}",
         before=True,
     )
 

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from leeway.hooks import LONGEST_WAIT
 from leeway.notices import NoticeKind
-from leeway.policies import LONGEST_TURN, VOLUNTARY, ChurnCap, ClusterPolicy
-from leeway.records import Retirement
+from leeway.policies import LONGEST_TURN, VOLUNTARY, ChurnCap, ClusterPolicy, OnBlocked
+from leeway.records import Phase, Retirement
 
 LAST_CALL = timedelta(hours=1)
 """How long before its deadline a scheduled change is waited with no longer: EC2 takes the instance
@@ -115,8 +117,19 @@ def pause_before_asking(record: Retirement, now: datetime) -> timedelta:
     return pause
 
 
-def deadline_from(record: Retirement, begun_at: datetime) -> datetime | None:
-    """Return the deadline of a retirement whose pods are first asked to go at this moment."""
-    if record.deadline is None or not record.counts_from_its_turn:
-        return record.deadline
-    return begun_at + (record.deadline - record.noticed_at)
+def begun(record: Retirement, now: datetime) -> Retirement:
+    """Return a retirement whose pods are asked to go from now on. Its deadline is counted from now
+    where it counts from its turn.
+
+    One that its group ends, and whose blocked pods are to be waited for, waits as long as a hook
+    can be kept: there is no way back. What is blocked at that end is deleted, which is kinder than
+    to be lost with the instance.
+    """
+    if record.begun_at is not None:
+        return record
+    fields: dict[str, Any] = {"begun_at": now, "phase": Phase.RUNNING}
+    if record.counts_from_its_turn and record.deadline is not None:
+        fields["deadline"] = now + (record.deadline - record.noticed_at)
+        if record.ends_in_its_group and record.on_blocked is OnBlocked.WAIT:
+            fields |= {"deadline": now + LONGEST_WAIT, "on_blocked": OnBlocked.DELETE}
+    return record.model_copy(update=fields)

@@ -7,7 +7,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.cloud.ports import CloudRefused, GroupCapacity, LifecycleActionOver
+from leeway.cloud.ports import CloudRefused, GroupCapacity, GroupGone, LifecycleActionOver
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
 from leeway.replacement import GroupFacts, GroupRules
@@ -92,19 +92,21 @@ class AutoScalingGroups:
         """Read what a group wants and has.
 
         Raises:
-            CloudRefused: there is no such group.
+            GroupGone: there is no such group.
         """
         with aws_errors():
             answer = self._client().describe_auto_scaling_groups(AutoScalingGroupNames=[group])
         if not answer["AutoScalingGroups"]:
-            raise CloudRefused(f"there is no group {group}")
+            raise GroupGone(f"there is no group {group}")
         found = answer["AutoScalingGroups"][0]
         members = [
             member["InstanceId"]
             for member in found["Instances"]
             if member["LifecycleState"].startswith(("Pending", "InService"))
         ]
-        return GroupCapacity(found["DesiredCapacity"], found["MaxSize"], tuple(members))
+        return GroupCapacity(
+            found["DesiredCapacity"], found["MaxSize"], tuple(members), found["MinSize"]
+        )
 
     def set_desired(self, group: str, desired: int) -> None:
         """Set a group's desired capacity, at once, whatever cooldown runs."""

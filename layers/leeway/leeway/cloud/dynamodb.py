@@ -18,7 +18,7 @@ from leeway.arrivals import Arrival
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.cloud.ports import ClusterEndpoint, Clusters, Known, RecordChanged, UnderWay
 from leeway.cloud.query import query_all
-from leeway.records import OVER, InstanceFacts, Retirement
+from leeway.records import InstanceFacts, Retirement
 
 RETIREMENT, FACTS, ARRIVAL = "RETIREMENT", "FACTS", "ARRIVAL"
 
@@ -86,7 +86,7 @@ class DynamoRecords:
             "expires": {"N": str(expires)},
             "record": {"S": record.model_dump_json()},
         }
-        if record.phase not in OVER:
+        if record.is_open:  # reconcile looks at these
             item["open"] = {"S": _shard(record.facts.cluster, record.instance)}
         with aws_errors():
             try:

@@ -47,18 +47,23 @@ class LifecycleActionOver(CloudRefused):
     """The hook no longer waits: it was answered, or its time ran out."""
 
 
+class GroupGone(CloudRefused):
+    """There is no such Auto Scaling group."""
+
+
 class RecordChanged(Exception):
     """Somebody else wrote the record since it was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCapacity:
-    """How many instances a group wants and may have, and the ids of those that are in it and not
-    on their way out."""
+    """How many instances a group wants, may have and must have, and the ids of those that are in it
+    and not on their way out."""
 
     desired: int
     maximum: int
     members: tuple[str, ...]
+    minimum: int = 0
 
 
 class Instances(Protocol):
@@ -139,7 +144,7 @@ class Groups(Protocol):
         """Read what a group wants and has.
 
         Raises:
-            CloudRefused: there is no such group.
+            GroupGone: there is no such group.
         """
         ...
 

@@ -122,6 +122,4 @@ def _waits_since(record: Retirement) -> datetime | None:
     """Return when the record's hook began to wait, where the record tells."""
     if record.replaced is not None and record.replaced.method == Method.TERMINATE_IN_GROUP:
         return record.replaced.asked_at
-    if record.replaced is not None and record.replaced.method == Method.RAISE_DESIRED:
-        return record.begun_at
     return record.noticed_at if record.kind is NoticeKind.TERMINATE_HOOK else None

@@ -1,5 +1,7 @@
 """How a retirement ends: closed, its hooks answered, its instance terminated, and reported."""
 
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 from leeway.cloud.ports import CloudRefused, CloudUnavailable
@@ -14,8 +16,15 @@ from leeway.owners import OwnerKind
 from leeway.records import Phase, Retirement
 from leeway.replacement import Method, decide_replacement
 from leeway.retirement.results import Course, Finished, Located, Replaced
+from leeway.retirement.surging import Surging
 from leeway.retirement.surroundings import TROUBLE, Surroundings
 from leeway.steps import Steps
+
+HOOK_TOLD_WITHIN = timedelta(seconds=10)
+"""How long the notice of a hook is waited for that the end of its instance has called."""
+
+LOOK_EVERY = 0.5
+"""Seconds."""
 
 _RESULTS = {
     Course.CORDON: Result.CORDONED,
@@ -25,12 +34,23 @@ _RESULTS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """What came of having a group be as large as before: `settled` says that it is, `refused` what
+    was refused. No record where a newer generation has taken over."""
+
+    record: Retirement | None
+    refused: tuple[str, ...] = ()
+    settled: bool = False
+
+
 class Ending:
     """Ends retirements."""
 
-    def __init__(self, world: Surroundings, holding: Holding) -> None:
+    def __init__(self, world: Surroundings, holding: Holding, surging: Surging) -> None:
         self._world = world
         self._holding = holding
+        self._surging = surging
 
     def finish(
         self,
@@ -40,25 +60,26 @@ class Ending:
         replaced: Replaced,
         drain: Drain,
     ) -> Finished:
-        """Close the record, answer every hook that told of this instance, and terminate what is
-        Leeway's to terminate.
+        """Have a group that was made larger end its instance, close the record, answer every hook
+        that told of this instance, and terminate what is Leeway's to terminate.
 
-        The record is closed first: the state changes that follow are then known to be its own
-        doing, and a hook that is announced after it gets a generation that answers it.
+        The record is closed before the rest: the state changes that follow are then known to be
+        its own doing, and a hook that is announced after it gets a generation that answers it.
         """
-        written = self._world.write(
-            order, record, partial(self._closed, Phase.FINISHED, HookResult.CONTINUE)
-        )
-        if written is None:
-            return Finished(None)
-        closed, _ = written
         drained = located.settled and (not located.node or drain.drained)
+        lowered = Lowered(record)
+        if drained or not record.counts_from_its_turn:
+            lowered = self._lower(order, record)
+        closed = self._close(order, lowered, Phase.FINISHED, HookResult.CONTINUE)
+        if closed is None:
+            return Finished(None)
         # One that left its group before, and whose record is lost, is ended by nobody else.
         detached = replaced.method is Method.DETACH or (
             closed.facts.owner.kind is OwnerKind.DETACHED
         )
         terminate = drained and detached
         terminated, refused = self._terminate(closed) if terminate else (False, ())
+        refused = lowered.refused + refused
         answered = self._holding.answer(order.instance, closed.hooks, HookResult.CONTINUE)
         refused += tuple(refusal.said for refusal in answered.refused)
         result = result_of(located.settled, located.node, drain)
@@ -76,16 +97,17 @@ class Ending:
         if located.course is Course.REHEARSE:
             replaced = self._would_replace(record)
             drain = self._would_drain(record, located.node)
-        phase = Phase.UNDONE if located.course is Course.UNDO else Phase.FINISHED
+        lowered, phase = Lowered(record), Phase.FINISHED
+        if located.course is Course.UNDO:
+            lowered, phase = self._lower(order, record, stays=True), Phase.UNDONE
         answer = HookResult.CONTINUE if located.course is Course.CORDON else None
-        written = self._world.write(order, record, partial(self._closed, phase, answer))
-        if written is None:
+        closed = self._close(order, lowered, phase, answer)
+        if closed is None:
             return Finished(None)
-        closed, _ = written
         answered = Answered()
         if answer is not None:
             answered = self._holding.answer(order.instance, closed.hooks, answer)
-        refused = tuple(refusal.said for refusal in answered.refused)
+        refused = lowered.refused + tuple(refusal.said for refusal in answered.refused)
         reason = located.problem or closed.reason
         result = _RESULTS[located.course]
         outcome = self._outcome(
@@ -94,11 +116,50 @@ class Ending:
         self._world.telemetry.retired(outcome)
         return Finished(outcome, answered)
 
-    def _closed(
-        self, phase: Phase, answer: HookResult | None, record: Retirement
-    ) -> tuple[Retirement, None]:
+    def _lower(self, order: Order, record: Retirement, stays: bool = False) -> Lowered:
+        """Have a group that was made larger be as large as before, and end the instance unless it
+        stays. What is refused stays owed, and is found again."""
+        intent = record.replaced
+        if intent is None or not intent.owed:
+            return Lowered(record)
+        written = self._world.write(order, record, _ending)
+        if written is None:
+            return Lowered(None)
+        running, _ = written
+        lower = partial(self._surging.lower_for, order.instance, intent.group, stays)
+        try:
+            ended = self._world.patiently(lower)
+        except CloudRefused as error:
+            return Lowered(running, (str(error),))
+        return Lowered(self._hooks_told(order, running) if ended else running, settled=True)
+
+    def _hooks_told(self, order: Order, record: Retirement) -> Retirement | None:
+        """Wait a moment for the notice of the hook that keeps the instance now, so that it is
+        answered at once: one that comes later takes a generation of its own."""
+        latest: Retirement | None = record
+        until = self._world.clock.now() + HOOK_TOLD_WITHIN
+        while latest is not None and not latest.hooks and self._world.clock.now() < until:
+            self._world.clock.sleep(LOOK_EVERY)
+            latest = self._world.read_patiently(order)
+        return latest
+
+    def _close(
+        self, order: Order, lowered: Lowered, phase: Phase, answer: HookResult | None
+    ) -> Retirement | None:
+        """Close the record; None where a newer generation has taken over."""
+        if lowered.record is None:
+            return None
         fields = {"phase": phase, "answer": answer, "ended_at": self._world.clock.now()}
-        return record.model_copy(update=fields), None
+
+        def closed(record: Retirement) -> tuple[Retirement, None]:
+            intent = record.replaced
+            if intent is not None:
+                owed = {"owed": intent.owed and not lowered.settled, "ending": False}
+                intent = intent.model_copy(update=owed)
+            return record.model_copy(update={**fields, "replaced": intent}), None
+
+        written = self._world.write(order, lowered.record, closed)
+        return written[0] if written else None
 
     def _would_replace(self, record: Retirement) -> Replaced:
         try:
@@ -150,6 +211,7 @@ class Ending:
             terminated=terminated,
             pods=tuple(drain.pods.values()),
             load_balancers=drain.load_balancers,
+            kept=closed.owes,
             still_attached=tuple(pod.pod for pod in drain.unclean),
         )
 
@@ -198,3 +260,10 @@ class Ending:
             self._world.patiently(lambda: cluster_named(outcome.cluster).note(event))
         except TROUBLE as error:
             self._world.telemetry.not_told(outcome, f"no Kubernetes Event: {error}")
+
+
+def _ending(record: Retirement) -> tuple[Retirement, None]:
+    if record.replaced is None:
+        return record, None
+    intent = record.replaced.model_copy(update={"ending": True})
+    return record.model_copy(update={"replaced": intent}), None

@@ -1,9 +1,9 @@
-"""How a retirement gets its instance replaced: asks, waits for the successor, hands over."""
+"""How a retirement gets its instance replaced: asks, and waits for the successor."""
 
 from dataclasses import replace
 from functools import partial
 
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, RecordChanged
+from leeway.cloud.ports import CloudRefused, CloudUnavailable
 from leeway.orders import Order
 from leeway.owners import OwnerKind
 from leeway.policies import SUCCESSOR_WITHIN, VOLUNTARY, Replacement
@@ -19,10 +19,10 @@ from leeway.replacement import (
 )
 from leeway.retirement.entering import marks_of
 from leeway.retirement.results import Replaced
-from leeway.retirement.surroundings import LOCK_TRIES, TROUBLE, Surroundings
+from leeway.retirement.surging import Surging
+from leeway.retirement.surroundings import TROUBLE, Surroundings
 from leeway.steps import Steps
-from leeway.surges import Step
-from leeway.turns import deadline_from
+from leeway.turns import begun
 
 LOOK_EVERY = 10
 """Seconds between two looks for the successor, in which the execution is suspended."""
@@ -37,9 +37,10 @@ _CLOUD_TROUBLE = (CloudUnavailable, CloudRefused)
 class Replacing:
     """Gets instances replaced."""
 
-    def __init__(self, world: Surroundings, known_groups: KnownGroups) -> None:
+    def __init__(self, world: Surroundings, known_groups: KnownGroups, surging: Surging) -> None:
         self._world = world
         self._known_groups = known_groups
+        self._surging = surging
 
     def succeed(self, order: Order, record: Retirement, steps: Steps) -> Replaced:
         """Ask for the successor and, where there is time, wait until it is Ready: after that the
@@ -113,15 +114,18 @@ class Replacing:
         decision = decide_replacement(record.kind, wanted, owner, group, asked, taken)
         if group is None or decision.method not in _ACTING:
             return running, (decision, group)
+        owed = decision.method is Method.RAISE_DESIRED
         if known is not None and known.method == decision.method:
-            return running, (decision, group)
-        members = self._members_before(group.name) if decision.before else ()
+            intent = known.model_copy(update={"owed": owed})
+            return running.model_copy(update={"replaced": intent}), (decision, group)
+        members = self._surging.members_before(group.name) if decision.before else ()
         intent = ReplacementIntent(
             method=decision.method,
             reason=decision.reason,
             asked_at=self._world.clock.now(),
             group=group.name,
             members=members,
+            owed=owed,
         )
         return running.model_copy(update={"replaced": intent}), (decision, group)
 
@@ -135,20 +139,6 @@ class Replacing:
             return in_service(self._known_groups.rules_of(owner.name))
         return self._world.groups.facts(record.instance)
 
-    def _members_before(self, group: str) -> tuple[str, ...]:
-        """Read, or agree on, from which members of the group on a newcomer may be a successor."""
-        ledgers = self._world.ledgers
-        for _ in range(2 * LOCK_TRIES):
-            ledger = ledgers.surge(group)
-            members = self._world.groups.capacity(group).members
-            agreed = ledger.counting_from(members, self._world.clock.now())
-            try:
-                ledgers.write(agreed)
-            except RecordChanged:
-                continue
-            return agreed.counted
-        raise CloudUnavailable(f"group {group}: many of its instances are replaced just now")
-
     def _carry_out(
         self, order: Order, record: Retirement, decision: Decision, group: GroupFacts
     ) -> None:
@@ -160,11 +150,11 @@ class Replacing:
                 self._tag_as_detached(record, group.name)
                 self._world.groups.detach(instance, group.name)
             case Method.RAISE_DESIRED:
-                if not self._raise_desired(instance, group.name):
+                if not self._surging.raise_for(instance, group.name):
                     self._world.write(order, record, _not_asked)
                     raise CloudUnavailable(f"group {group.name} filled up meanwhile")
-                if not decision.before:
-                    self._hand_over(instance)
+                if record.kind not in VOLUNTARY:
+                    self._surging.lower_for(instance, group.name)
 
     def _tag_as_detached(self, record: Retirement, group: str) -> None:
         """Note on the instance whose it was, for whoever finds it outside of its group. Of one that
@@ -174,31 +164,6 @@ class Replacing:
         except CloudUnavailable:
             if not record.ec2_takes_it:
                 raise
-
-    def _raise_desired(self, instance: str, group: str) -> bool:
-        """Have the group start one more, once for this instance; False where it may not."""
-        ledgers, groups = self._world.ledgers, self._world.groups
-        for _ in range(2 * LOCK_TRIES):
-            ledger = ledgers.surge(group)
-            now = groups.capacity(group)
-            todo = ledger.next_for(instance, now.desired, now.maximum, self._world.clock.now())
-            if todo.step in {Step.DONE, Step.FULL}:
-                return todo.step is Step.DONE
-            if todo.ledger is None:
-                break
-            if todo.desired is not None:
-                groups.set_desired(group, todo.desired)
-            try:
-                ledgers.write(todo.ledger)
-            except RecordChanged:
-                continue
-        raise CloudUnavailable(f"group {group}: others raise its desired capacity just now")
-
-    def _hand_over(self, instance: str) -> None:
-        """Have the group end the instance in favour of the one more that it has, if it has not."""
-        group = self._world.groups.facts(instance)
-        if group is not None and group.lifecycle_state == "InService":
-            self._world.groups.terminate_in_group(instance, decrement=True)
 
     def _look(self, order: Order, replaced: Replaced, look: int) -> Replaced:
         """Look whether the successor is Ready; ask again where asking failed."""
@@ -240,7 +205,7 @@ class Replacing:
         return ""
 
     def _begin(self, order: Order, replaced: Replaced) -> Replaced:
-        """Note that the pods are asked to go from now on, and hand over to the successor."""
+        """Note that the pods are asked to go from now on."""
         if replaced.record is None:
             return replaced
         written = self._world.write(order, replaced.record, self._begun)
@@ -249,8 +214,6 @@ class Replacing:
         record, _ = written
         try:
             self._world.patiently(partial(self._mark, record))
-            if replaced.settled and replaced.method is Method.RAISE_DESIRED:
-                self._world.patiently(partial(self._hand_over, order.instance))
         except TROUBLE as error:
             return replace(replaced, settled=False, record=record, reason=str(error), rest=0)
         return replace(replaced, record=record)
@@ -258,9 +221,7 @@ class Replacing:
     def _begun(self, record: Retirement) -> tuple[Retirement, None]:
         if record.begun_at is not None:
             return record, None
-        now = self._world.clock.now()
-        fields = {"begun_at": now, "deadline": deadline_from(record, now), "phase": Phase.RUNNING}
-        return record.model_copy(update=fields), None
+        return begun(record, self._world.clock.now()), None
 
     def _mark(self, record: Retirement) -> None:
         cluster, node = self._world.node_of(record)

@@ -12,6 +12,7 @@ from leeway.retirement.ending import Ending
 from leeway.retirement.entering import Entering
 from leeway.retirement.replacing import Replacing
 from leeway.retirement.results import Course, Finished, Located, Passed, Replaced
+from leeway.retirement.surging import Surging
 from leeway.retirement.surroundings import Surroundings
 from leeway.steps import Steps
 
@@ -23,9 +24,10 @@ class RetireNode:
         known_groups = KnownGroups(world.groups, world.recollection)
         holding = Holding(world.groups, world.clock, known_groups)
         self._entering = Entering(world)
-        self._replacing = Replacing(world, known_groups)
+        surging = Surging(world)
+        self._replacing = Replacing(world, known_groups, surging)
         self._emptying = Emptying(world, holding)
-        self._ending = Ending(world, holding)
+        self._ending = Ending(world, holding, surging)
 
     def retire(self, order: Order, steps: Steps) -> Outcome | None:
         """Run one generation of a retirement; None where a newer one has taken over.
