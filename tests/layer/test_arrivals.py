@@ -3,9 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
-from leeway.arrivals import Arrival, ArrivalChange, Request, take
+from leeway.arrivals import Arrival, Request, take
 from leeway.notices import LifecycleHook
-from leeway.records import Phase
+from leeway.records import Change, Phase
 
 from tests.layer.test_records import FACTS, NOTICED
 
@@ -13,7 +13,7 @@ HOOK = LifecycleHook("ng", "leeway-admit")
 IN_15_MINUTES = NOTICED + timedelta(minutes=15)
 
 
-def ask(stored: Arrival | None, id: str, after: int = 0, **more: Any) -> ArrivalChange:  # noqa: A002
+def ask(stored: Arrival | None, id: str, after: int = 0, **more: Any) -> Change[Arrival]:  # noqa: A002
     at = NOTICED + timedelta(seconds=after)
     given: dict[str, Any] = {"hook": HOOK} | more
     return take(stored, Request(id, at, IN_15_MINUTES, "the launch hook waits", **given), FACTS)

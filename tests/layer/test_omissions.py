@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from leeway.arrivals import Arrival
+from leeway.generations import undo
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.notices.parse import parse_notice
@@ -32,7 +33,7 @@ from leeway.omissions import (
 )
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, Action, Policy
-from leeway.records import OVERDUE, Phase, Retirement, undo
+from leeway.records import OVERDUE, Phase, ReplacementIntent, Retirement, due
 
 from tests.layer.test_arrivals import HOOK as LAUNCH_HOOK
 from tests.layer.test_arrivals import running as arriving
@@ -402,6 +403,28 @@ def test_one_that_has_no_deadline_and_one_that_is_undone_are_found_dead_too() ->
     again = undo(undoing, notice)
     assert again is not None
     assert again.record.generation == 2
+
+
+def test_what_left_its_group_one_larger_is_found_though_it_ended_and_not_rehearsed() -> None:
+    asked = ReplacementIntent(method="raise-desired", reason="", asked_at=NOTICED, owed=True)
+    rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
+    changes = {"replaced": asked, "begun_at": NOTICED, "action": Action.CORDON}
+    left = at(rebalance, Phase.FINISHED).model_copy(update=changes)
+    late = due(left) + OVERDUE
+    assert about_retirement(left, "running", PLACE, late - MINUTE) is None
+    assert about_retirement(left, "running", PLACE, late, dry_run=True) is None
+    omission = about_retirement(left, "running", PLACE, late)
+    assert told(omission).kind is NoticeKind.REBALANCE
+    assert omission is not None
+    assert omission.begun is Action.RETIRE
+    assert "one larger" in omission.reason
+    assert told(about_retirement(left, "terminated", PLACE, late)).state == "terminated"
+    undone = left.model_copy(update={"phase": Phase.UNDONE})
+    back = told(about_retirement(undone, "running", PLACE, NOTICED + timedelta(hours=2)))
+    assert back.state == "running"
+    again = undo(undone, back)
+    assert again is not None
+    assert again.record.phase is Phase.UNDOING
 
 
 def test_what_died_goes_on_as_it_was_begun_whatever_the_policy_says_by_now() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from leeway.generations import receive, undo
 from leeway.hooks import HookResult
 from leeway.notices import InstanceId, InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.owners import Owner, OwnerKind
@@ -12,14 +13,12 @@ from leeway.policies import DEFAULTS, OnBlocked, rule
 from leeway.records import (
     LONGEST,
     NOTICES_REMEMBERED,
+    Change,
     InstanceFacts,
     Phase,
-    Reception,
     ReplacementIntent,
     Retirement,
     due,
-    receive,
-    undo,
 )
 
 NOTICED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -42,7 +41,7 @@ def notice(kind: NoticeKind, id: str, **more: Any) -> Notice:  # noqa: A002
     return Notice(id, kind, "123456789012", "us-east-1", at, instances, **more)
 
 
-def take(stored: Retirement | None, kind: NoticeKind, id: str, **more: Any) -> Reception:  # noqa: A002
+def take(stored: Retirement | None, kind: NoticeKind, id: str, **more: Any) -> Change[Retirement]:  # noqa: A002
     told = notice(kind, id, **more)
     return receive(stored, told, rule(told, DEFAULTS[kind]), FACTS)
 

@@ -6,6 +6,7 @@ import pytest
 from leeway.cloud.ports import CloudRefused, GroupCapacity, GroupGone
 from leeway.cluster.ports import ClusterUnavailable
 from leeway.drain.pods import Pod
+from leeway.generations import receive, undo
 from leeway.hooks import HookResult
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
@@ -14,7 +15,7 @@ from leeway.omissions import about_retirement
 from leeway.outcome import Outcome, Result
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, Action, ChurnCap, ClusterPolicy, OnBlocked, rule
-from leeway.records import OVERDUE, Phase, ReplacementIntent, due, receive, undo
+from leeway.records import OVERDUE, Phase, ReplacementIntent, due
 from leeway.turns import ChurnLedger
 
 from tests.layer.retiring import SUCCESSOR, Surrounding, retire, surrounding

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook, Notice
-from leeway.records import NOTICES_REMEMBERED, OVERDUE, InstanceFacts, Phase
+from leeway.records import OVERDUE, Change, InstanceFacts, Phase, remembered
 
 
 class Arrival(BaseModel):
@@ -63,26 +63,12 @@ class Request:
     startup_taints: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ArrivalChange:
-    """What a request does to an instance's record.
-
-    `record` is what the record is now to be; `write` says whether that differs from what is
-    stored, `start` whether `admit_node` is (or is again) to be started for its generation.
-    """
-
-    record: Arrival
-    write: bool
-    start: bool
-    reason: str
-
-
 def requested_by(notice: Notice, deadline: datetime, reason: str) -> Request:
     """Return what a notice of a launch hook asks for."""
     return Request(notice.id, notice.time, deadline, reason, notice.hook)
 
 
-def take(stored: Arrival | None, request: Request, facts: InstanceFacts) -> ArrivalChange:
+def take(stored: Arrival | None, request: Request, facts: InstanceFacts) -> Change[Arrival]:
     """Decide what a request does to the instance's record.
 
     A repeated one raises no generation; a start that may have been lost is made again, which does
@@ -90,27 +76,27 @@ def take(stored: Arrival | None, request: Request, facts: InstanceFacts) -> Arri
     of a warm pool, or started again after it was stopped.
     """
     if stored is None:
-        return ArrivalChange(_begun(request, facts, 1), True, True, "first asked for")
+        return Change(_begun(request, facts, 1), True, True, "first asked for")
     lost = stored.phase is Phase.NOTICED
     if request.id in stored.notices:
         reason = "seen before; starting it again in case that was lost" if lost else "seen before"
-        return ArrivalChange(stored, False, lost, reason)
+        return Change(stored, False, lost, reason)
     if stored.phase is Phase.FINISHED:
         if request.asked_at <= stored.noticed_at:
-            return ArrivalChange(stored, False, False, "the admission that was asked for later")
+            return Change(stored, False, False, "the admission that was asked for later")
         return _again(stored, request, facts, "the admission before it has ended")
     if request.asked_at > stored.deadline + OVERDUE:
         return _again(stored, request, facts, "the admission before it should long have ended")
     if request.hook is None or request.hook in stored.hooks:
-        return ArrivalChange(stored, False, lost, "an admission that serves it is known")
+        return Change(stored, False, lost, "an admission that serves it is known")
     joined = stored.model_copy(
         update={
             "hooks": (*stored.hooks, request.hook),
-            "notices": _remembered(stored, request),
+            "notices": remembered(stored.notices, request.id),
             "version": stored.version + 1,
         }
     )
-    return ArrivalChange(joined, True, lost, "another hook waits for the same admission")
+    return Change(joined, True, lost, "another hook waits for the same admission")
 
 
 def _begun(request: Request, facts: InstanceFacts, generation: int) -> Arrival:
@@ -128,12 +114,8 @@ def _begun(request: Request, facts: InstanceFacts, generation: int) -> Arrival:
     )
 
 
-def _again(stored: Arrival, request: Request, facts: InstanceFacts, reason: str) -> ArrivalChange:
+def _again(stored: Arrival, request: Request, facts: InstanceFacts, reason: str) -> Change[Arrival]:
     begun = _begun(request, facts, stored.generation + 1)
-    notices = _remembered(stored, request)
+    notices = remembered(stored.notices, request.id)
     record = begun.model_copy(update={"version": stored.version + 1, "notices": notices})
-    return ArrivalChange(record, True, True, reason)
-
-
-def _remembered(stored: Arrival, request: Request) -> tuple[str, ...]:
-    return (*stored.notices, request.id)[-NOTICES_REMEMBERED:]
+    return Change(record, True, True, reason)

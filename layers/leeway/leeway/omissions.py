@@ -391,7 +391,8 @@ def about_retirement(
         event = place.interruption(about, now, record.instance, action)
     left = "it left its group one larger, which is to be as large as before"
     why = left if record.phase in OVER else _died(due(record))
-    return Lost(record.instance, event, why, begun=record.action)
+    begun = Action.RETIRE if record.owes else record.action
+    return Lost(record.instance, event, why, begun=begun)
 
 
 def about_arrival(record: Arrival, state: str | None, place: Place, now: datetime) -> Lost | None:

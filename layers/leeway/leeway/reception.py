@@ -23,13 +23,13 @@ from leeway.cloud.ports import (
     Schedules,
     UnavailableOfferings,
 )
+from leeway.generations import receive, undo
 from leeway.hooks import EKS_HOOKS
 from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.notices.health import narrowed
 from leeway.notices.parse import parse_notice
 from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy, begins_at, rule
-from leeway.records import InstanceFacts, Retirement, receive, undo
-from leeway.records import Reception as Change
+from leeway.records import Change, InstanceFacts, Retirement
 
 LOCK_TRIES = 6
 """How often a record is read again when another notice for it was written in between."""
@@ -266,7 +266,7 @@ class Reception:
         result = Result.STARTED if change.start else Result.KNOWN
         return case.became(result, change.reason, record.generation)
 
-    def _carry_out(self, change: Change) -> None:
+    def _carry_out(self, change: Change[Retirement]) -> None:
         record = change.record
         if change.write:
             self._world.records.write(record)

@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from leeway.cloud.ports import CloudRefused, CloudUnavailable
-from leeway.drain.deadline import Terms
-from leeway.drain.observing import observe
+from leeway.cloud.ports import CloudRefused
 from leeway.drain.progress import Drain
 from leeway.holding import Answered, Holding
 from leeway.hooks import HookResult
@@ -14,7 +12,8 @@ from leeway.orders import Order
 from leeway.outcome import FAILED, Outcome, Result, result_of
 from leeway.owners import OwnerKind
 from leeway.records import Phase, Retirement
-from leeway.replacement import Method, decide_replacement
+from leeway.replacement import Method
+from leeway.retirement.rehearsing import rehearsed
 from leeway.retirement.results import Course, Finished, Located, Replaced
 from leeway.retirement.surging import Surging
 from leeway.retirement.surroundings import TROUBLE, Surroundings
@@ -95,8 +94,7 @@ class Ending:
         declined, undone, or rehearsed."""
         replaced, drain = Replaced(True, record, reason="not asked for"), Drain()
         if located.course is Course.REHEARSE:
-            replaced = self._would_replace(record)
-            drain = self._would_drain(record, located.node)
+            replaced, drain = rehearsed(self._world, record, located.node)
         lowered, phase = Lowered(record), Phase.FINISHED
         if located.course is Course.UNDO:
             lowered, phase = self._lower(order, record, stays=True), Phase.UNDONE
@@ -160,25 +158,6 @@ class Ending:
 
         written = self._world.write(order, lowered.record, closed)
         return written[0] if written else None
-
-    def _would_replace(self, record: Retirement) -> Replaced:
-        try:
-            group = self._world.groups.facts(record.instance)
-        except (CloudUnavailable, CloudRefused) as error:
-            return Replaced(False, record, reason=str(error))
-        decision = decide_replacement(
-            record.kind, record.replacement, record.facts.owner, group, taken=True
-        )
-        return Replaced(True, record, decision.method, decision.reason)
-
-    def _would_drain(self, record: Retirement, node: str) -> Drain:
-        if not node:
-            return Drain()
-        try:
-            pods = self._world.cluster_named(record.facts.cluster).pods_on(node)
-        except TROUBLE as error:
-            return Drain(problem=str(error))
-        return observe(Drain(), pods, Terms(record.deadline), self._world.clock.now())
 
     def _outcome(
         self,
