@@ -24,7 +24,7 @@ class RetireNode:
         known_groups = KnownGroups(world.groups, world.recollection)
         holding = Holding(world.groups, world.clock, known_groups)
         self._entering = Entering(world)
-        surging = Surging(world)
+        surging = Surging(world.ledgers, world.groups, world.clock)
         self._replacing = Replacing(world, known_groups, surging)
         self._emptying = Emptying(world, holding)
         self._ending = Ending(world, holding, surging)

@@ -1,7 +1,15 @@
 """How a retirement has its group made one larger, until it is over, and one smaller again."""
 
-from leeway.cloud.ports import CloudUnavailable, GroupCapacity, GroupGone, RecordChanged
-from leeway.retirement.surroundings import LOCK_TRIES, Surroundings
+from leeway.clock import Clock
+from leeway.cloud.ports import (
+    CloudUnavailable,
+    GroupCapacity,
+    GroupGone,
+    Groups,
+    Ledgers,
+    RecordChanged,
+)
+from leeway.retirement.surroundings import LOCK_TRIES
 from leeway.surges import NextStep, Step
 
 TRIES = 2 * LOCK_TRIES
@@ -11,18 +19,19 @@ TRIES = 2 * LOCK_TRIES
 class Surging:
     """Raises groups and lowers them, once for each instance."""
 
-    def __init__(self, world: Surroundings) -> None:
-        self._world = world
+    def __init__(self, ledgers: Ledgers, groups: Groups, clock: Clock) -> None:
+        self._ledgers = ledgers
+        self._groups = groups
+        self._clock = clock
 
     def members_before(self, group: str) -> tuple[str, ...]:
         """Read, or agree on, from which members of the group on a newcomer may be a successor."""
-        ledgers = self._world.ledgers
         for _ in range(TRIES):
-            ledger = ledgers.surge(group)
-            members = self._world.groups.capacity(group).members
-            agreed = ledger.counting_from(members, self._world.clock.now())
+            ledger = self._ledgers.surge(group)
+            members = self._groups.capacity(group).members
+            agreed = ledger.counting_from(members, self._clock.now())
             try:
-                ledgers.write(agreed)
+                self._ledgers.write(agreed)
             except RecordChanged:
                 continue
             return agreed.counted
@@ -30,13 +39,12 @@ class Surging:
 
     def raise_for(self, instance: str, group: str) -> bool:
         """Have the group start one more, once for this instance; False where it may not."""
-        ledgers, groups = self._world.ledgers, self._world.groups
         for _ in range(TRIES):
-            ledger = ledgers.surge(group)
-            now = groups.capacity(group)
-            todo = ledger.next_for(instance, now.desired, now.maximum, self._world.clock.now())
+            ledger = self._ledgers.surge(group)
+            now = self._groups.capacity(group)
+            todo = ledger.next_for(instance, now.desired, now.maximum, self._clock.now())
             if todo.desired is not None:
-                groups.set_desired(group, todo.desired)
+                self._groups.set_desired(group, todo.desired)
             if self._is_written(todo) and todo.step in {Step.DONE, Step.FULL}:
                 return todo.step is Step.DONE
             if todo.step is Step.WAIT:
@@ -51,15 +59,13 @@ class Surging:
         stays, the group wants one less. Returns whether the group has been asked to end it.
         """
         ended = False
-        ledgers, groups = self._world.ledgers, self._world.groups
         for _ in range(TRIES):
-            ledger = ledgers.surge(group)
+            ledger = self._ledgers.surge(group)
             try:
-                now = groups.capacity(group)
+                now = self._groups.capacity(group)
             except GroupGone:
                 return False
-            clock = self._world.clock
-            todo = ledger.next_lowering(instance, now.desired, now.maximum, clock.now())
+            todo = ledger.next_lowering(instance, now.desired, now.maximum, self._clock.now())
             if todo.step in {Step.LOWER, Step.DONE}:
                 ended = ended or (
                     not stays and self._end(instance, decrement=todo.desired is not None)
@@ -67,7 +73,7 @@ class Surging:
                 if not ended:
                     self._set(group, todo, now)
             elif todo.desired is not None:
-                groups.set_desired(group, todo.desired)
+                self._groups.set_desired(group, todo.desired)
             if self._is_written(todo) and todo.step in {Step.LOWER, Step.DONE}:
                 return ended
             if todo.step is Step.WAIT:
@@ -76,21 +82,21 @@ class Surging:
 
     def _end(self, instance: str, decrement: bool) -> bool:
         """Have its group end the instance; False where that is not in service any more."""
-        group = self._world.groups.facts(instance)
+        group = self._groups.facts(instance)
         if group is None or group.lifecycle_state != "InService":
             return False
-        self._world.groups.terminate_in_group(instance, decrement)
+        self._groups.terminate_in_group(instance, decrement)
         return True
 
     def _set(self, group: str, todo: NextStep, now: GroupCapacity) -> None:
         if todo.desired is not None and todo.desired >= now.minimum:
-            self._world.groups.set_desired(group, todo.desired)
+            self._groups.set_desired(group, todo.desired)
 
     def _is_written(self, todo: NextStep) -> bool:
         if todo.ledger is None:
             return True
         try:
-            self._world.ledgers.write(todo.ledger)
+            self._ledgers.write(todo.ledger)
         except RecordChanged:
             return False
         return True
