@@ -58,7 +58,8 @@ class Surging:
         one has to go; without, where the group is no larger than before. Where it is gone, or
         stays, the group wants one less. Returns whether the group has been asked to end it.
         """
-        ended = False
+        # Looked at before the ledger is held, for which others wait.
+        serves, ended = not stays and self._serves(instance), False
         for _ in range(TRIES):
             ledger = self._ledgers.surge(group)
             try:
@@ -67,10 +68,10 @@ class Surging:
                 return False
             todo = ledger.next_lowering(instance, now.desired, now.maximum, self._clock.now())
             if todo.step in {Step.LOWER, Step.DONE}:
-                ended = ended or (
-                    not stays and self._end(instance, decrement=todo.desired is not None)
-                )
-                if not ended:
+                if serves and not ended:
+                    self._groups.terminate_in_group(instance, decrement=todo.desired is not None)
+                    ended = True
+                elif not ended:
                     self._set(group, todo, now)
             elif todo.desired is not None:
                 self._groups.set_desired(group, todo.desired)
@@ -80,13 +81,9 @@ class Surging:
                 break
         raise CloudUnavailable(f"group {group}: others change its desired capacity just now")
 
-    def _end(self, instance: str, decrement: bool) -> bool:
-        """Have its group end the instance; False where that is not in service any more."""
+    def _serves(self, instance: str) -> bool:
         group = self._groups.facts(instance)
-        if group is None or group.lifecycle_state != "InService":
-            return False
-        self._groups.terminate_in_group(instance, decrement)
-        return True
+        return group is not None and group.lifecycle_state == "InService"
 
     def _set(self, group: str, todo: NextStep, now: GroupCapacity) -> None:
         if todo.desired is not None and todo.desired >= now.minimum:
