@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from leeway.cloud.ports import CloudRefused
+from leeway.cloud.ports import CloudRefused, CloudUnavailable
 from leeway.drain.progress import Drain
 from leeway.holding import Answered, Holding
 from leeway.hooks import HookResult
