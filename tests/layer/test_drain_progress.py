@@ -265,3 +265,23 @@ def test_any_drain_keeps_its_promises(
     for p in pods:
         if p.name not in names and not p.mirror:
             assert drain.pods[p.uid].stage is Stage.GONE
+
+
+def test_who_came_back_before_the_evictions_answer_is_known_for_it() -> None:
+    tolerates = "(operator Exists for every key)"
+    first = pod("first", cordon_toleration=tolerates)
+    second = pod("second", cordon_toleration=tolerates)
+    other = pod("other", workload="other", cordon_toleration=tolerates)
+    seen = observe(Drain(), [first, other], terms(60), NOW)
+    going = replace(first, deletion=NOW + timedelta(seconds=30))
+    for now_listed in ([going, other, second], [other, second]):
+        awaited = {first.uid, other.uid}
+        after = observe(seen, now_listed, terms(60), NOW, awaited)
+        assert after.pods[second.uid].stage is Stage.RETURNED
+        assert "which its toleration (operator Exists for every key) ignores" in (
+            after.pods[second.uid].reason
+        )
+    unheeded = observe(seen, [first, other, second], terms(60), NOW, {first.uid})
+    assert unheeded.pods[second.uid].stage is Stage.PENDING, "the first one has not gone yet"
+    by_others = observe(seen, [going, other, second], terms(60), NOW)
+    assert by_others.pods[second.uid].stage is Stage.PENDING, "it was not asked to go"

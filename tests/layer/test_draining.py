@@ -366,3 +366,27 @@ def test_a_drain_that_follows_its_cordon_looks_at_no_node_again() -> None:
     cluster = standing(*(pod(f"web-{number}") for number in range(9)))
     assert drain(cluster, machine=machine(1)).drained
     assert cluster.looked_up == 0
+
+
+def test_a_pod_that_comes_back_before_its_evictions_answer_is_not_evicted_again() -> None:
+    first = pod("first", cordon_toleration="(operator Exists for every key)")
+    second = pod("second", cordon_toleration="(operator Exists for every key)")
+    cluster = standing(first)
+    answered = threading.Event()
+
+    def evict(pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
+        cluster.evicted.append(pod.name)
+        cluster.there = {second.uid: second}
+        answered.wait(0.5)
+        return GRANTED
+
+    deleted: list[str] = []
+
+    def delete(pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
+        deleted.append(pod.name)
+        cluster.there = {}
+        return GRANTED
+
+    cluster.evict, cluster.delete = evict, delete  # type: ignore[method-assign]
+    assert drain(cluster, 4).drained
+    assert (cluster.evicted, deleted) == (["first"], ["second"])

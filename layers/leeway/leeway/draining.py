@@ -183,7 +183,8 @@ class _Turn:
         now = self._clock.now()
         if self._machine and not drain.listed and now - self._machine.seen_at < SURE_FOR:
             self._machine = replace(self._machine, seen_at=now)
-        drain = observe(drain, self.pods, self.terms, now)
+        awaited = [a.pod.uid for a in self._requests.unanswered() if a.way is not Way.SHORTEN]
+        drain = observe(drain, self.pods, self.terms, now, awaited)
         return self._look_at_volumes(drain)
 
     def _look_at_volumes(self, drain: Drain) -> Drain:

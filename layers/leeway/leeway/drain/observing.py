@@ -16,14 +16,29 @@ _STAGES = {
 }
 
 
-def observe(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> Drain:
-    """Take in a complete list of the node's pods as they are now."""
+def observe(
+    drain: Drain,
+    pods: Sequence[Pod],
+    terms: Terms,
+    now: datetime,
+    awaited: Collection[str] = (),
+) -> Drain:
+    """Take in a complete list of the node's pods as they are now.
+
+    `awaited` are the UIDs of those that were asked to go by requests that are not answered yet.
+    What came of these is seen sooner, at times: the pods go, and others come back in their place.
+    """
     listed = {pod.uid for pod in pods}
+    going = {pod.uid for pod in pods if pod.deletion is not None}
     seen = dict(drain.pods)
     for uid, known in drain.pods.items():
         if uid not in listed and known.stage not in ENDS and known.stage is not Stage.DETACHING:
             seen[uid] = ended(known, terms, now)
-    sent_away = {known.workload for known in drain.pods.values() if _was_sent_away(known)}
+    sent_away = {
+        known.workload
+        for uid, known in drain.pods.items()
+        if _was_sent_away(known) or (uid in awaited and (uid in going or uid not in listed))
+    }
     for pod in pods:
         known_pod = seen.get(pod.uid)
         if known_pod is None:
