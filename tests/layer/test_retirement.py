@@ -1,5 +1,6 @@
 """A retirement whose surroundings refuse: it is paced, it ends, and it says why."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -10,7 +11,7 @@ from leeway.drain.pods import Pod
 from leeway.drain.progress import Stage
 from leeway.draining import LAST_LOOK, LONGEST_LOOK_AWAY
 from leeway.notices import NoticeKind
-from leeway.outcome import Result
+from leeway.outcome import ROOM, Result
 from leeway.records import Retirement
 
 from tests.layer.retiring import retire, surrounding
@@ -127,6 +128,20 @@ def test_those_who_watch_see_every_pass_and_a_table_that_is_full_holds_up_nothin
     assert 1 < len(blocked.shown) < 15, "of 115 seconds, in passes of ten"
     assert [pod.stage for pod in blocked.shown[0].pods] == [Stage.BLOCKED]
     assert [pod.stage for pod in blocked.shown[-1].pods] == [Stage.GONE]
+
+
+def test_an_event_of_a_thousand_pods_has_room_for_those_that_did_not_go_as_planned() -> None:
+    outcome = retire(surrounding(pods=[POD], blocks=False))
+    (went,) = outcome.pods
+    assert json.loads(outcome.to_json())["pods_left_out"] == 0
+    many = [replace(went, uid=f"u-{number}", pod=f"shop/web-{number}") for number in range(1000)]
+    many[-1] = replace(many[-1], stage=Stage.FAILED)
+    said = replace(outcome, pods=tuple(many)).to_json()
+    assert len(said.encode()) <= ROOM
+    told = json.loads(said)
+    assert told["pods"][0]["pod"] == "shop/web-999"
+    assert len(told["pods"]) + told["pods_left_out"] == 1000
+    assert len(told["pods"]) > 200
 
 
 def test_pods_whose_volumes_stayed_attached_are_said_in_the_sentence() -> None:

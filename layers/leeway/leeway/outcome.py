@@ -1,6 +1,6 @@
 """What came of a retirement, in the words of its log line, its event and its Kubernetes Event."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -13,6 +13,11 @@ from leeway.typed_json import adapter_of
 
 FAILED = "failed"
 """What stands for the replacement where asking for it has not succeeded in time."""
+
+
+ROOM = 240_000
+"""Bytes of an event's detail: an entry of PutEvents may have 256 KB, with its other fields.
+Source: EventBridge user guide, "Calculating PutEvents event entry size"."""
 
 
 class Result(StrEnum):
@@ -46,8 +51,9 @@ _NODE_REASONS = {
 class Outcome:
     """A retirement that has ended. Times are UTC; `hooks` are the lifecycle hooks that told of it,
     `refused` what AWS said to the calls at the end that it refused, `load_balancers` what was said
-    to them, `kept` that the instance is still in its group, which is one larger for it, and
-    `still_attached` the pods that went while their volumes stayed."""
+    to them, `kept` that the instance is still in its group, which is one larger for it,
+    `pods_left_out` how many pods are not told of for want of room, and `still_attached` the pods
+    that went while their volumes stayed."""
 
     result: Result
     instance: str
@@ -68,6 +74,7 @@ class Outcome:
     pods: tuple[PodProgress, ...]
     load_balancers: str = ""
     kept: bool = False
+    pods_left_out: int = 0
     still_attached: tuple[str, ...] = ()
 
     @property
@@ -149,8 +156,22 @@ class Outcome:
         return self.result is Result.INCOMPLETE or self.replacement == FAILED or bool(self.refused)
 
     def to_json(self) -> str:
-        """Render the detail of the Leeway event."""
-        return adapter_of(Outcome).dump_json(self).decode()
+        """Render the detail of the Leeway event. Of more pods than it has room for, those that went
+        as planned are left out first, and counted."""
+        outcomes, pods = adapter_of(Outcome), adapter_of(PodProgress)
+        whole = outcomes.dump_json(self)
+        if len(whole) <= ROOM:
+            return whole.decode()
+        room = ROOM - len(outcomes.dump_json(replace(self, pods=())))
+        told: list[PodProgress] = []
+        for pod in sorted(self.pods, key=_went_as_planned):
+            room -= len(pods.dump_json(pod)) + 1
+            if room < 0:
+                break
+            told.append(pod)
+        left_out = len(self.pods) - len(told)
+        cut = replace(self, pods=tuple(told), pods_left_out=left_out)
+        return outcomes.dump_json(cut).decode()
 
     def to_dict(self) -> dict[str, Any]:
         """Render the answer of the function."""
@@ -174,6 +195,10 @@ def result_of(node_settled: bool, node: str, drain: Drain) -> Result:
     if node_settled and not node:
         return Result.NO_NODE
     return Result.DRAINED if node_settled and drain.drained else Result.INCOMPLETE
+
+
+def _went_as_planned(pod: PodProgress) -> bool:
+    return pod.stage is Stage.LEFT or (pod.stage is Stage.GONE and pod.way is Way.EVICT)
 
 
 def _seconds(start: datetime, end: datetime | None) -> float | None:
