@@ -41,6 +41,17 @@ class Problem:
         """G x O: where one pod of the group may go."""
         return self.allowed & (self.sizes[:, None, :] <= self.capacity[None]).all(axis=2)
 
+    @cached_property
+    def by_resource(self) -> list[Floats]:
+        """`sizes` of one resource after the other, each G. There are few resources, and to reduce
+        arrays along so short an axis takes many times as long as to take them one by one."""
+        return list(np.ascontiguousarray(self.sizes.T))
+
+    @cached_property
+    def divisors(self) -> list[Floats]:
+        """The same, and never nothing."""
+        return [np.maximum(asked, 1e-12) for asked in self.by_resource]
+
     def of_offerings(self, index: Ints) -> "Problem":
         """The same with some of the offerings."""
         return Problem(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -27,11 +28,12 @@ def by_value(values: Floats, power: float) -> Score:
     scarcest counts)."""
 
     def score(problem: Problem, free: Floats, capacity: Floats) -> Floats:
-        taken = problem.sizes[None] / np.maximum(free, 1e-9)[:, None, :]
+        there = np.maximum(free, 1e-9)
+        parts = [asked / there[:, r, None] for r, asked in enumerate(problem.by_resource)]
         if power == np.inf:
-            scarce = taken.max(axis=2)
+            scarce = reduce(np.maximum, parts)
         else:
-            scarce = (taken**power).sum(axis=2) ** (1 / power)
+            scarce = reduce(np.add, (part**power for part in parts)) ** (1 / power)
         rated: Floats = values[None] / scarce
         return rated
 
@@ -93,8 +95,9 @@ def fill(
 def _room(problem: Problem, nodes: _Nodes, live: Ints) -> Floats:
     """How many more pods of each group each node could take: O x G."""
     # What is not asked for fits many times into nothing: the margin is below any whole amount.
-    rooms = (nodes.free[live] + 1e-6)[:, None, :] / np.maximum(problem.sizes, 1e-12)[None]
-    room: Floats = np.minimum(np.floor(rooms.min(axis=2)), nodes.left[live])
+    there = nodes.free[live] + 1e-6
+    rooms = [there[:, r, None] / asked for r, asked in enumerate(problem.divisors)]
+    room: Floats = np.minimum(np.floor(reduce(np.minimum, rooms)), nodes.left[live])
     if problem.matches.shape[1]:
         room = np.minimum(room, _countable(problem, nodes.counted[live], nodes.limits[live]))
     return room
