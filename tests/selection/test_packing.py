@@ -330,3 +330,13 @@ def test_a_limit_that_lets_no_node_in_is_what_is_told_and_not_of_pods_that_fit_n
     reasons = {miss.pod: miss.reason for miss in plan_for(waiting, none).unschedulable}
     assert "limits of its pools" in reasons["default/web-0"]
     assert "it asks for 1k of cpu" in reasons["default/huge-0"]
+
+
+def test_a_preference_that_nothing_meets_does_not_cost_a_lighter_one_that_can_be_met() -> None:
+    impossible = Weighted(100, Requirements.from_labels({"example.com/none": "x"}))
+    possible = Weighted(1, Requirements.from_labels({ZONE: "b"}))
+    plan = plan_for(pods("web", 2, spec(preferred_terms=(impossible, possible))))
+    assert zones_of(plan) == ["b"]
+    heavier = Weighted(50, Requirements.from_labels({ZONE: "c"}))
+    plan = plan_for(pods("web", 2, spec(preferred_terms=(impossible, possible, heavier))))
+    assert zones_of(plan) == ["c"]

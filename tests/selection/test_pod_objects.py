@@ -58,6 +58,21 @@ def test_pod_terms_mean_the_pods_own_namespace_unless_they_say_more() -> None:
     assert every.selects(web("anywhere", app="db"))
 
 
+def test_a_namespace_selector_by_name_means_the_namespaces_of_these_names() -> None:
+    def term(selector: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return {"labelSelector": {}, "topologyKey": ZONE, "namespaceSelector": selector, **more}
+
+    name = "kubernetes.io/metadata.name"
+    terms = [
+        term({"matchLabels": {name: "x"}}),
+        term({"matchExpressions": [{"key": name, "operator": "In", "values": ["x", "y"]}]}),
+        term({"matchLabels": {name: "x"}}, namespaces=["z"]),
+        term({"matchLabels": {"team": "a"}}),
+    ]
+    found = pod_spec(pod(affinity={"podAffinity": {REQUIRED: terms}})).near
+    assert [each.namespaces for each in found] == [{"x"}, {"x", "y"}, {"x", "z"}, None]
+
+
 def test_match_label_keys_ask_for_the_pods_own_values() -> None:
     spread = {
         "maxSkew": 2,

@@ -18,14 +18,15 @@ from leeway.selection.labels import INITIALIZED
 from leeway.selection.launching import Launch, Limits, NewNode, launch
 from leeway.selection.misses import nearest_miss
 from leeway.selection.plan import Plan, Unschedulable
-from leeway.selection.pods import ExistingNode, Pod
-from leeway.selection.preferences import relaxed
+from leeway.selection.pods import ExistingNode, Pod, PodSpec, Weighted
+from leeway.selection.preferences import only_required, relaxed, strictly
 from leeway.selection.repacking import repack
 from leeway.selection.requests import finish
+from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 from leeway.selection.standing import NO_ZONE, Standing
 from leeway.selection.supply import UNKNOWN_PRICE, Supply
-from leeway.selection.topology import Counters, unknown_topology
+from leeway.selection.topology import NO_RULES, Counters, unknown_topology
 from leeway.selection.zones import Choice, ZoneCounts, assign
 
 UNEVEN = "pods that its spread by zone or its affinity counts on have no place themselves"
@@ -82,7 +83,7 @@ class _Packing:
         waiting = self.groups
         while waiting:
             missed = list(self._place(waiting))
-            again = [(m, relaxed(m.group.asked, self.soft_taints)) for m in missed]
+            again = [(m, self._relaxed(m.group.asked)) for m in missed]
             for miss, spec in again:
                 if spec is None:
                     self.outcome.unschedulable += [
@@ -102,6 +103,19 @@ class _Packing:
             sum(price for price in prices if price < UNKNOWN_PRICE),
             self._bound(),
         )
+
+    def _relaxed(self, spec: PodSpec) -> PodSpec | None:
+        """Give up preferences that nothing meets, and only where there is none the next one."""
+        hoped = tuple(w for w in spec.preferred_terms if self._is_met(spec, w))
+        if len(hoped) < len(spec.preferred_terms):
+            return replace(spec, preferred_terms=hoped)
+        return relaxed(spec, self.soft_taints)
+
+    def _is_met(self, spec: PodSpec, wanted: Weighted[Requirements]) -> bool:
+        """Whether there is a place at all where a pod's preference is met."""
+        alone = strictly(replace(only_required(spec), preferred_terms=(wanted,)))
+        lot = Lot.of(Group(spec, alone, NO_RULES, ("",)), ("",))
+        return bool(self.sorter.allowed(lot).any() or self.standing.room(lot, None).any())
 
     def _place(self, groups: Sequence[Group]) -> Iterable[Misplaced]:
         """Place what can be placed; returns the rest with reasons."""

@@ -24,6 +24,8 @@ from leeway.selection.requirements import BadRequirement, Requirement, Requireme
 from leeway.selection.resources import Resources
 from leeway.selection.volumes import Terms, Volumes
 
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+
 _NO_NODE = Requirements([Requirement(HOSTNAME)])
 """Required node affinity none of whose terms says anything: it matches nothing."""
 
@@ -148,11 +150,20 @@ def _pod_term(term: Document, namespace: str, labels: Mapping[str, str]) -> PodT
     selector = _selector(term.get("labelSelector"))
     selector = _with_keys(selector, term.get("matchLabelKeys") or (), labels, "In")
     selector = _with_keys(selector, term.get("mismatchLabelKeys") or (), labels, "NotIn")
-    # Namespaces' labels are not known here; a selector of them is taken to mean all.
-    topology = normalised(term["topologyKey"])
-    if term.get("namespaceSelector") is not None:
-        return PodTerm(topology, selector, None)
-    return PodTerm(topology, selector, frozenset(term.get("namespaces") or [namespace]))
+    return PodTerm(normalised(term["topologyKey"]), selector, _namespaces(term, namespace))
+
+
+def _namespaces(term: Document, own: str) -> frozenset[str] | None:
+    """The namespaces that count, None for all. Of namespaces' labels only the one that every
+    namespace has is known, its name: a selector of any other is taken to mean all."""
+    named = frozenset(map(str, term.get("namespaces") or ()))
+    selector = _selector(term.get("namespaceSelector"))
+    if selector is None:
+        return named or frozenset({own})
+    name = selector.requirements.get(_NAMESPACE_NAME)
+    if name is None or name.complement:
+        return None
+    return named | name.values
 
 
 def _required(

@@ -1,8 +1,8 @@
 """What pods would like, held as if it were required, and given up one after another.
 
-The order in which it is given up, each kind by weight, the lightest first: being near pods, being
-apart from pods, node affinity, spreads that may be violated (ScheduleAnyway), and keeping off nodes
-with a PreferNoSchedule taint.
+Node affinity that nothing meets, whatever it weighs, is given up first. Then the order is, each
+kind by weight, the lightest first: being near pods, being apart from pods, node affinity, spreads
+that may be violated (ScheduleAnyway), and keeping off nodes with a PreferNoSchedule taint.
 """
 
 from dataclasses import replace
@@ -28,6 +28,17 @@ def strictly(spec: PodSpec) -> PodSpec:
         near=spec.near + tuple(w.preference for w in spec.preferred_near),
         apart=spec.apart + tuple(w.preference for w in spec.preferred_apart),
         spreads=tuple(replace(spread, required=True) for spread in spec.spreads),
+        preferred_terms=(),
+        preferred_near=(),
+        preferred_apart=(),
+    )
+
+
+def only_required(spec: PodSpec) -> PodSpec:
+    """Return the pod with all its preferences given up, but for those about soft taints."""
+    return replace(
+        spec,
+        spreads=tuple(spread for spread in spec.spreads if spread.required),
         preferred_terms=(),
         preferred_near=(),
         preferred_apart=(),

@@ -41,6 +41,9 @@ class Rules:
     with_zone: tuple[int, ...]
 
 
+NO_RULES = Rules(frozenset(), (), (), (), ())
+
+
 @dataclass
 class Counters:
     """Numbers for what is counted, in the order in which it was met."""
