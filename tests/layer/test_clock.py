@@ -58,8 +58,20 @@ def test_a_clock_that_was_set_right_meanwhile_is_believed_again() -> None:
     assert abs(lead.ahead) < seconds(1.1)
 
 
-@pytest.mark.parametrize("date", ["", "yesterday", "Sat, 21 Nov 2026 12:00:00 -0000"])
-def test_a_date_that_says_nothing_teaches_nothing(date: str) -> None:
+@pytest.mark.parametrize(
+    "date",
+    [
+        "",
+        "yesterday",
+        "Sat, 21 Nov 2026 12:00:00 -0000",
+        "Sat, 21 Nov 99999999999 12:00:00 GMT",
+        "Fri, 31 Dec 9999 23:59:59 GMT",
+        "Sat, 21 Nov 2026 12:00:00 +99999999999999",
+        "Fri, 20 Nov 2026 12:00:00 GMT",
+        "Sun, 22 Nov 2026 12:00:00 GMT",
+    ],
+)
+def test_a_date_that_says_nothing_or_cannot_be_true_teaches_nothing(date: str) -> None:
     lead = Lead()
     lead.learn(date, NOON + seconds(50), NOON + seconds(51))
     assert lead.ahead == timedelta(0)

@@ -10,7 +10,7 @@ from leeway.notices import LifecycleHook, NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.recollection import ASKS_FOR, FRESH_FOR, KnownGroups, Recollection
 from leeway.records import Phase
-from leeway.replacement import Method
+from leeway.replacement import GroupRules, Method
 
 from tests.layer.retiring import MemoryInMemory, Surrounding, retire, surrounding
 from tests.layer.test_records import HOOK, NOTICED
@@ -64,6 +64,56 @@ def test_one_that_never_tells_is_waited_for_no_longer_than_it_may_take() -> None
     recollecting(world).rules_of("ng")
     assert world.looks == ["rules of ng"]
     assert world.now_ - began < ASKS_FOR + timedelta(seconds=1)
+
+
+class AlwaysAnothersTurn(MemoryInMemory):
+    """Whoever reads fails, and somebody else of hundreds is the next one to try."""
+
+    def claim(self, what: str, now: datetime, until: datetime) -> bool:
+        assert now < NOTICED + timedelta(minutes=2), "its instance is gone"
+        return False
+
+
+def test_where_all_that_read_fail_nobody_waits_for_a_turn_among_hundreds() -> None:
+    world = surrounding(memory=AlwaysAnothersTurn(), **HOOKS)
+    groups, began = recollecting(world), world.now_
+    assert groups.rules_of("ng").terminate_hooks == ("leeway-drain",)
+    assert world.now_ - began < 2 * ASKS_FOR + timedelta(seconds=1)
+
+
+def test_who_waited_in_vain_does_not_wait_again_at_once() -> None:
+    world = surrounding(memory=AlwaysAnothersTurn(), **HOOKS)
+    rules = world.rules
+
+    def refuses(group: str) -> GroupRules:
+        raise CloudRefused("AccessDenied")
+
+    groups = recollecting(world)
+    world.rules = refuses  # type: ignore[method-assign]
+    with pytest.raises(CloudRefused):
+        groups.rules_of("ng")
+    began = world.now_
+    with pytest.raises(CloudRefused):
+        groups.rules_of("ng")
+    assert world.now_ - began < timedelta(seconds=1)
+    world.rules = rules  # type: ignore[method-assign]
+    assert groups.rules_of("ng").name == "ng"
+
+
+@pytest.mark.parametrize("off", [timedelta(minutes=-1), timedelta(hours=1)])
+def test_what_was_read_long_ago_or_by_a_clock_that_was_ahead_is_read_afresh(off: timedelta) -> None:
+    world = surrounding(**HOOKS)
+    world.memory.remember("group/ng", Recalled("{}", world.now_ + off))
+    assert recollecting(world).rules_of("ng").name == "ng"
+    assert world.looks == ["rules of ng"]
+
+
+def test_what_another_version_remembered_is_read_afresh() -> None:
+    world = surrounding(**HOOKS)
+    world.memory.remember("group/ng", Recalled('{"name": "ng"}', world.now_))
+    assert recollecting(world).rules_of("ng").terminate_hooks == ("leeway-drain",)
+    assert recollecting(world).rules_of("ng").terminate_hooks == ("leeway-drain",)
+    assert world.looks == ["rules of ng"]
 
 
 class Broken(MemoryInMemory):

@@ -31,6 +31,11 @@ class SystemClock:
             time.sleep(seconds)
 
 
+LARGEST_LEAD = timedelta(hours=1)
+"""AWS takes no request whose time is off by a quarter of an hour, and API servers no such token: an
+answer that is dated further off is somebody's in between, or one that was kept."""
+
+
 class Lead:
     """How far somebody else's clock is ahead of one's own, as far as its answers' dates tell.
 
@@ -43,16 +48,18 @@ class Lead:
 
     def learn(self, date: str, sent: datetime, received: datetime) -> None:
         """Take in the `Date` of an answer, and when by one's own clock its request was sent and it
-        was received. A date that can't be read teaches nothing.
+        was received. A date that can't be read, or can't be true, teaches nothing.
 
         Source: RFC 9110, 6.6.1: the moment at which the answer was made, in whole seconds.
         """
         try:
             dated = parsedate_to_datetime(date)
-        except ValueError:
-            return
-        if dated.tzinfo is not None:
+            if dated.tzinfo is None:
+                return
             least, most = dated - received, dated + timedelta(seconds=1) - sent
+        except (ValueError, OverflowError):
+            return
+        if least <= LARGEST_LEAD and most >= -LARGEST_LEAD:
             self.ahead = min(max(self.ahead, least), most)
 
 
