@@ -75,7 +75,7 @@ class ReplacementIntent(BaseModel):
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
-    method: str
+    method: Method
     reason: str
     asked_at: AwareDatetime
     group: str = ""
@@ -150,7 +150,7 @@ class Retirement(BaseModel):
     def ends_in_its_group(self) -> bool:
         """Whether it has asked the group to end the instance, which a hook keeps."""
         asked = self.replaced
-        if asked is None or asked.method == Method.DETACH:
+        if asked is None or asked.method is Method.DETACH:
             return False
         return asked.ending or not asked.owed
 

@@ -120,6 +120,6 @@ def held_for(record: Retirement, held: Sequence[HeldHook], now: datetime) -> tup
 
 def _waits_since(record: Retirement) -> datetime | None:
     """Return when the record's hook began to wait, where the record tells."""
-    if record.replaced is not None and record.replaced.method == Method.TERMINATE_IN_GROUP:
+    if record.replaced is not None and record.replaced.method is Method.TERMINATE_IN_GROUP:
         return record.replaced.asked_at
     return record.noticed_at if record.kind is NoticeKind.TERMINATE_HOOK else None

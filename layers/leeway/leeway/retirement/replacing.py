@@ -90,7 +90,7 @@ class Replacing:
         method, reason = decision.method, decision.reason
         intent = running.replaced
         if intent is not None and _still_holds(intent, group):
-            method, reason = Method(intent.method), intent.reason
+            method, reason = intent.method, intent.reason
         return Replaced(True, running, method, reason, rest=LOOK_EVERY if decision.before else 0)
 
     def _with_replacement(
@@ -110,7 +110,7 @@ class Replacing:
         if settled is not None and known is None:
             return running, (settled, None)
         group = self._world.groups.facts(order.instance) if afresh else self._group_of(record)
-        asked = Method(known.method) if known else None
+        asked = known.method if known else None
         decision = decide_replacement(record.kind, wanted, owner, group, asked, taken)
         if group is None or decision.method not in _ACTING:
             return running, (decision, group)
@@ -236,6 +236,6 @@ def _not_asked(record: Retirement) -> tuple[Retirement, None]:
 def _still_holds(intent: ReplacementIntent, group: GroupFacts | None) -> bool:
     """Whether what was once intended is what happened: an instance that is to be detached has left
     its group or is leaving it, and is not in the group's own hands by now."""
-    if group is None or intent.method != Method.DETACH:
+    if group is None or intent.method is not Method.DETACH:
         return True
     return group.lifecycle_state in {"InService", "Detaching", "Detached"}
