@@ -44,28 +44,28 @@ def read_files(paths: Iterable[Path]) -> "Reading":
 
 
 def read_texts(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of every file that these stand for, folders' in order of name.
+    """Yield the name and the text of every file that these stand for, folders' in order of name,
+    each once.
 
     Raises:
         BadInputError: one cannot be read, or is no text.
     """
     from leeway.manifests.documents import LARGEST_TEXT
 
-    for path in paths:
-        if path == STDIN:
+    for file in dict.fromkeys(file for path in paths for file in _files(path)):
+        if file == STDIN:
             yield "stdin", _decoded("stdin", sys.stdin.buffer.read(LARGEST_TEXT + 1))
             continue
-        for file in _files(path):
-            try:
-                with file.open("rb") as opened:
-                    content = opened.read(LARGEST_TEXT + 1)
-            except OSError as error:
-                raise unreadable(file, error) from error
-            yield str(file), _decoded(str(file), content)
+        try:
+            with file.open("rb") as opened:
+                content = opened.read(LARGEST_TEXT + 1)
+        except OSError as error:
+            raise unreadable(file, error) from error
+        yield str(file), _decoded(str(file), content)
 
 
 def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
+    if path == STDIN or not path.is_dir():
         return [path]
     found = sorted(p for p in path.iterdir() if p.suffix in _SUFFIXES and p.is_file())
     if not found:

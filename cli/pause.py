@@ -8,12 +8,14 @@ import typer
 
 from cli.errors import CannotBeDoneError
 from cli.output import Format, FormatOption
-from cli.stack import DEFAULT_STACK, StackOption, find_stack
+from cli.stack import DEFAULT_STACK, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
     from leeway.cloud.ports import StoredManifest
 
-ClusterArgument = Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster's name.")]
+ClusterArgument = Annotated[
+    str, typer.Argument(metavar="CLUSTER", callback=cluster_name, help="The cluster's name.")
+]
 
 TRIES = 5
 """How often a manifest is read again when somebody else wrote it in between."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 WEEK = timedelta(days=7)
 LONGEST = timedelta(days=366)
+YEARS = range(1970, 9000)
+"""Of times that are asked for: windows around them have to be times too."""
 
 
 def schedule(
@@ -62,6 +64,10 @@ def _time(option: str, text: str) -> datetime:
         raise BadInputError(
             f"{option}: expected a time such as 2026-11-20T09:00:00+09:00, got {text!r}"
         ) from None
+    if given.year not in YEARS:
+        raise BadInputError(
+            f"{option}: expected a time from {YEARS[0]} to {YEARS[-1]}, got {text!r}"
+        )
     return given if given.tzinfo else given.replace(tzinfo=UTC)
 
 

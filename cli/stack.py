@@ -1,6 +1,7 @@
 """Where Leeway is deployed: its table, and the clusters under its care."""
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.aws import aws_trouble
-from cli.errors import CannotBeDoneError
+from cli.errors import BadInputError, CannotBeDoneError
 
 if TYPE_CHECKING:
     from leeway.cloud.manifests import DynamoManifests, DynamoManifestWriting
@@ -25,10 +26,25 @@ StackOption = Annotated[
 ]
 DEFAULT_STACK = "leeway"
 
+
+def cluster_name(name: str) -> str:
+    """Refuse what no cluster is called: it would be written about and never read.
+
+    Raises:
+        BadInputError: it is none's name.
+    """
+    from leeway.manifests.cluster import NAME
+
+    if not re.fullmatch(NAME, name):
+        raise BadInputError(f"expected a cluster's name (letters, digits, - and _), got {name!r}")
+    return name
+
+
 ClusterOption = Annotated[
     str,
     typer.Option(
         metavar="NAME",
+        callback=cluster_name,
         envvar="LEEWAY_CLUSTER",
         help="The cluster that the manifests are about.",
     ),

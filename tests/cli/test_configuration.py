@@ -122,6 +122,20 @@ def test_folders_several_files_and_stdin_are_read(
     assert run("apply", "-f", "-")[1] == "cluster.leeway.sh/prod unchanged\n"
 
 
+def test_a_file_that_is_named_twice_is_read_once(run: Run, write: Any, tmp_path: Path) -> None:
+    file = write(CLUSTER, "folder/a.yaml")
+    code, out, _ = run("apply", "-f", file, "-f", str(tmp_path / "folder"), "-f", file)
+    assert (code, out) == (0, "cluster.leeway.sh/prod created\n")
+
+
+@pytest.mark.parametrize("name", ["", "a#b", "a b", "x" * 101])
+@pytest.mark.parametrize("command", [["get", "--cluster"], ["pause"]])
+def test_what_no_cluster_is_called_is_refused(run: Run, command: list[str], name: str) -> None:
+    code, out, err = run(*command, name, cluster="")
+    assert (code, out) == (2, "")
+    assert "expected a cluster's name" in err
+
+
 def test_deleting_is_by_file_or_by_name(run: Run, write: Any) -> None:
     file = write(CLUSTER)
     run("apply", "-f", file)

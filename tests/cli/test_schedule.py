@@ -105,6 +105,8 @@ def test_several_schedules_are_told_apart_by_name(
     ("arguments", "said"),
     [
         (["--from", "yesterday"], "--from: expected a time such as"),
+        (["--from", "9999-12-31"], "--from: expected a time from 1970"),
+        (["--from", "0001-01-01"], "--from: expected a time from 1970"),
         (["--from", "2026-11-21", "--to", "2026-11-20"], "--to: expected a time after --from"),
         (["--from", "2026-11-21", "--to", "2036-11-20"], "a year later at the most"),
     ],

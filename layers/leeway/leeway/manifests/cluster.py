@@ -10,6 +10,9 @@ from leeway.manifests.selectors import SecurityGroupTerms, SubnetTerms, Tags
 from leeway.notices import NoticeKind
 from leeway.policies import SAFETY_MARGIN, SPOT_WARNING, OnBlocked, Replacement
 
+NAME = r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$"
+"""A cluster's name, as EKS takes it."""
+
 
 class NoticePolicy(Strict):
     """What to do about one kind of notice. What is left out is as by default."""
@@ -96,7 +99,9 @@ class Defaults(Strict):
         None
     )
     """Name of the IAM role of the nodes."""
-    ami_family: Literal["AL2", "AL2023", "Bottlerocket", "Windows2019", "Windows2022"] = "AL2023"
+    ami_family: Literal[
+        "AL2", "AL2023", "Bottlerocket", "Windows2019", "Windows2022", "Windows2025"
+    ] = "AL2023"
     """Operating system of the nodes."""
     subnet_selector_terms: SubnetTerms | None = None
     """Which subnets nodes are launched into: those that match any of the terms."""
@@ -133,7 +138,7 @@ class ClusterSpec(Strict):
 class ClusterMetadata(Metadata):
     """Who the manifest is."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$")]
+    name: Annotated[str, StringConstraints(pattern=NAME)]
     """The cluster's name."""
 
 
