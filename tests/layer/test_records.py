@@ -74,6 +74,13 @@ def test_a_start_that_may_have_been_lost_is_made_again() -> None:
     assert reception.record.generation == 1
 
 
+def test_a_recommendation_that_comes_after_an_interruption_was_served_starts_nothing() -> None:
+    served = interrupted(Phase.FINISHED)
+    assert not take(served, NoticeKind.REBALANCE, "n-2", after=40).write
+    assert take(served, NoticeKind.REBALANCE, "n-3", after=600).start, "the instance lives on"
+    assert take(served, NoticeKind.SPOT_INTERRUPTION, "n-4", after=40).start
+
+
 def test_a_less_urgent_notice_changes_nothing() -> None:
     stored = interrupted()
     reception = take(stored, NoticeKind.REBALANCE, "n-2")

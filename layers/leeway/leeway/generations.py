@@ -166,6 +166,13 @@ def _is_of_an_earlier_life(stored: Retirement, notice: Notice) -> bool:
     return stopped and stored.kind in INTERRUPTIONS
 
 
+def _is_about_to_go(stored: Retirement, notice: Notice) -> bool:
+    """Whether EC2 is taking the instance, and has had no time to: to recommend anything about it
+    would have its node released."""
+    gone = _is_stopped_by(stored.kind, stored.noticed_at, notice.time)
+    return stored.kind in INTERRUPTIONS and not gone
+
+
 def _is_stopped_by(kind: NoticeKind, told: datetime, now: datetime) -> bool:
     warned = SPOT_WARNING if kind in INTERRUPTIONS else timedelta(0)
     return told + warned + CLOCKS < now
@@ -204,6 +211,8 @@ def _after_the_end(stored: Retirement, notice: Notice) -> str | None:
         return "the retirement before it came to nothing"
     if stored.owes and notice.kind not in VOLUNTARY:
         return "the retirement before it left its group one larger"
+    if notice.kind in VOLUNTARY and _is_about_to_go(stored, notice):
+        return None
     if notice.kind is NoticeKind.STATE_CHANGE or notice.time <= stored.noticed_at:
         return None
     return "the retirement before it has ended"
