@@ -340,3 +340,12 @@ def test_a_preference_that_nothing_meets_does_not_cost_a_lighter_one_that_can_be
     heavier = Weighted(50, Requirements.from_labels({ZONE: "c"}))
     plan = plan_for(pods("web", 2, spec(preferred_terms=(impossible, possible, heavier))))
     assert zones_of(plan) == ["c"]
+
+
+def test_a_zone_that_pods_prefer_does_not_keep_their_spread_from_counting_the_others() -> None:
+    prefers_b = Weighted(100, Requirements.from_labels({ZONE: "b"}))
+    spread = Spread(term(ZONE, app="web"), max_skew=1)
+    web = spec(1500, labels={"app": "web"}, spreads=(spread,), preferred_terms=(prefers_b,))
+    plan = plan_for(pods("web", 7, web), ON_DEMAND)
+    zones = [launch.cheapest.offering.zone for launch in plan.launches for _ in launch.pods]
+    assert sorted(map(zones.count, "abc")) == [2, 2, 3]

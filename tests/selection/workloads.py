@@ -13,6 +13,7 @@ from leeway.selection.pods import (
     PodTerm,
     Spread,
     Toleration,
+    Weighted,
 )
 from leeway.selection.pools import NodePool, Taint
 from leeway.selection.requirements import Requirement, Requirements
@@ -77,7 +78,10 @@ def specs(draw: DrawFn) -> PodSpec:
     selected = term(topology, app=draw(st.sampled_from(APPS)))
     settings: dict[str, object] = {"labels": {"app": draw(st.sampled_from(APPS))}}
     for kind in draw(
-        st.sets(st.sampled_from(["spread", "near", "apart", "node", "port", "taint"]), max_size=2)
+        st.sets(
+            st.sampled_from(["spread", "near", "apart", "node", "prefer", "port", "taint"]),
+            max_size=2,
+        )
     ):
         match kind:
             case "spread":
@@ -88,6 +92,8 @@ def specs(draw: DrawFn) -> PodSpec:
                 settings["apart"] = (selected,)
             case "node":
                 settings["terms"] = (draw(node_terms()),)
+            case "prefer":
+                settings["preferred_terms"] = (Weighted(50, draw(node_terms())),)
             case "port":
                 settings["ports"] = frozenset({HostPort(draw(st.integers(80, 81)))})
             case _:

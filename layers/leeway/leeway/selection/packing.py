@@ -242,7 +242,9 @@ class _Packing:
         """Where there is a place for one pod of the group, and which zones its spreads count."""
         lot = Lot.of(group, group.pods[:1])
         names = self.zones.zones
-        able, domains = map(set, self._launchable(lot))
+        # What a pod only prefers makes no zone less of a domain.
+        required = replace(group.spec, terms=group.asked.terms)
+        able, domains = map(set, self._launchable(lot, required))
         position = {name: i for i, name in enumerate(names)}
         zoneless = False
         admitted = self.standing.admits(group.spec)
@@ -253,21 +255,22 @@ class _Packing:
                 zoneless |= room[row] > 0
             elif room[row] > 0:
                 able.add(zone)
-        domains |= {position[zone] for zone in self.standing.domains(group.spec)}
+        domains |= {position[zone] for zone in self.standing.domains(required)}
         return Choice(
             tuple(i in able for i in range(len(names))),
             tuple(i in domains for i in range(len(names))),
             zoneless,
         )
 
-    def _launchable(self, lot: Lot) -> tuple[frozenset[int], frozenset[int]]:
+    def _launchable(self, lot: Lot, required: PodSpec) -> tuple[frozenset[int], frozenset[int]]:
         """The zones with an offering that has room for one pod, and with any that it may go to."""
-        if lot.shape not in self._zones_of:
+        key = (lot.shape, required.terms)
+        if key not in self._zones_of:
             zones = self.supply.zones
             able = frozenset(zones[self.sorter.allowed(lot)].tolist())
-            domains = frozenset(zones[self.supply.allowed(lot.parts[0][0].spec)].tolist())
-            self._zones_of[lot.shape] = (able, domains)
-        return self._zones_of[lot.shape]
+            domains = frozenset(zones[self.supply.allowed(required)].tolist())
+            self._zones_of[key] = (able, domains)
+        return self._zones_of[key]
 
     def _count_zones(self, nodes: Sequence[ExistingNode]) -> ZoneCounts:
         known = self.supply.zone_names
