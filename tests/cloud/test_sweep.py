@@ -210,6 +210,28 @@ def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -
     aws.wait(lambda: len(waiting.of_groups(["waits"])) == 1)
 
 
+def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termination(
+    aws: Sandbox,
+) -> None:
+    hooks = [hook("somebody-elses"), hook("Terminate-LC-Hook")]
+    (member,) = aws.group("eks-general", 1, LifecycleHookSpecificationList=hooks)
+    AutoScalingGroups(maker(aws, "autoscaling")).terminate_in_group(member)
+    client = aws.client("autoscaling")
+
+    def with_their_target(parsed: dict[str, Any], **_: Any) -> None:
+        """Moto does not keep the topic that hooks of managed node groups have."""
+        for one in parsed["LifecycleHooks"]:
+            topic = "arn:aws:sns:us-east-1:111122223333:eks-asg-lifecycle-hook-topic"
+            one["NotificationTargetARN"] = topic
+
+    answered = "after-call.auto-scaling.DescribeLifecycleHooks"
+    client.meta.events.register(answered, with_their_target)
+    waiting = AutoScalingWaitingActions(lambda: client)
+    aws.wait(lambda: waiting.of_groups(["eks-general"]))
+    own = LifecycleHook("eks-general", "Terminate-LC-Hook")
+    assert waiting.of_groups(["eks-general"]) == [SeenHook(member, own, launching=False)]
+
+
 def test_the_makers_of_a_types_accelerators_are_told_by_ec2(aws: Sandbox) -> None:
     types = Ec2Instances(maker(aws, "ec2"))
     assert types.accelerators("g4dn.xlarge") == ("NVIDIA",)

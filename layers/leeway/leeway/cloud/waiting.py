@@ -6,6 +6,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
+from leeway.hooks import EKS_HOOKS
 from leeway.notices import LifecycleHook
 from leeway.omissions import SeenHook
 
@@ -27,7 +28,8 @@ class AutoScalingWaitingActions:
     def of_groups(self, groups: Collection[str]) -> list[SeenHook]:
         """List the instances of these groups that wait, once for each hook that may be meant:
         Auto Scaling tells neither which hook an instance waits for, nor since when. A hook that has
-        a target of its own to notify is that one's business.
+        a target of its own to notify is that one's business; but EKS's own, which notify EKS, tell
+        that a managed node group's instance is terminated.
         """
         return list(self._waiting(sorted(groups)))
 
@@ -54,10 +56,14 @@ class AutoScalingWaitingActions:
             if code_of(error) == "ValidationError":
                 return  # the group is gone since, and the others are looked at all the same
             raise
-        hooks = [h for h in answer["LifecycleHooks"] if not h.get("NotificationTargetARN")]
+        hooks = [hook for hook in answer["LifecycleHooks"] if _tells_us(hook)]
         for member in waiting:
             state = member["LifecycleState"]
             for hook in hooks:
                 if hook["LifecycleTransition"] == _TRANSITIONS[state]:
                     waits_for = LifecycleHook(name, hook["LifecycleHookName"])
                     yield SeenHook(member["InstanceId"], waits_for, state == "Pending:Wait")
+
+
+def _tells_us(hook: dict[str, Any]) -> bool:
+    return not hook.get("NotificationTargetARN") or hook["LifecycleHookName"] in EKS_HOOKS
