@@ -219,8 +219,26 @@ def test_whoever_is_declined_keeps_no_marks_of_a_generation_before() -> None:
     outcome = world.run_generation(2)
     assert outcome is not None
     assert (outcome.result, outcome.node) == (Result.DECLINED, "node-1")
-    assert [what for what, _ in world.done] == ["release", "release"]
+    assert {what for what, _ in world.done} == {"release"}
     assert world.told[-1] == "LeewayReleased"
+
+
+def test_who_waits_for_its_turn_again_is_uncordoned_meanwhile() -> None:
+    world = marked_before(policy=ClusterPolicy(paused=True))
+
+    def resume(step: str) -> None:
+        if step == "turn-2":
+            world.policy = ClusterPolicy()
+
+    world.before_step = resume
+    assert next_generation(world).result is Result.DRAINED
+    assert world.order_of("release", "cordon", "evict") == [
+        "release",
+        "release",
+        "cordon",
+        "cordon",
+        "evict",
+    ]
 
 
 def test_whoever_is_declined_since_its_group_replaces_it_is_uncordoned_until_it_does() -> None:

@@ -1,5 +1,6 @@
 """How a retirement begins: it waits for its turn, where it can, and cordons its node."""
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -116,8 +117,11 @@ class Entering:
 
     def _not_now(self, order: Order, record: Retirement, told: Turn) -> Located:
         if told.verdict is Verdict.DECLINE:
-            return self._decline(order, record, told.reason)
+            declined = Located(False, record, problem=told.reason, course=Course.DECLINE)
+            return self._unmarked(order, declined)
         self._world.telemetry.waiting(record, told.reason)
+        with suppress(*TROUBLE):  # tried again when its turn is asked for again
+            self._unmarked(order, Located(False, record))
         rest = pause_before_asking(record, self._world.clock.now())
         return Located(
             settled=False,
@@ -127,13 +131,16 @@ class Entering:
             rest=max(1, int(rest.total_seconds())),
         )
 
-    def _decline(self, order: Order, record: Retirement, reason: str) -> Located:
-        """Decline, and leave no node cordoned that stays: a generation before this one may have
-        marked it. Whose group has it in hand already keeps its marks to the end."""
-        declined = Located(False, record, problem=reason, course=Course.DECLINE)
-        if record.generation == 1 or self._is_leaving(order.instance):
-            return declined
-        return self._released(order, declined)
+    def _unmarked(self, order: Order, located: Located) -> Located:
+        """Leave no node cordoned that stays, for now at least: a generation before this one may
+        have marked it. One whose successor is asked for, or that its group has in hand already,
+        keeps its marks to the end."""
+        record = located.record
+        if record is None or record.generation == 1 or record.replaced is not None:
+            return located
+        if self._is_leaving(order.instance):
+            return located
+        return self._released(order, located)
 
     def _released_again(self, order: Order, located: Located) -> Located:
         record = self._world.read_patiently(order)
