@@ -19,8 +19,12 @@ setup: .venv/.ready ## create .venv with everything, .venv/bin/leeway included
 demo: setup ## rehearse a storm of Spot interruptions on the sandbox
 	$(BIN)/leeway demo
 
+# All but those that share one large sandbox, by file: WORKERS=0 for one after the other.
+WORKERS ?= 2
+
 test: setup ## run the tests (but for SAM's, which sam-test runs)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore=tests/end_to_end
+	$(BIN)/python -m pytest tests/end_to_end
 
 check: lint test ## the whole gate: style, types, architecture, template, tests
 
