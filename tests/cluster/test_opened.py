@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, ClusterEndpoint
-from leeway.cluster.opened import ASKED_EVERY, OpenedClusters
+from leeway.cluster.opened import ASKED_AGAIN_AFTER, ASKED_EVERY, OpenedClusters
 
 
 @dataclass
@@ -69,6 +69,20 @@ def test_where_nobody_can_be_asked_a_cluster_is_where_it_was() -> None:
     assert clusters.named("prod") == "prod at https://one"
     with pytest.raises(CloudUnavailable):
         clusters.named("other")
+
+
+def test_where_nobody_can_be_asked_not_every_pass_of_a_drain_waits_for_that() -> None:
+    region = Region()
+    clusters = opened(region)
+    clusters.named("prod")
+    region.now_ += ASKED_EVERY
+    region.trouble = CloudUnavailable("throttled")
+    for _ in range(10):
+        assert clusters.named("prod") == "prod at https://one"
+    assert region.asked == 2
+    region.trouble, region.url = None, "https://two"
+    region.now_ += ASKED_AGAIN_AFTER
+    assert clusters.named("prod") == "prod at https://two"
 
 
 def test_a_cluster_that_is_no_more_is_not_there() -> None:

@@ -5,7 +5,7 @@ under the same name: at another address, with another authority.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from leeway.clock import Clock
@@ -13,6 +13,10 @@ from leeway.cloud.ports import CloudUnavailable, ClusterEndpoint, Clusters
 
 ASKED_EVERY = timedelta(minutes=5)
 """How long a cluster is taken to be where it was."""
+
+ASKED_AGAIN_AFTER = timedelta(seconds=30)
+"""The same where nobody could be asked. A drain wants its cluster at every pass, and asking a table
+or a service in vain takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class OpenedClusters[C]:
         except CloudUnavailable:
             if known is None:
                 raise
+            self._opened[name] = replace(known, until=now + ASKED_AGAIN_AFTER)
             return known.cluster
         if known is not None and known.endpoint == endpoint:
             cluster = known.cluster
