@@ -30,7 +30,7 @@ class Town:
         return frozenset()
 
     def faulty(self, cluster: str) -> int:
-        return 0
+        return 2 if cluster == "away" else 0
 
     def tended(self, tended: Tended) -> None:
         self.told.append(tended)
@@ -52,6 +52,7 @@ def test_a_cluster_that_fails_foreseen_or_not_is_told_of_and_stops_no_other() ->
     tended = keeper.tick(["away", "odd", "well"])
     away, odd, well = tended
     assert away.problem == "CloudUnavailable: throttled"
+    assert away.faulty == 2, "what is wrong with its manifests is not mended by that"
     assert odd.problem.startswith("ValueError: minReplicas: not a number (test_upkeep.py:")
     assert well.problem == ""
     assert town.told == list(tended)

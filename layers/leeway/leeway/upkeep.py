@@ -126,11 +126,9 @@ class KeepHeadroom:
         return tended
 
     def _tend(self, cluster: str) -> Tended:
-        try:
-            tended = self._look_after(cluster, self._read(cluster))
-            return replace(tended, faulty=self._manifests.faulty(cluster))
-        except Exception as error:  # noqa: BLE001 (it is said and counted, and the others go on)
-            return Tended(cluster, problem=told(error))
+        tended = _guarded(cluster, lambda: self._look_after(cluster, self._read(cluster)))
+        # A cluster that is away mends no manifest, and must not end an alarm about one.
+        return _guarded(cluster, lambda: replace(tended, faulty=self._manifests.faulty(cluster)))
 
     def _read(self, cluster: str) -> Wanted:
         """Read what is wanted in a cluster."""
@@ -171,3 +169,10 @@ class KeepHeadroom:
             replicas=sum(kept.replicas or 0 for kept in tick.kept if kept.target is None),
             dry_run=wanted.policy.dry_run,
         )
+
+
+def _guarded(cluster: str, work: Callable[[], Tended]) -> Tended:
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 (it is said and counted, and the others go on)
+        return Tended(cluster, problem=told(error))
