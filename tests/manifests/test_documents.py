@@ -113,7 +113,12 @@ def test_nesting_by_aliases_is_nesting() -> None:
 
 
 def test_documents_without_end_are_refused() -> None:
-    assert "more than 10,000 documents" in str(read_documents("--- x\n" * 10_001, "f").problems)
+    assert "more than 100,000 documents" in str(read_documents("--- x\n" * 100_001, "f").problems)
+
+
+def test_a_file_of_twenty_thousand_pods_is_read() -> None:
+    found = read_documents("--- {kind: Pod}\n" * 20_000, "f")
+    assert (len(found.values), found.problems) == (20_000, ())
 
 
 @pytest.mark.parametrize(
