@@ -436,6 +436,16 @@ def test_a_node_object_that_a_newer_instance_goes_on_with_is_left_to_it() -> Non
     assert (cluster.vouched, cluster.deleted) == ([], [])
 
 
+def test_a_node_object_that_a_newer_instance_begins_with_is_left_to_it() -> None:
+    """Its kubelet has registered, and waits for its network."""
+    world = inherited()
+    nodes = world.clusters["prod"].nodes
+    nodes[OURS.private_dns_name] = node(OURS, heard=True)
+    assert [one.result for one in run(world).cleaned] == [Result.LEFT]
+    nodes[OURS.private_dns_name] = node(OURS)
+    assert [one.result for one in run(world).cleaned] == [Result.CLEANED], "it never came"
+
+
 def test_a_namesake_in_another_clusters_vpc_is_no_heir() -> None:
     world = inherited(cluster="blue")
     (report,) = world.reconciliation("prod", "blue").run(Round(OURS.instance, "prod"))

@@ -100,7 +100,7 @@ class Cleaning:
 
     def _clean(self, cluster: Remains, remains: _Remains, until: datetime) -> Cleaned:
         node = remains.node
-        if node.ready and (heir := self._heir_of(remains)):
+        if (node.ready or node.heard) and (heir := self._heir_of(remains)):
             return remains.became(Result.LEFT, f"instance {heir} has its name and its node now", [])
         volumes = cluster.attachments_on(node.name)
         if volumes:
@@ -118,7 +118,8 @@ class Cleaning:
         """Return the instance that lives under the node's name by now, empty where none does.
 
         An instance that gets the address of one that is gone finds its Node object, and goes on
-        with it, provider id and UID included: nothing but its being Ready tells.
+        with it, provider id and UID included: nothing but its kubelet's reports tells. Without the
+        object a kubelet that has registered does not do so again, and its machine has no node.
         """
         for one in self._sweep.named(remains.node.name):
             ours = one.facts.cluster == remains.facts.cluster

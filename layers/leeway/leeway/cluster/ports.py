@@ -34,7 +34,8 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One Node object. `ready` is its Ready condition.
+    """One Node object. `ready` is its Ready condition; `heard` says that some kubelet reports about
+    it, and has not fallen silent.
 
     `devices` are the allocatable extended resources, as `nvidia.com/gpu`, each with its count; one
     that is present with a count of zero is not usable yet.
@@ -49,6 +50,7 @@ class Node:
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     devices: Mapping[str, int] = field(default_factory=dict)
+    heard: bool = False
 
     def runs_on(self, instance: str) -> bool:
         """Whether this is an instance's node: names alone do not tell."""
