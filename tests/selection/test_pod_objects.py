@@ -3,7 +3,13 @@
 from typing import Any
 
 import pytest
-from leeway.selection.cluster_objects import daemons_of, existing_nodes, listed, waiting_pods
+from leeway.selection.cluster_objects import (
+    daemons_of,
+    existing_nodes,
+    listed,
+    unknown_kind,
+    waiting_pods,
+)
 from leeway.selection.labels import HOSTNAME, NODEPOOL, ZONE
 from leeway.selection.objects import BadObject
 from leeway.selection.pod_objects import pod_spec
@@ -188,6 +194,13 @@ def test_a_daemon_is_known_by_its_set_or_by_one_of_its_pods() -> None:
         owned = {**owned, "metadata": {**owned["metadata"], "ownerReferences": owners}}
         assert len(daemons_of([given, owned])) == (1 if name == "logs" else 2)
     assert daemons_of([owned])[0].terms == ()
+
+
+def test_what_applications_bring_along_is_taken_but_not_by_itself() -> None:
+    service, cron = ({"kind": kind, "metadata": {"name": "x"}} for kind in ("Service", "CronJob"))
+    assert unknown_kind([workload("Deployment"), service]) is None
+    assert unknown_kind([service]) == 0
+    assert unknown_kind([workload("Deployment"), service, cron]) == 2
 
 
 def test_lists_are_taken_apart() -> None:

@@ -17,6 +17,25 @@ WORKLOADS = frozenset({"Deployment", "StatefulSet", "Job", "ReplicaSet", "Replic
 BESIDE = frozenset({"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "PriorityClass"})
 """Kinds that say something about pods, and are none themselves."""
 
+ALONGSIDE = frozenset(
+    {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ConfigMap",
+        "HorizontalPodAutoscaler",
+        "Ingress",
+        "Namespace",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "Role",
+        "RoleBinding",
+        "Secret",
+        "Service",
+        "ServiceAccount",
+    }
+)
+"""Kinds that stand in manifests with pods, and decide nothing about where they go."""
+
 _FINISHED = frozenset({"Succeeded", "Failed"})
 _MOST_REPLICAS = 100_000
 
@@ -165,9 +184,11 @@ def _anywhere(pod: Document) -> Document:
 
 
 def unknown_kind(objects: Sequence[Document]) -> int | None:
-    """The position of an object that is neither pods nor says anything of pods or nodes."""
+    """The position of an object of a kind that is not taken; kinds that applications bring along
+    are, but not by themselves."""
     known = {"Pod", "Node", "DaemonSet", *WORKLOADS, *BESIDE}
-    return next((i for i, d in enumerate(objects) if d.get("kind") not in known), None)
+    taken = known | ALONGSIDE if any(d.get("kind") in known for d in objects) else known
+    return next((i for i, d in enumerate(objects) if d.get("kind") not in taken), None)
 
 
 def _expanded(
