@@ -128,6 +128,8 @@ class World:
     removed: list[str] = field(default_factory=list)
     received: list[Any] = field(default_factory=list)
     begun: list[Action | None] = field(default_factory=list)
+    asked: list[list[str]] = field(default_factory=list)
+    """The instances whose states were asked for, call by call."""
     answers: list[tuple[str, str, HookResult]] = field(default_factory=list)
     started: list[tuple[str, str, int]] = field(default_factory=list)
 
@@ -163,6 +165,7 @@ class World:
 
     def states(self, instances: Collection[str]) -> dict[str, str]:
         self._fail("states")
+        self.asked.append(sorted(instances))
         listed = {one.facts.instance: one.state for one in self.instances_}
         now = listed | self.fresh
         return {name: now[name] for name in instances if name in now}

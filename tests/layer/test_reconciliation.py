@@ -373,6 +373,16 @@ def test_what_the_list_calls_gone_is_asked_again_before_anything_is_done() -> No
     assert unsure.clusters["prod"].deleted == []
 
 
+def test_ec2_is_asked_once_about_all_that_a_storm_left() -> None:
+    ended = [facts(number) for number in range(1, 31)]
+    world = gone(
+        instances_=[seen(one, "terminated") for one in ended],
+        clusters={"prod": OneCluster({one.private_dns_name: node(one) for one in ended})},
+    )
+    assert [one.result for one in run(world).cleaned] == [Result.CLEANED] * 30
+    assert world.asked == [sorted(one.instance for one in ended)]
+
+
 def test_volumes_that_stay_attached_keep_the_node_and_its_place_in_the_index() -> None:
     stuck = gone(instances_=[], fresh={})
     stuck.clusters["prod"].stuck = True

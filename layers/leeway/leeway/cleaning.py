@@ -5,7 +5,7 @@ might still write to it. Somebody who knows that the machine is gone can vouch f
 are freed at once. Nobody but EC2 knows, and it is asked here, whoever says so before.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -73,20 +73,26 @@ class Cleaning:
         self._clock = clock
 
     def clean(
-        self, facts: InstanceFacts, node: Node | None = None, patience: timedelta = DETACHING
+        self,
+        facts: InstanceFacts,
+        node: Node | None = None,
+        patience: timedelta = DETACHING,
+        state: str | None = None,
     ) -> Cleaned:
         """Clean up after an instance that Leeway knows, if EC2 says now that it is terminated, or
         knows it no more. Cleaning up again changes nothing.
 
         `node` is its node where that is known; else it is looked for by the instance's names only,
         since all nodes of a large cluster are too many to list for each of a storm's instances.
-        `patience` is how long its volumes are waited for, before its node is removed.
+        `patience` is how long its volumes are waited for, before its node is removed. `state` is
+        what EC2 has just said, where it was asked about many at once.
 
         Raises:
             ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused: nothing is known, or
                 not all could be done; what is left can be cleaned up by another call.
         """
-        state = self._sweep.states([facts.instance]).get(facts.instance, TERMINATED)
+        if state is None:
+            state = self.states([facts.instance])[facts.instance]
         if state != TERMINATED:
             # One that is stopped comes back, and its volumes with it.
             why = f"EC2 says that the instance is {state}"
@@ -97,6 +103,15 @@ class Cleaning:
             why = "it has no node of its name"
             return Cleaned(Result.NOTHING, facts.instance, facts.cluster, "", why)
         return self._clean(cluster, _Remains(facts, node), self._clock.now() + patience)
+
+    def states(self, instances: Collection[str]) -> dict[str, str]:
+        """Ask EC2 about these instances now; what it knows no more is terminated.
+
+        Raises:
+            CloudUnavailable, CloudRefused: nothing is known.
+        """
+        found = self._sweep.states(instances)
+        return {instance: found.get(instance, TERMINATED) for instance in instances}
 
     def _clean(self, cluster: Remains, remains: _Remains, until: datetime) -> Cleaned:
         node = remains.node

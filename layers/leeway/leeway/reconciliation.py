@@ -234,7 +234,7 @@ class Reconciliation:
         none of EC2's, is not in the list either, and it is not gone.
         """
         until = self._world.clock.now() + ENOUGH
-        left: dict[str, Callable[[], Cleaned]] = {}
+        left: dict[str, tuple[InstanceFacts, Node]] = {}
         remaining = set()
         for node in self._world.cluster_named(report.cluster).unready():
             instance = node.provider_id.rsplit("/", 1)[-1]
@@ -244,12 +244,15 @@ class Reconciliation:
                 continue
             remaining.add(instance)
             if policy.covers(facts.owner):
-                left[instance] = partial(self._clean, facts, node)
+                left[instance] = facts, node
+        # All at once: a call for each of a storm's instances would empty EC2's bucket.
+        states = self._cleaning.states(left) if left else {}
 
         def clean(instance: str) -> Cleaned | None:
             if self._world.clock.now() >= until:
                 return None
-            return report.guard(f"{instance}: what it leaves", left[instance])
+            work = partial(self._clean, *left[instance], states[instance])
+            return report.guard(f"{instance}: what it leaves", work)
 
         done = abreast(clean, list(left), HANDS)
         report.cleaned.extend(cleaned for cleaned in done if cleaned is not None)
@@ -267,9 +270,9 @@ class Reconciliation:
         ]
         self._make_good(report, self._finding.returned(seen), dry_run=False)
 
-    def _clean(self, facts: InstanceFacts, node: Node) -> Cleaned:
+    def _clean(self, facts: InstanceFacts, node: Node, state: str) -> Cleaned:
         # Volumes of many nodes would take longer than a tick: the next one sees whether they went.
-        return self._cleaning.clean(facts, node, timedelta(0))
+        return self._cleaning.clean(facts, node, timedelta(0), state)
 
     def _keep_index(
         self,
