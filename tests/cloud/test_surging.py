@@ -57,6 +57,17 @@ def test_what_is_gone_or_stays_is_taken_back_by_the_desired_capacity(
         assert groups.capacity(name).desired == 2
 
 
+def test_where_somebody_raised_the_groups_minimum_the_instance_is_replaced_and_nothing_lowered(
+    aws: Sandbox, groups: AutoScalingGroups, surging: Surging
+) -> None:
+    first, _ = made(aws, "grown")
+    surging.raise_for(first, "grown")
+    aws.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="grown", MinSize=3)
+    assert [surging.lower_for(first, "grown") for _ in range(2)] == [True, False]
+    after = groups.capacity("grown")
+    assert (after.desired, first in after.members) == (3, False)
+
+
 def test_a_group_that_somebody_lowered_already_or_removed_is_left_so(
     aws: Sandbox, groups: AutoScalingGroups, surging: Surging
 ) -> None:

@@ -185,6 +185,19 @@ def test_a_group_that_refuses_what_was_remembered_of_it_is_read_afresh() -> None
     assert world.record.phase is Phase.FINISHED
 
 
+def test_of_a_group_that_is_gone_the_instance_itself_tells_and_nothing_is_tried_in_vain() -> None:
+    world = surrounding(state=None, lingers=5)
+
+    def refuses(group: str) -> GroupRules:
+        raise CloudRefused("ValidationError: AutoScalingGroup name not found")
+
+    world.rules = refuses  # type: ignore[method-assign]
+    outcome = retire(world)
+    assert world.looks == ["facts"]
+    assert outcome.replacement == Method.NOTHING
+    assert world.now_ < NOTICED + timedelta(seconds=60)
+
+
 @pytest.mark.parametrize("by_then", ["Detaching", None])
 def test_a_detach_whose_answer_was_lost_is_known_for_what_it_is(by_then: str | None) -> None:
     """The second try is refused, since the first was carried out: who is out of the group by it is

@@ -1,5 +1,6 @@
 """How a retirement gets its instance replaced: asks, and waits for the successor."""
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -136,7 +137,9 @@ class Replacing:
         untouched = record.replaced is None and not record.hooks
         grouped = owner.kind is OwnerKind.AUTO_SCALING_GROUP
         if record.ec2_takes_it and untouched and grouped:
-            return in_service(self._known_groups.rules_of(owner.name))
+            # Refused where the group is gone, or is not to be read: the instance itself tells.
+            with suppress(CloudRefused):
+                return in_service(self._known_groups.rules_of(owner.name))
         return self._world.groups.facts(record.instance)
 
     def _carry_out(

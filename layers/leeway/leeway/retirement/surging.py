@@ -55,8 +55,9 @@ class Surging:
         """Have the group be as large as before, once, and end this instance, unless it `stays`.
 
         An instance that is in service is ended by its group, with a decrement, so that no other
-        one has to go; without, where the group is no larger than before. Where it is gone, or
-        stays, the group wants one less. Returns whether the group has been asked to end it.
+        one has to go; without, where the group is no larger than before or may not be smaller by
+        now. Where it is gone, or stays, the group wants one less. Returns whether the group has
+        been asked to end it.
         """
         # Looked at before the ledger is held, for which others wait.
         serves, ended = not stays and self._serves(instance), False
@@ -69,10 +70,10 @@ class Surging:
             todo = ledger.next_lowering(instance, now.desired, now.maximum, self._clock.now())
             if todo.step in {Step.LOWER, Step.DONE}:
                 if serves and not ended:
-                    self._groups.terminate_in_group(instance, decrement=todo.desired is not None)
+                    self._groups.terminate_in_group(instance, decrement=_may_shrink(todo, now))
                     ended = True
-                elif not ended:
-                    self._set(group, todo, now)
+                elif not ended and todo.desired is not None and _may_shrink(todo, now):
+                    self._groups.set_desired(group, todo.desired)
             elif todo.desired is not None:
                 self._groups.set_desired(group, todo.desired)
             if self._is_written(todo) and todo.step in {Step.LOWER, Step.DONE}:
@@ -85,10 +86,6 @@ class Surging:
         group = self._groups.facts(instance)
         return group is not None and group.lifecycle_state == "InService"
 
-    def _set(self, group: str, todo: NextStep, now: GroupCapacity) -> None:
-        if todo.desired is not None and todo.desired >= now.minimum:
-            self._groups.set_desired(group, todo.desired)
-
     def _is_written(self, todo: NextStep) -> bool:
         if todo.ledger is None:
             return True
@@ -97,3 +94,7 @@ class Surging:
         except RecordChanged:
             return False
         return True
+
+
+def _may_shrink(todo: NextStep, now: GroupCapacity) -> bool:
+    return todo.desired is not None and todo.desired >= now.minimum
