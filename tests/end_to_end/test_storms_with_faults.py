@@ -134,7 +134,6 @@ def storm(
     seen = promises.hold(nodes)
     results = Counter(o["result"] for instance in nodes for o in seen.outcomes(instance))
     assert set(results) == {"drained"}
-    assert not seen.of("reclaimed"), "whoever is drained is ended, without waiting for EC2"
     cut_short = [e for e in seen.of("invocation") if e["outcome"] in {"killed", "timeout"}]
     assert not cut_short, "no function dies, whatever fails around it"
     struck = [e for e in seen.of("eviction") if e["status"] in {401, 500} or not e["heard"]]
