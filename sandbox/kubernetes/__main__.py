@@ -47,6 +47,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--node-removal", type=float, default=3.0, help="seconds after its instance has ended"
     )
+    parser.add_argument(
+        "--pod-quarantine", type=float, default=40.0, help="seconds that pods outlive their Node"
+    )
     parser.add_argument("--audit-log", type=Path, help="file that gets a line for each record")
     return parser.parse_args()
 

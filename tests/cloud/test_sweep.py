@@ -225,11 +225,14 @@ def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termina
             one["NotificationTargetARN"] = topic
 
     answered = "after-call.auto-scaling.DescribeLifecycleHooks"
-    client.meta.events.register(answered, with_their_target)
     waiting = AutoScalingWaitingActions(lambda: client)
-    aws.wait(lambda: waiting.of_groups(["eks-general"]))
     own = LifecycleHook("eks-general", "Terminate-LC-Hook")
-    assert waiting.of_groups(["eks-general"]) == [SeenHook(member, own, launching=False)]
+    client.meta.events.register(answered, with_their_target)
+    try:
+        aws.wait(lambda: waiting.of_groups(["eks-general"]))
+        assert waiting.of_groups(["eks-general"]) == [SeenHook(member, own, launching=False)]
+    finally:
+        client.meta.events.unregister(answered, with_their_target)
 
 
 def test_the_makers_of_a_types_accelerators_are_told_by_ec2(aws: Sandbox) -> None:

@@ -22,8 +22,6 @@ from sandbox.kubernetes.store import Change
 # Admission must have seen that a namespace is leaving before its contents are looked at.
 _NAMESPACE_RESTS_SECONDS = 5.0
 _SWEEP_SECONDS = 60.0
-# How long the pod garbage collector waits for a node that it does not know, or knows no more.
-_QUARANTINE_SECONDS = 40.0
 
 
 class Garbage:
@@ -82,7 +80,12 @@ class Garbage:
         if change.type == "DELETED" or not is_bound(pod) or (old is not None and is_bound(old)):
             return
         if self._store.get(registry.NODE, "", pod["spec"]["nodeName"]) is None:
-            self._cluster.later(_QUARANTINE_SECONDS, self._drop_lost, pod)
+            self._drop_after_quarantine(pod)
+
+    def _drop_after_quarantine(self, pod: Object) -> None:
+        """Wait for the node, which is not known yet, or known no more, as the pod garbage
+        collector does."""
+        self._cluster.later(self._cluster.settings.pod_quarantine, self._drop_lost, pod)
 
     def _drop_lost(self, pod: Object) -> None:
         name = pod["spec"]["nodeName"]
@@ -96,7 +99,7 @@ class Garbage:
         name = name_of(change.object)
         for pod in self._store.on_node(name):
             if self._instances.has_kubelet(name):
-                self._cluster.later(_QUARANTINE_SECONDS, self._drop_lost, pod)
+                self._drop_after_quarantine(pod)
             else:
                 drop(self._cluster, pod, died=not self._instances.is_alive(name))
 

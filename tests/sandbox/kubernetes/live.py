@@ -204,6 +204,7 @@ def running_cluster(folder: Path, *flags: str) -> Iterator[Live]:
     """Run a cluster for as long as the context lasts."""
     command = [sys.executable, "-m", "sandbox.kubernetes", "--certificate", str(folder / "tls")]
     quick = ["--pod-start", "0.1", "--node-ready", "0.05", "--volume-attach", "0.1"]
+    quick += ["--pod-quarantine", "1"]
     with subprocess.Popen([*command, *quick, *flags], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
