@@ -19,12 +19,14 @@ setup: .venv/.ready ## create .venv with everything, .venv/bin/leeway included
 demo: setup ## rehearse a storm of Spot interruptions on the sandbox
 	$(BIN)/leeway demo
 
-# All but those that share one large sandbox, by file: WORKERS=0 for one after the other.
+# Two files at a time, or WORKERS=0: one after the other. Storms of fifty have the machine to themselves.
 WORKERS ?= 2
+STORMS := tests/end_to_end/test_storms_with_faults.py
 
 test: setup ## run the tests (but for SAM's, which sam-test runs)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore=tests/end_to_end
-	$(BIN)/python -m pytest tests/end_to_end
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore=$(STORMS) tests/end_to_end
+	$(BIN)/python -m pytest $(STORMS)
 
 check: lint test ## the whole gate: style, types, architecture, template, tests
 
