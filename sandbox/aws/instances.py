@@ -12,7 +12,7 @@ from moto.ec2.exceptions import OperationNotPermitted4
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import Instance, InstanceState, Reservation, StateReason
 
-from sandbox.aws import spot
+from sandbox.aws import addresses, spot
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.lookup import QuickLookup
@@ -123,6 +123,7 @@ def install(cloud: Cloud, bus: EventBus) -> None:
     """Put living instances in moto's place; journal and emit every change of state."""
     LivingInstances.cloud = cloud
     ec2_backends.backend = LivingInstances
+    addresses.install()
     spot.install()
 
     def tell(instance: Instance, state: str) -> None:
