@@ -22,7 +22,7 @@ from leeway.clock import SystemClock
 from leeway.cluster.kubeconfig import kubeconfig_cluster
 from leeway.drain.deadline import Terms
 from leeway.drain.progress import Drain
-from leeway.draining import Draining
+from leeway.draining.engine import Draining
 from leeway.policies import OnBlocked
 from rich.console import Console
 from rich.table import Table

@@ -22,7 +22,7 @@ from leeway.cluster.kubeconfig import kubeconfig_connection
 from leeway.configuration import Configuration
 from leeway.manifests.interpreting import Written
 from leeway.manifests.reading import read_manifests
-from leeway.upkeep import KeepHeadroom, Tended
+from leeway.upkeep.keep_headroom import KeepHeadroom, Tended
 from rich.console import Console
 from rich.table import Table
 

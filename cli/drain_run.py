@@ -14,7 +14,7 @@ from leeway.drain.answers import Meaning, read_answer
 from leeway.drain.deadline import Terms, grace_that_fits
 from leeway.drain.pods import Pod, PodDecision, Verdict, decide_pod
 from leeway.drain.progress import Drain, PodProgress, Stage, Way
-from leeway.draining import Draining
+from leeway.draining.engine import Draining
 
 from cli.errors import CannotBeDoneError
 from cli.output import Format, print_json, results
@@ -87,7 +87,7 @@ class DrainRun:
         Raises:
             CannotBeDoneError: something of it is refused.
         """
-        from leeway.explanation import plan_pod
+        from leeway.retirement.explanation import plan_pod
 
         plans = [self._decide(node) for node in nodes]
         answers: dict[str, str] = {}

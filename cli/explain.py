@@ -14,10 +14,10 @@ from cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
     from leeway.cluster.ports import Cluster
-    from leeway.explanation import Seen
     from leeway.notices import Notice
-    from leeway.records import InstanceFacts
+    from leeway.records.retirement import InstanceFacts
     from leeway.replacement import GroupFacts
+    from leeway.retirement.explanation import Seen
 
 
 def explain(
@@ -39,8 +39,8 @@ def explain(
     """
     from leeway.cluster.kubeconfig import BadKubeconfig, kubeconfig_cluster
     from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
-    from leeway.explanation import Explanation, plan_instance
     from leeway.policies import rule
+    from leeway.retirement.explanation import Explanation, plan_instance
 
     from cli.plan_view import as_data, show
     from cli.policy_sources import find_policies
@@ -90,7 +90,7 @@ def _read_notice(path: Path) -> "Notice":
 
 def _look(instance: str, cluster: "Cluster | None") -> "Seen":
     """Find out about one instance what there is somebody to ask for."""
-    from leeway.explanation import Seen
+    from leeway.retirement.explanation import Seen
 
     facts, group = _ask_aws(instance)
     if cluster is None:

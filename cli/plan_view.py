@@ -3,13 +3,13 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from leeway.explanation import DRAINS
+from leeway.retirement.explanation import DRAINS
 
 from cli.pod_plans import pods_as_data, pods_as_table
 
 if TYPE_CHECKING:
-    from leeway.explanation import Explanation, InstancePlan
     from leeway.policies import Ruling
+    from leeway.retirement.explanation import Explanation, InstancePlan
     from rich.console import Console
 
 

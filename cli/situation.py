@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from leeway.arrivals import Arrival
 from leeway.cloud.dynamodb import DynamoRecords
 from leeway.cloud.headroom import DynamoHeadroom
 from leeway.cloud.progress import DynamoDrainStatesRead
@@ -12,7 +11,8 @@ from leeway.drain.summary import DrainState
 from leeway.headroom.kept import Kept
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.reading import read_salvaged, read_stored
-from leeway.records import Retirement
+from leeway.records.arrival import Arrival
+from leeway.records.retirement import Retirement
 from leeway.wiring.clients import client
 
 from cli.aws import aws_trouble

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from leeway.reconciliation import parse_round
+from leeway.reconciliation.reconcile import parse_round
 from leeway.wiring.clients import telemetry
 from leeway.wiring.reconcile import reconciliation
 

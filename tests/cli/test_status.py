@@ -13,7 +13,7 @@ from leeway.cloud.progress import DynamoDrainStates
 from leeway.drain.progress import Stage, Way
 from leeway.drain.summary import DrainState, PodState
 from leeway.headroom.kept import Kept
-from leeway.records import Phase, Retirement
+from leeway.records.retirement import Phase, Retirement
 
 from cli import main
 from cli.stack import Stack

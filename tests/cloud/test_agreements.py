@@ -15,9 +15,9 @@ from leeway.cloud.ports import CloudRefused, GroupGone, Offering, RecordChanged
 from leeway.cloud.scheduler import EventBridgeSchedules, ScheduleTarget
 from leeway.cloud.unavailable import DynamoUnavailableOfferings
 from leeway.policies import ChurnCap
-from leeway.recollection import KnownGroups, Recollection
-from leeway.surges import SurgeLedger
-from leeway.turns import ChurnLedger
+from leeway.records.surges import SurgeLedger
+from leeway.records.turns import ChurnLedger
+from leeway.retirement.recollection import KnownGroups, Recollection
 
 from tests.cloud.stored import TABLE
 from tests.sandbox.aws.started import Sandbox, hook

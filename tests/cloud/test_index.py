@@ -9,7 +9,7 @@ from leeway.cloud.dynamodb import item_key
 from leeway.cloud.dynamodb_index import DynamoIndex
 from leeway.cloud.ports import CloudUnavailable, Known
 from leeway.reception import Result
-from leeway.records import InstanceFacts
+from leeway.records.retirement import InstanceFacts
 
 from tests.cloud.stored import TABLE
 from tests.cloud.test_adapters import (

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.arrivals import Arrival
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import RETIREMENT, SHARDS, DynamoRecords, item_key
 from leeway.cloud.ec2 import Ec2Instances
@@ -13,9 +12,10 @@ from leeway.cloud.sweep import Ec2Sweep
 from leeway.cloud.waiting import AutoScalingWaitingActions
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook
-from leeway.omissions import CHANGE_PREFIX, SeenChange, SeenHook
 from leeway.owners import OWNED_PREFIX, Owner, OwnerKind
-from leeway.records import Phase, ReplacementIntent
+from leeway.records.arrival import Arrival
+from leeway.records.retirement import Phase, ReplacementIntent
+from leeway.sightings import CHANGE_PREFIX, SeenChange, SeenHook
 
 from tests.cloud.stored import TABLE
 from tests.cloud.test_adapters import launch, maker

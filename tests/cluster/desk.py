@@ -10,7 +10,7 @@ from leeway.cluster.http_workloads import HttpWorkloads
 from leeway.manifests.interpreting import Written
 from leeway.manifests.reading import read_manifests
 from leeway.policies import ClusterPolicy
-from leeway.upkeep import KeepHeadroom, Tended
+from leeway.upkeep.keep_headroom import KeepHeadroom, Tended
 
 from tests.layer.headroom_states import HeadroomInMemory
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, Live, deployment

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from leeway.cloud.manifests import DynamoManifestWriting
-from leeway.omissions import PATIENCE
+from leeway.reconciliation.omissions import PATIENCE
 from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.models.policy_v1 import PodDisruptionBudgetSpec

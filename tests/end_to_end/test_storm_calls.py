@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 
-from leeway.recollection import FRESH_FOR
+from leeway.retirement.recollection import FRESH_FOR
 
 from sandbox.access_entries import access_key
 from tests.end_to_end.rehearsal import Rehearsal

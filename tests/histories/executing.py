@@ -22,9 +22,9 @@ from aws_durable_execution_sdk_python.lambda_service import (
 )
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestRunner
 from aws_durable_execution_sdk_python_testing.stores.memory import InMemoryExecutionStore
-from leeway.durable import DurableSteps
-from leeway.orders import Order, parse_order
-from leeway.retirement import RetireNode
+from leeway.execution.durable import DurableSteps
+from leeway.execution.orders import Order, parse_order
+from leeway.retirement.retire_node import RetireNode
 from leeway.retirement.surroundings import Surroundings
 
 from tests.layer.retiring import ORDER, Surrounding

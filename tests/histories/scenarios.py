@@ -3,10 +3,10 @@
 from datetime import timedelta
 
 from leeway.drain.pods import Pod
-from leeway.generations import undo
+from leeway.execution.orders import Order
 from leeway.notices import NoticeKind
-from leeway.orders import Order
 from leeway.policies import ClusterPolicy
+from leeway.records.generations import undo
 
 from tests.layer.retiring import ORDER, Surrounding, surrounding
 from tests.layer.test_records import NOTICED, notice

@@ -5,19 +5,19 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.arrivals import Arrival
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, Known, LifecycleActionOver, UnderWay
 from leeway.cluster.ports import Attachment, ClusterUnavailable, Node
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
-from leeway.omissions import SeenChange, SeenHook, SeenInstance, SeenInterruption
 from leeway.owners import Owner
 from leeway.policies import Action, ClusterPolicy
 from leeway.reception import Receipt, Received, Result
-from leeway.reconciliation import Reconciliation, Surroundings
-from leeway.records import InstanceFacts, Retirement
+from leeway.reconciliation.reconcile import Reconciliation, Surroundings
+from leeway.records.arrival import Arrival
+from leeway.records.retirement import InstanceFacts, Retirement
+from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
 
 from tests.layer.test_records import FACTS, NOTICED
 

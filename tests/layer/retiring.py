@@ -18,17 +18,18 @@ from leeway.cluster.ports import Attachment, ClusterRefused, Marks, Node, NodeEv
 from leeway.drain.answers import Response
 from leeway.drain.pods import Pod
 from leeway.drain.summary import DrainState
+from leeway.execution.orders import Order
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook, NoticeKind
-from leeway.orders import Order
-from leeway.outcome import Outcome
 from leeway.policies import ClusterPolicy
-from leeway.recollection import Recollection
-from leeway.records import InstanceFacts, Retirement
+from leeway.records.retirement import InstanceFacts, Retirement
+from leeway.records.surges import SurgeLedger
+from leeway.records.turns import ChurnLedger
 from leeway.replacement import GroupFacts, GroupRules
-from leeway.retirement import RetireNode, Surroundings
-from leeway.surges import SurgeLedger
-from leeway.turns import ChurnLedger
+from leeway.retirement.outcome import Outcome
+from leeway.retirement.recollection import Recollection
+from leeway.retirement.retire_node import RetireNode
+from leeway.retirement.surroundings import Surroundings
 
 from tests.layer.feeds import ListedPods
 from tests.layer.test_records import FACTS, HOOK, NOTICED, take

@@ -6,16 +6,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.admission import AdmitNode
-from leeway.arrivals import Arrival
+from leeway.admission.admit_node import AdmitNode
+from leeway.admission.outcome import Welcome
+from leeway.admission.readiness import Result
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver, RecordChanged
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, Node, NodeEvent, Taint
+from leeway.execution.orders import Order
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
-from leeway.orders import Order
-from leeway.readiness import Result
-from leeway.records import Phase
-from leeway.welcome import Welcome
+from leeway.records.arrival import Arrival
+from leeway.records.retirement import Phase
 
 from tests.layer.test_arrivals import ask
 from tests.layer.test_records import FACTS, NOTICED

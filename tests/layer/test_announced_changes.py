@@ -7,7 +7,7 @@ from typing import Any
 from leeway.notices import NoticeKind
 from leeway.policies import DEFAULTS
 from leeway.reception import Result
-from leeway.records import Phase
+from leeway.records.retirement import Phase
 
 from tests.layer.test_notices import health
 from tests.layer.test_reception import CHANGE_AT, FIRST, LEAD, SECOND, Desk, policy

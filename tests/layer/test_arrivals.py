@@ -3,9 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
-from leeway.arrivals import Arrival, Request, take
 from leeway.notices import LifecycleHook
-from leeway.records import Change, Phase
+from leeway.records.arrival import Arrival, Request, take
+from leeway.records.retirement import Change, Phase
 
 from tests.layer.test_records import FACTS, NOTICED
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from leeway.cleaning import Result
 from leeway.cloud.ports import CloudUnavailable
 from leeway.cluster.ports import Attachment
-from leeway.reconciliation import Round
+from leeway.reconciliation.cleaning import Result
+from leeway.reconciliation.reconcile import Round
 
 from tests.layer.reconciling import OneCluster, World, facts, node
 from tests.layer.test_reconciliation import OURS, VOLUME, gone, run, seen

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import pytest
-from leeway.asking import AT_ONCE
 from leeway.clock import SystemClock
 from leeway.cluster.ports import (
     Attachment,
@@ -19,7 +18,8 @@ from leeway.drain.answers import Response
 from leeway.drain.deadline import Terms
 from leeway.drain.pods import Controller, Pod
 from leeway.drain.progress import Drain, Stage
-from leeway.draining import Draining, Machine
+from leeway.draining.engine import Draining, Machine
+from leeway.draining.requests import AT_ONCE
 from leeway.policies import OnBlocked
 
 from tests.layer.feeds import ListedPods
@@ -254,7 +254,7 @@ def test_load_balancers_are_told_when_every_pod_has_been_asked_to_go() -> None:
 
 
 def test_load_balancers_are_told_though_evictions_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leeway.draining.BALANCERS_EVERY", timedelta(milliseconds=100))
+    monkeypatch.setattr("leeway.draining.engine.BALANCERS_EVERY", timedelta(milliseconds=100))
     names = [f"web-{number}" for number in range(40)]
     cluster = standing(*map(pod, names))
     cluster.hangs = frozenset(names)

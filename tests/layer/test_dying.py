@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from leeway.drain.pods import Pod
 from leeway.notices import NoticeKind
-from leeway.retirement import RetireNode
+from leeway.retirement.retire_node import RetireNode
 
 from tests.layer.retiring import ORDER, SUCCESSOR, Surrounding, surrounding
 from tests.layer.test_records import FACTS

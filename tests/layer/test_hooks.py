@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.hooks import HeldHook, hold, next_heartbeat, with_hooks
 from leeway.notices import LifecycleHook, NoticeKind
-from leeway.records import ReplacementIntent
+from leeway.records.retirement import ReplacementIntent
 from leeway.replacement import Method
 from leeway.retirement.emptying import held_for
 

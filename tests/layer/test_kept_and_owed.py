@@ -4,15 +4,15 @@ from datetime import timedelta
 
 import pytest
 from leeway.cloud.ports import CloudRefused, GroupCapacity, GroupGone
-from leeway.generations import receive, undo
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
-from leeway.omissions import about_retirement
-from leeway.outcome import Result
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, ClusterPolicy, OnBlocked, rule
-from leeway.records import OVERDUE, ReplacementIntent, due
+from leeway.reconciliation.omissions import about_retirement
+from leeway.records.generations import receive, undo
+from leeway.records.retirement import OVERDUE, ReplacementIntent, due
+from leeway.retirement.outcome import Result
 
 from tests.layer.retiring import Surrounding, retire, surrounding
 from tests.layer.test_records import FACTS, HOOK, NOTICED, notice, take

@@ -5,20 +5,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.arrivals import Arrival
-from leeway.generations import undo
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
-from leeway.omissions import (
+from leeway.owners import Owner, OwnerKind
+from leeway.policies import DEFAULTS, Action, Policy
+from leeway.reconciliation.omissions import (
     Lost,
     LostAnswer,
     LostStart,
-    SeenChange,
-    SeenHook,
-    SeenInstance,
-    SeenInterruption,
     about_arrival,
     about_called_off,
     about_change,
@@ -31,9 +27,10 @@ from leeway.omissions import (
     about_start,
     about_state,
 )
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import DEFAULTS, Action, Policy
-from leeway.records import OVERDUE, Phase, ReplacementIntent, Retirement, due
+from leeway.records.arrival import Arrival
+from leeway.records.generations import undo
+from leeway.records.retirement import OVERDUE, Phase, ReplacementIntent, Retirement, due
+from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
 
 from tests.layer.test_arrivals import HOOK as LAUNCH_HOOK
 from tests.layer.test_arrivals import running as arriving

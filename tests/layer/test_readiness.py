@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.readiness import Expected, Result, Seen, decide, missing, pause
+from leeway.admission.readiness import Expected, Result, Seen, decide, missing, pause
 
 ASKED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 DEADLINE = ASKED + timedelta(minutes=15)

@@ -5,13 +5,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.arrivals import Arrival
 from leeway.cloud.ports import CloudUnavailable, Known, Offering, RecordChanged
 from leeway.notices import NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy
 from leeway.reception import NotAllReceived, Receipt, Reception, Result, Surroundings
-from leeway.records import InstanceFacts, Phase, Retirement
+from leeway.records.arrival import Arrival
+from leeway.records.retirement import InstanceFacts, Phase, Retirement
 
 from tests.layer.test_notices import event, health
 from tests.layer.test_records import FACTS, at

@@ -8,9 +8,9 @@ import pytest
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, Recalled
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.owners import Owner, OwnerKind
-from leeway.recollection import ASKS_FOR, FRESH_FOR, KnownGroups, Recollection
-from leeway.records import Phase
+from leeway.records.retirement import Phase
 from leeway.replacement import GroupRules, Method
+from leeway.retirement.recollection import ASKS_FOR, FRESH_FOR, KnownGroups, Recollection
 
 from tests.layer.retiring import MemoryInMemory, Surrounding, retire, surrounding
 from tests.layer.test_records import HOOK, NOTICED

@@ -6,19 +6,19 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from leeway.cleaning import Result
 from leeway.cloud.ports import CloudUnavailable
 from leeway.cluster.ports import Attachment
-from leeway.finding import HANDS
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
-from leeway.omissions import SeenChange, SeenHook, SeenInstance, SeenInterruption
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, Action, ClusterPolicy
 from leeway.reception import Receipt
 from leeway.reception import Result as Became
-from leeway.reconciliation import ClusterReport, Round, parse_round
-from leeway.records import Phase
+from leeway.reconciliation.cleaning import Result
+from leeway.reconciliation.finding import HANDS
+from leeway.reconciliation.reconcile import ClusterReport, Round, parse_round
+from leeway.records.retirement import Phase
+from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
 
 from tests.layer.reconciling import OneCluster, World, facts, node
 from tests.layer.test_records import HOOK, NOTICED, at, take

@@ -5,12 +5,12 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.generations import receive, undo
 from leeway.hooks import HookResult
 from leeway.notices import InstanceId, InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, OnBlocked, rule
-from leeway.records import (
+from leeway.records.generations import receive, undo
+from leeway.records.retirement import (
     LONGEST,
     NOTICES_REMEMBERED,
     Change,

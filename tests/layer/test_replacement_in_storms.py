@@ -3,8 +3,8 @@
 from leeway.cloud.ports import CloudUnavailable
 from leeway.drain.pods import Pod
 from leeway.notices import NoticeKind
-from leeway.outcome import Result
 from leeway.replacement import Method
+from leeway.retirement.outcome import Result
 
 from tests.layer.retiring import Surrounding, retire, surrounding
 

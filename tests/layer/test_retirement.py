@@ -9,10 +9,10 @@ import pytest
 from leeway.cloud.ports import CloudUnavailable
 from leeway.drain.pods import Pod
 from leeway.drain.progress import Stage
-from leeway.draining import LAST_LOOK, LONGEST_LOOK_AWAY
+from leeway.draining.engine import LAST_LOOK, LONGEST_LOOK_AWAY
 from leeway.notices import NoticeKind
-from leeway.outcome import ROOM, Result
-from leeway.records import Retirement
+from leeway.records.retirement import Retirement
+from leeway.retirement.outcome import ROOM, Result
 
 from tests.layer.retiring import retire, surrounding
 from tests.layer.test_records import HOOK, NOTICED

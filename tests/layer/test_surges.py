@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.surges import HELD_FOR, Step, SurgeLedger
+from leeway.records.surges import HELD_FOR, Step, SurgeLedger
 
 from tests.layer.test_records import NOTICED
 

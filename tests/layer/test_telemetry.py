@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from aws_lambda_powertools import Logger, Metrics
-from leeway.reconciliation import ClusterReport
+from leeway.reconciliation.reconcile import ClusterReport
 from leeway.telemetry import PowertoolsTelemetry
 
 

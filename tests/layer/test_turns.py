@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.notices import NoticeKind
 from leeway.policies import ChurnCap, ClusterPolicy, OnBlocked
-from leeway.records import ReplacementIntent, Retirement
-from leeway.turns import (
+from leeway.records.retirement import ReplacementIntent, Retirement
+from leeway.records.turns import (
     LAST_CALL,
     ChurnLedger,
     Turn,

@@ -6,7 +6,7 @@ from typing import Any
 
 from leeway.cloud.ports import CloudUnavailable
 from leeway.policies import ClusterPolicy
-from leeway.upkeep import KeepHeadroom, Tended
+from leeway.upkeep.keep_headroom import KeepHeadroom, Tended
 
 from tests.layer.headroom_states import HeadroomInMemory
 

@@ -5,14 +5,14 @@ from datetime import timedelta
 import pytest
 from leeway.cluster.ports import ClusterUnavailable
 from leeway.drain.pods import Pod
-from leeway.generations import undo
 from leeway.hooks import HookResult
 from leeway.notices import NoticeKind
-from leeway.outcome import Outcome, Result
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import Action, ChurnCap, ClusterPolicy
-from leeway.records import OVERDUE, Phase, ReplacementIntent, due
-from leeway.turns import ChurnLedger
+from leeway.records.generations import undo
+from leeway.records.retirement import OVERDUE, Phase, ReplacementIntent, due
+from leeway.records.turns import ChurnLedger
+from leeway.retirement.outcome import Outcome, Result
 
 from tests.layer.retiring import SUCCESSOR, Surrounding, retire, surrounding
 from tests.layer.test_records import FACTS, NOTICED, notice, take

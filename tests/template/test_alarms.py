@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from aws_lambda_powertools import Logger, Metrics
 from leeway.headroom.kept import Kept
-from leeway.reconciliation import ClusterReport
+from leeway.reconciliation.reconcile import ClusterReport
 from leeway.telemetry import PowertoolsTelemetry
-from leeway.upkeep import Tended
+from leeway.upkeep.keep_headroom import Tended
 
 from tests.template.granted import resources
 from tests.template.reached import ROOT, methods_named_by

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from leeway.arrivals import Arrival, requested_by, take
 from leeway.clock import Clock
 from leeway.cloud.ports import (
     AdmitNode,
@@ -23,13 +22,14 @@ from leeway.cloud.ports import (
     Schedules,
     UnavailableOfferings,
 )
-from leeway.generations import receive, undo
 from leeway.hooks import EKS_HOOKS
 from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.notices.health import narrowed
 from leeway.notices.parse import parse_notice
 from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy, begins_at, rule
-from leeway.records import Change, InstanceFacts, Retirement
+from leeway.records.arrival import Arrival, requested_by, take
+from leeway.records.generations import receive, undo
+from leeway.records.retirement import Change, InstanceFacts, Retirement
 
 LOCK_TRIES = 6
 """How often a record is read again when another notice for it was written in between."""

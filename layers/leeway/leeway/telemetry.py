@@ -9,13 +9,13 @@ from aws_lambda_powertools.metrics import MetricUnit
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leeway.outcome import Outcome
+    from leeway.admission.outcome import Welcome
     from leeway.reception import Receipt
-    from leeway.reconciliation import ClusterReport
-    from leeway.records import Retirement
+    from leeway.reconciliation.reconcile import ClusterReport
+    from leeway.records.retirement import Retirement
+    from leeway.retirement.outcome import Outcome
     from leeway.surveying import Surveyed
-    from leeway.upkeep import Tended
-    from leeway.welcome import Welcome
+    from leeway.upkeep.keep_headroom import Tended
 
 
 class PowertoolsTelemetry:

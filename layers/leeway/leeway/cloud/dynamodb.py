@@ -14,11 +14,11 @@ from typing import Any
 from botocore.exceptions import ClientError
 from pydantic import BaseModel, ValidationError
 
-from leeway.arrivals import Arrival
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.cloud.ports import ClusterEndpoint, Clusters, Known, RecordChanged, UnderWay
 from leeway.cloud.query import query_all
-from leeway.records import InstanceFacts, Retirement
+from leeway.records.arrival import Arrival
+from leeway.records.retirement import InstanceFacts, Retirement
 
 RETIREMENT, FACTS, ARRIVAL = "RETIREMENT", "FACTS", "ARRIVAL"
 

@@ -14,7 +14,7 @@ from leeway.cloud.dynamodb import FACTS, item_key
 from leeway.cloud.errors import aws_errors
 from leeway.cloud.ports import CloudUnavailable
 from leeway.cloud.query import query_all
-from leeway.records import InstanceFacts
+from leeway.records.retirement import InstanceFacts
 
 BATCH = 25
 """Items that BatchWriteItem takes. Source: DynamoDB API reference."""

@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.owners import DETACHED_FROM_TAG, cluster_of, owner_of
-from leeway.records import InstanceFacts
+from leeway.records.retirement import InstanceFacts
 
 _UNKNOWN = "InvalidInstanceID.NotFound"
 

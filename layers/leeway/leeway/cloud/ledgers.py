@@ -12,8 +12,8 @@ from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.cloud.ports import RecordChanged
-from leeway.surges import SurgeLedger
-from leeway.turns import ChurnLedger
+from leeway.records.surges import SurgeLedger
+from leeway.records.turns import ChurnLedger
 
 KEPT_FOR = timedelta(days=7)
 """How long after its last write an item is kept: longer than a retirement lasts."""

@@ -10,19 +10,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from leeway.arrivals import Arrival
     from leeway.drain.summary import DrainState
     from leeway.headroom.kept import Kept
     from leeway.hooks import HookResult
     from leeway.notices import LifecycleHook
-    from leeway.omissions import SeenChange, SeenHook, SeenInstance, SeenInterruption
     from leeway.policies import ClusterPolicy
-    from leeway.records import InstanceFacts, Retirement
+    from leeway.records.arrival import Arrival
+    from leeway.records.retirement import InstanceFacts, Retirement
+    from leeway.records.surges import SurgeLedger
+    from leeway.records.turns import ChurnLedger
     from leeway.replacement import GroupFacts, GroupRules
     from leeway.selection.catalog import Unavailable
     from leeway.selection.machines import Machine
-    from leeway.surges import SurgeLedger
-    from leeway.turns import ChurnLedger
+    from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import Any
 from leeway.cloud.ec2 import facts_of
 from leeway.cloud.errors import aws_errors
 from leeway.notices import InterruptionAction
-from leeway.omissions import SeenChange, SeenInstance, SeenInterruption
 from leeway.owners import CLUSTER_TAGS, OWNED_PREFIX
+from leeway.sightings import SeenChange, SeenInstance, SeenInterruption
 
 PAGE = 1000
 FILTER_VALUES = 200

@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.hooks import EKS_HOOKS
 from leeway.notices import LifecycleHook
-from leeway.omissions import SeenHook
+from leeway.sightings import SeenHook
 
 NAMES = 100
 """Groups that one DescribeAutoScalingGroups tells about. Source: its API reference, MaxRecords."""

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 from leeway.drain.deadline import Terms
 from leeway.drain.progress import Drain, is_expired
-from leeway.draining import Draining, Machine, pause_before_next, pause_while_they_go
-from leeway.holding import Holding
+from leeway.draining.engine import Draining, Machine, pause_before_next, pause_while_they_go
+from leeway.execution.orders import Order
+from leeway.held_hooks import Holding
 from leeway.hooks import HeldHook, joined, next_heartbeat, with_hooks
 from leeway.notices import NoticeKind
-from leeway.orders import Order
-from leeway.records import Retirement
+from leeway.records.retirement import Retirement
 from leeway.replacement import Method
 from leeway.retirement.results import Located, Passed
 from leeway.retirement.showing import Showing

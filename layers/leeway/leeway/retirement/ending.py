@@ -6,18 +6,18 @@ from functools import partial
 
 from leeway.cloud.ports import CloudRefused, CloudUnavailable
 from leeway.drain.progress import Drain
-from leeway.holding import Answered, Holding
+from leeway.execution.orders import Order
+from leeway.execution.steps import Steps
+from leeway.held_hooks import Answered, Holding
 from leeway.hooks import HookResult
-from leeway.orders import Order
-from leeway.outcome import FAILED, Outcome, Result, result_of
 from leeway.owners import OwnerKind
-from leeway.records import Phase, Retirement
+from leeway.records.retirement import Phase, Retirement
 from leeway.replacement import Method
+from leeway.retirement.outcome import FAILED, Outcome, Result, result_of
 from leeway.retirement.rehearsing import rehearsed
 from leeway.retirement.results import Course, Finished, Located, Replaced
 from leeway.retirement.surging import Surging
 from leeway.retirement.surroundings import TROUBLE, Surroundings
-from leeway.steps import Steps
 
 HOOK_TOLD_WITHIN = timedelta(seconds=10)
 """How long the notice of a hook is waited for that the end of its instance has called."""

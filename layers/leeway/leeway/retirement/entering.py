@@ -7,14 +7,11 @@ from functools import partial
 
 from leeway.cloud.ports import CloudUnavailable, RecordChanged
 from leeway.cluster.ports import Cluster, Marks, Node
-from leeway.orders import Order
+from leeway.execution.orders import Order
+from leeway.execution.steps import Steps
 from leeway.policies import Action, ClusterPolicy, Replacement
-from leeway.records import Phase, Retirement
-from leeway.replacement import groups_own_business
-from leeway.retirement.results import Course, Located
-from leeway.retirement.surroundings import LOCK_TRIES, TROUBLE, Surroundings
-from leeway.steps import Steps
-from leeway.turns import (
+from leeway.records.retirement import Phase, Retirement
+from leeway.records.turns import (
     Turn,
     Verdict,
     decide_turn,
@@ -22,6 +19,9 @@ from leeway.turns import (
     pause_before_asking,
     with_patience,
 )
+from leeway.replacement import groups_own_business
+from leeway.retirement.results import Course, Located
+from leeway.retirement.surroundings import LOCK_TRIES, TROUBLE, Surroundings
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 

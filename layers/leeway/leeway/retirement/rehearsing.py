@@ -4,7 +4,7 @@ from leeway.cloud.ports import CloudRefused, CloudUnavailable
 from leeway.drain.deadline import Terms
 from leeway.drain.observing import observe
 from leeway.drain.progress import Drain
-from leeway.records import Retirement
+from leeway.records.retirement import Retirement
 from leeway.replacement import decide_replacement
 from leeway.retirement.results import Replaced
 from leeway.retirement.surroundings import TROUBLE, Surroundings

@@ -5,11 +5,12 @@ from dataclasses import replace
 from functools import partial
 
 from leeway.cloud.ports import CloudRefused, CloudUnavailable
-from leeway.orders import Order
+from leeway.execution.orders import Order
+from leeway.execution.steps import Steps
 from leeway.owners import OwnerKind
 from leeway.policies import SUCCESSOR_WITHIN, VOLUNTARY, Replacement
-from leeway.recollection import KnownGroups
-from leeway.records import Phase, ReplacementIntent, Retirement
+from leeway.records.retirement import Phase, ReplacementIntent, Retirement
+from leeway.records.turns import begun
 from leeway.replacement import (
     Decision,
     GroupFacts,
@@ -19,11 +20,10 @@ from leeway.replacement import (
     in_service,
 )
 from leeway.retirement.entering import marks_of
+from leeway.retirement.recollection import KnownGroups
 from leeway.retirement.results import Replaced
 from leeway.retirement.surging import Surging
 from leeway.retirement.surroundings import TROUBLE, Surroundings
-from leeway.steps import Steps
-from leeway.turns import begun
 
 LOOK_EVERY = 10
 """Seconds between two looks for the successor, in which the execution is suspended."""

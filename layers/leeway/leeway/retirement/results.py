@@ -9,12 +9,12 @@ from enum import StrEnum
 
 from leeway.drain.passes import Pace, changed_in, pace_of, resumed
 from leeway.drain.progress import Drain
-from leeway.holding import Answered
+from leeway.execution.orders import Order
+from leeway.held_hooks import Answered
 from leeway.hooks import HeldHook
-from leeway.orders import Order
-from leeway.outcome import Outcome
-from leeway.records import Retirement
+from leeway.records.retirement import Retirement
 from leeway.replacement import Method
+from leeway.retirement.outcome import Outcome
 
 
 class Course(StrEnum):

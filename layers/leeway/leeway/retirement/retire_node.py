@@ -3,18 +3,18 @@
 from functools import partial
 
 from leeway.drain.progress import Drain
-from leeway.holding import Holding
-from leeway.orders import Order
-from leeway.outcome import Outcome
-from leeway.recollection import KnownGroups
+from leeway.execution.orders import Order
+from leeway.execution.steps import Steps
+from leeway.held_hooks import Holding
 from leeway.retirement.emptying import Emptying
 from leeway.retirement.ending import Ending
 from leeway.retirement.entering import Entering
+from leeway.retirement.outcome import Outcome
+from leeway.retirement.recollection import KnownGroups
 from leeway.retirement.replacing import Replacing
 from leeway.retirement.results import Course, Finished, Located, Passed, Replaced
 from leeway.retirement.surging import Surging
 from leeway.retirement.surroundings import Surroundings
-from leeway.steps import Steps
 
 
 class RetireNode:

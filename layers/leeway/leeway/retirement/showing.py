@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from leeway.cloud.ports import CloudRefused, CloudUnavailable
 from leeway.drain.progress import Drain
 from leeway.drain.summary import PodState, summarise
-from leeway.orders import Order
+from leeway.execution.orders import Order
 from leeway.retirement.surroundings import Surroundings
 
 PACE = timedelta(seconds=2)

@@ -9,8 +9,8 @@ from leeway.cloud.ports import (
     Ledgers,
     RecordChanged,
 )
+from leeway.records.surges import NextStep, Step
 from leeway.retirement.surroundings import LOCK_TRIES
-from leeway.surges import NextStep, Step
 
 TRIES = 2 * LOCK_TRIES
 """Of a ledger that all who retire from a group write."""

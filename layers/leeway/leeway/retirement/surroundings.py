@@ -20,10 +20,10 @@ from leeway.cloud.ports import (
     Records,
 )
 from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable, Node
-from leeway.orders import Order
-from leeway.outcome import Outcome
-from leeway.recollection import Recollection
-from leeway.records import Retirement
+from leeway.execution.orders import Order
+from leeway.records.retirement import Retirement
+from leeway.retirement.outcome import Outcome
+from leeway.retirement.recollection import Recollection
 
 PATIENCE = timedelta(seconds=5)
 """How long a step tries again by itself when the API server or AWS does not answer. After that

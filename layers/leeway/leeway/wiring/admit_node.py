@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from leeway.admission import STEP_RESULTS, AdmitNode
+from leeway.admission.admit_node import STEP_RESULTS, AdmitNode
 from leeway.wiring.clients import (
     announcements,
     clock,

@@ -6,7 +6,7 @@ from leeway.cloud.headroom import DynamoHeadroom
 from leeway.cluster.connection import Connection
 from leeway.cluster.http_workloads import HttpWorkloads
 from leeway.cluster.ports import Workloads
-from leeway.upkeep import KeepHeadroom
+from leeway.upkeep.keep_headroom import KeepHeadroom
 from leeway.wiring.clients import client, clock, configuration, prepare, settings, telemetry
 from leeway.wiring.clusters import connection_to
 

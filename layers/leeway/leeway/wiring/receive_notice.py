@@ -3,10 +3,10 @@
 import os
 from functools import cache, partial
 
-from leeway.arrivals import Arrival
 from leeway.cloud.scheduler import EventBridgeSchedules, ScheduleTarget
 from leeway.reception import Reception
-from leeway.records import Retirement
+from leeway.records.arrival import Arrival
+from leeway.records.retirement import Retirement
 from leeway.wiring.clients import client, prepare
 from leeway.wiring.reception import reception_with
 

@@ -11,8 +11,8 @@ from leeway.cloud.ports import CloudRefused
 from leeway.cloud.sweep import Ec2Sweep
 from leeway.cloud.waiting import AutoScalingWaitingActions
 from leeway.notices.synthetic import Place
-from leeway.reconciliation import Reconciliation, Round, Surroundings
-from leeway.records import Retirement
+from leeway.reconciliation.reconcile import Reconciliation, Round, Surroundings
+from leeway.records.retirement import Retirement
 from leeway.wiring.clients import (
     client,
     clock,

@@ -8,8 +8,10 @@ from leeway.cloud.memory import DynamoMemory
 from leeway.cloud.progress import DynamoDrainStates
 from leeway.cluster.connection import Connection
 from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.recollection import Recollection
-from leeway.retirement import STEP_RESULTS, RetireNode, Surroundings
+from leeway.retirement.recollection import Recollection
+from leeway.retirement.results import STEP_RESULTS
+from leeway.retirement.retire_node import RetireNode
+from leeway.retirement.surroundings import Surroundings
 from leeway.wiring.clients import (
     announcements,
     client,

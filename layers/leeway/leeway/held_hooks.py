@@ -7,9 +7,9 @@ from typing import Protocol
 
 from leeway.clock import Clock
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, Groups, LifecycleActionOver
+from leeway.execution.steps import Steps
 from leeway.hooks import HeldHook, HookResult
 from leeway.notices import LifecycleHook
-from leeway.steps import Steps
 
 LONGEST_PAUSE = 60
 """Seconds between two tries of an answer that is refused, at the most."""

@@ -6,20 +6,17 @@ from datetime import datetime
 from functools import partial
 
 from leeway.abreast import abreast
-from leeway.arrivals import Arrival
 from leeway.clock import Clock
 from leeway.cloud.ports import Known, Sweep, Unfinished, WaitingActions
 from leeway.hooks import EKS_HOOKS
 from leeway.notices import NoticeKind
 from leeway.notices.synthetic import Place
-from leeway.omissions import (
+from leeway.owners import OwnerKind
+from leeway.policies import ClusterPolicy
+from leeway.reconciliation.omissions import (
     STOPS_OR_ENDS,
     Lost,
     Omission,
-    SeenChange,
-    SeenHook,
-    SeenInstance,
-    SeenInterruption,
     about_arrival,
     about_called_off,
     about_change,
@@ -32,9 +29,9 @@ from leeway.omissions import (
     about_start,
     about_state,
 )
-from leeway.owners import OwnerKind
-from leeway.policies import ClusterPolicy
-from leeway.records import Retirement
+from leeway.records.arrival import Arrival
+from leeway.records.retirement import Retirement
+from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
 from leeway.troubles import told
 
 HANDS = 8

@@ -13,8 +13,8 @@ from enum import StrEnum
 from leeway.clock import Clock
 from leeway.cloud.ports import Sweep
 from leeway.cluster.ports import Attachment, Node, Remains
-from leeway.omissions import GONE
-from leeway.records import InstanceFacts
+from leeway.reconciliation.omissions import GONE
+from leeway.records.retirement import InstanceFacts
 
 DETACHING = timedelta(seconds=25)
 """How long the volumes of one instance are waited for; where it takes longer, the next tick looks

@@ -6,7 +6,7 @@ from typing import Any
 
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policies import SPOT_WARNING, VOLUNTARY, Action, Ruling
-from leeway.records import (
+from leeway.records.retirement import (
     INTERRUPTIONS,
     OVERDUE,
     Change,

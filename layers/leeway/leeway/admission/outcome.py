@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from leeway.admission.readiness import Result
 from leeway.cluster.ports import NodeEvent
-from leeway.readiness import Result
 from leeway.typed_json import adapter_of
 
 

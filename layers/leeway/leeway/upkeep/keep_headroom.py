@@ -19,8 +19,8 @@ from leeway.manifests.headroom import Headroom
 from leeway.manifests.interpreting import Written
 from leeway.manifests.scaled_object import ScaledObject
 from leeway.policies import ClusterPolicy
-from leeway.tending import Tick, Wanted
 from leeway.troubles import told
+from leeway.upkeep.one_cluster import Tick, Wanted
 
 KINDS = ("capacitybuffer.autoscaling.x-k8s.io", "headroom.leeway.sh", "scaledobject.keda.sh")
 AT_ONCE = 32

@@ -8,12 +8,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from leeway.arrivals import Arrival
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.notices.synthetic import Event, Place
 from leeway.policies import VOLUNTARY, Action, Policy
-from leeway.records import OVER, OVERDUE, InstanceFacts, Phase, Retirement, due
+from leeway.records.arrival import Arrival
+from leeway.records.retirement import OVER, OVERDUE, Phase, Retirement, due
+from leeway.sightings import CHANGE_PREFIX, SeenChange, SeenHook, SeenInstance, SeenInterruption
 
 PATIENCE = timedelta(seconds=10)
 """How old something is before its event counts as lost."""
@@ -48,51 +49,6 @@ GONE = frozenset({"shutting-down", "terminated"})
 STOPS_OR_ENDS = frozenset({"stopping", "stopped", "shutting-down"})
 """States in which there are pods to be seen to. What is terminated has none any more, only a node
 to be cleaned up after."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenInstance:
-    """An instance as EC2 has just described it; `state` is EC2's word. `group` is the name of the
-    Auto Scaling group that it is in, whoever made that group, and empty where it is in none."""
-
-    facts: InstanceFacts
-    state: str
-    launched_at: datetime
-    group: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenHook:
-    """An instance that waits for the answer to a lifecycle hook."""
-
-    instance: str
-    hook: LifecycleHook
-    launching: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SeenInterruption:
-    """A Spot instance that EC2 is about to take back; its two minutes began at `marked_at`."""
-
-    instance: str
-    action: InterruptionAction
-    marked_at: datetime
-
-
-CHANGE_PREFIX = "instance-event-"
-"""Begins the ids that EC2 gives to scheduled changes of instances; AWS Health has others for the
-same."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenChange:
-    """What EC2 itself schedules for an instance, as `instance-retirement`, from `starts_at` on.
-    `event` is EC2's id for it."""
-
-    instance: str
-    event: str
-    code: str
-    starts_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 
-from leeway.arrivals import Arrival
+from leeway.admission.outcome import Welcome
+from leeway.admission.readiness import Expected, Result, Seen, Verdict, decide, missing, pause
 from leeway.clock import Clock
 from leeway.cloud.ports import (
     Announcements,
@@ -18,13 +19,12 @@ from leeway.cloud.ports import (
     RecordChanged,
 )
 from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable, Node
-from leeway.holding import Answered, Holding
+from leeway.execution.orders import Order
+from leeway.execution.steps import Steps
+from leeway.held_hooks import Answered, Holding
 from leeway.hooks import HeldHook, HookResult, joined, next_heartbeat, none_waits
-from leeway.orders import Order
-from leeway.readiness import Expected, Result, Seen, Verdict, decide, missing, pause
-from leeway.records import Phase
-from leeway.steps import Steps
-from leeway.welcome import Welcome
+from leeway.records.arrival import Arrival
+from leeway.records.retirement import Phase
 
 LOCK_TRIES = 6
 

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from leeway.abreast import abreast
-from leeway.cleaning import Cleaned, Cleaning, Result
 from leeway.clock import Clock
 from leeway.cloud.ports import (
     AdmitNode,
@@ -27,20 +26,15 @@ from leeway.cloud.ports import (
     WaitingActions,
 )
 from leeway.cluster.ports import Node, Remains
-from leeway.finding import HANDS, Finding, Region, Search
 from leeway.notices.synthetic import Place
-from leeway.omissions import (
-    GONE,
-    Lost,
-    LostAnswer,
-    LostStart,
-    Omission,
-    SeenInstance,
-)
 from leeway.policies import ClusterPolicy
 from leeway.reception import Reception
 from leeway.reception import Result as Became
-from leeway.records import InstanceFacts
+from leeway.reconciliation.cleaning import Cleaned, Cleaning, Result
+from leeway.reconciliation.finding import HANDS, Finding, Region, Search
+from leeway.reconciliation.omissions import GONE, Lost, LostAnswer, LostStart, Omission
+from leeway.records.retirement import InstanceFacts
+from leeway.sightings import SeenInstance
 from leeway.troubles import told
 from leeway.typed_json import adapter_of
 

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook, Notice
-from leeway.records import OVERDUE, Change, InstanceFacts, Phase, remembered
+from leeway.records.retirement import OVERDUE, Change, InstanceFacts, Phase, remembered
 
 
 class Arrival(BaseModel):

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from leeway.hooks import LONGEST_WAIT
 from leeway.notices import NoticeKind
 from leeway.policies import LONGEST_TURN, VOLUNTARY, ChurnCap, ClusterPolicy, OnBlocked
-from leeway.records import Phase, Retirement
+from leeway.records.retirement import Phase, Retirement
 
 LAST_CALL = timedelta(hours=1)
 """How long before its deadline a scheduled change is waited with no longer: EC2 takes the instance

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from leeway.asking import Requests
 from leeway.clock import Clock
 from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable, PodFeed
 from leeway.drain.answers import Answer, Meaning, Response, read_answer
@@ -14,6 +13,7 @@ from leeway.drain.planning import POLL, Ask, give_up, moved_at, next_moment, onl
 from leeway.drain.pods import Pod
 from leeway.drain.progress import Drain, Stage, Way, displaced, expire, is_expired
 from leeway.drain.recording import name_budgets, record
+from leeway.draining.requests import Requests
 
 TOGETHER = 0.02
 """Seconds that answers are waited for before they are taken in, so as to take in several."""

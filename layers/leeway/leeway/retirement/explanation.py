@@ -11,7 +11,7 @@ from leeway.drain.pods import Pod, Verdict, decide_pod
 from leeway.notices import Notice
 from leeway.owners import Owner, OwnerKind, owner_of
 from leeway.policies import VOLUNTARY, Action, ClusterPolicy, Ruling, begins_at, rule
-from leeway.records import InstanceFacts
+from leeway.records.retirement import InstanceFacts
 from leeway.replacement import Decision, GroupFacts, decide_replacement
 
 

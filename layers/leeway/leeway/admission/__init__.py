@@ -1,0 +1,1 @@
+"""One new node's way in: joined, Ready, its launch hook answered."""

@@ -1,0 +1,1 @@
+"""Draining a node: what `leeway.drain` decides is carried out."""

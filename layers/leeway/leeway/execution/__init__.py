@@ -1,0 +1,1 @@
+"""Durable executions: what they are started with, and their steps."""

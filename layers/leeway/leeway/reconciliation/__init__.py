@@ -1,0 +1,1 @@
+"""What events did not tell is found once a minute, and made good."""

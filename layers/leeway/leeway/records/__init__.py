@@ -1,0 +1,1 @@
+"""What the table knows of each instance, group and cluster, and how notices change it."""

@@ -1,0 +1,52 @@
+"""What a look at AWS shows of instances: their states, hooks, interruptions, scheduled changes."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from leeway.notices import InterruptionAction, LifecycleHook
+from leeway.records.retirement import InstanceFacts
+
+
+@dataclass(frozen=True, slots=True)
+class SeenInstance:
+    """An instance as EC2 has just described it; `state` is EC2's word. `group` is the name of the
+    Auto Scaling group that it is in, whoever made that group, and empty where it is in none."""
+
+    facts: InstanceFacts
+    state: str
+    launched_at: datetime
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenHook:
+    """An instance that waits for the answer to a lifecycle hook."""
+
+    instance: str
+    hook: LifecycleHook
+    launching: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SeenInterruption:
+    """A Spot instance that EC2 is about to take back; its two minutes began at `marked_at`."""
+
+    instance: str
+    action: InterruptionAction
+    marked_at: datetime
+
+
+CHANGE_PREFIX = "instance-event-"
+"""Begins the ids that EC2 gives to scheduled changes of instances; AWS Health has others for the
+same."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenChange:
+    """What EC2 itself schedules for an instance, as `instance-retirement`, from `starts_at` on.
+    `event` is EC2's id for it."""
+
+    instance: str
+    event: str
+    code: str
+    starts_at: datetime

@@ -1,0 +1,1 @@
+"""The headroom of every cluster is kept what it should be."""
