@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import highspy
 import numpy as np
 from leeway.selection.labels import HOSTNAME
+from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import Pod
-from leeway.selection.supply import Supply
 
 RESOURCES = ("cpu", "memory", "pods")
 UNIT = np.array([1000.0, 2.0**30, 1.0])

@@ -9,11 +9,11 @@ from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE
-from leeway.selection.packing import pack
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import Pod
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
-from leeway.selection.supply import Supply
 
 from bench.covering_bound import covering_bound
 from bench.plan_checker import violations

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, NODEPOOL, ZONE
-from leeway.selection.plan import Plan
+from leeway.selection.packing.plan import Plan
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
 from leeway.selection.pools import NodePool, Taint
 from leeway.selection.resources import Resources

@@ -7,8 +7,8 @@ over zones, spread over nodes, near each other by zone, and apart from each othe
 import random
 from collections.abc import Iterator
 
-from leeway.selection.catalog import Catalog, InstanceType, Offering
 from leeway.selection.labels import ARCH, HOSTNAME, ZONE
+from leeway.selection.offers.catalog import Catalog, InstanceType, Offering
 from leeway.selection.pods import LabelSelector, Pod, PodSpec, PodTerm, Spread
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources

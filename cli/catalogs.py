@@ -8,8 +8,8 @@ import typer
 from cli.errors import BadInputError, CannotBeDoneError
 
 if TYPE_CHECKING:
-    from leeway.selection.catalog import Catalog
-    from leeway.selection.survey import Survey
+    from leeway.selection.offers.catalog import Catalog
+    from leeway.selection.offers.survey import Survey
 
 SandboxOption = Annotated[
     bool, typer.Option("--sandbox", help="The sandbox's catalog: no account is asked.")
@@ -28,7 +28,7 @@ def find_catalog(region: str | None, stack: str, *, sandbox: bool) -> "Catalog":
 
 def sandbox_catalog(region: str | None = None) -> "Catalog":
     """Make the catalog of the sandbox: real instance types and zones, its own price book."""
-    from leeway.selection.compressed import compressed, opened
+    from leeway.selection.offers.compressed import compressed, opened
 
     return opened(compressed(sandbox_survey(region)))
 
@@ -39,8 +39,8 @@ def sandbox_survey(region: str | None = None) -> "Survey":
     Raises:
         BadInputError: the sandbox has no such region.
     """
-    from leeway.selection.machines import machine
-    from leeway.selection.survey import Survey
+    from leeway.selection.offers.machines import machine
+    from leeway.selection.offers.survey import Survey
 
     from sandbox.aws.regions import UnknownRegion, read_region, regions
 
@@ -84,7 +84,7 @@ def _kept(region: str, stack: str) -> "Catalog | None":
     from leeway.clock import SystemClock
     from leeway.cloud.surveys import DynamoSurveys
     from leeway.cloud.unavailable import DynamoUnavailableOfferings
-    from leeway.selection.compressed import UnknownForm, opened
+    from leeway.selection.offers.compressed import UnknownForm, opened
     from leeway.wiring.clients import client
 
     from cli.stack import find_stack
@@ -106,8 +106,8 @@ def _read_now(region: str) -> "Catalog":
 
     from leeway.clock import SystemClock
     from leeway.cloud.market import Ec2Market, PricingPriceList, pricing_region
-    from leeway.selection.compressed import compressed, opened
-    from leeway.selection.survey import Survey
+    from leeway.selection.offers.compressed import compressed, opened
+    from leeway.selection.offers.survey import Survey
     from leeway.surveying import NothingSurveyed, Surveyor
     from leeway.wiring.clients import patient_client
 

@@ -13,8 +13,8 @@ from cli.output import Format, FormatOption, print_json, results
 from cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
-    from leeway.selection.objects import BadObject, Document
-    from leeway.selection.plan import Plan, PlannedNode
+    from leeway.selection.packing.plan import Plan, PlannedNode
+    from leeway.selection.reading.objects import BadObject, Document
 
 
 def select(
@@ -58,9 +58,9 @@ def _plan(
     stack: str,
 ) -> "Plan":
     from leeway.manifests.pools import pools_of
-    from leeway.selection.cluster_objects import daemons_of, existing_nodes, waiting_pods
-    from leeway.selection.packing import pack
-    from leeway.selection.supply import Supply
+    from leeway.selection.packing.planning import pack
+    from leeway.selection.packing.supply import Supply
+    from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, waiting_pods
 
     if not (pods or nodes):
         raise BadInputError("--pods: expected a file of pods, or --nodes with pods that wait")
@@ -83,7 +83,7 @@ class Objects:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         from leeway.manifests.documents import read_documents
-        from leeway.selection.cluster_objects import listed, unknown_kind
+        from leeway.selection.reading.cluster_objects import listed, unknown_kind
 
         self.documents: list[Document] = []
         self._places: list[str] = []
@@ -115,7 +115,7 @@ class Objects:
         Raises:
             BadInputError: an object is not as it should be.
         """
-        from leeway.selection.objects import BadObject
+        from leeway.selection.reading.objects import BadObject
 
         try:
             return reading(self.documents, others.documents)

@@ -14,7 +14,7 @@ from cli.manifest_files import FilesOption, read_files
 from cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
-    from leeway.selection.catalog import Catalog, InstanceType, Offering, TypeTable
+    from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable
     from leeway.selection.pools import NodePool
     from leeway.selection.requirements import Requirements
 
@@ -71,7 +71,7 @@ def types(
 
 
 def _everything(catalog: "Catalog") -> list[Match]:
-    from leeway.selection.node_class import NodeClass
+    from leeway.selection.offers.node_class import NodeClass
 
     table = catalog.for_node_class(NodeClass())
     return [Match(kind, _cheapest_first(kind.offerings)) for kind in table.types()]
@@ -95,7 +95,7 @@ def _of_pools(catalog: "Catalog", pools: "Sequence[NodePool]") -> list[Match]:
 
 
 def _warnings(table: "TypeTable", pool: "NodePool", matching: int) -> Iterator[str]:
-    from leeway.selection.nearest import explain, unmatched
+    from leeway.selection.offers.nearest import explain, unmatched
 
     if not matching:
         yield explain(table, pool.requirements)

@@ -7,7 +7,7 @@ from typing import Any
 
 from leeway.cloud.ports import Offering
 from leeway.policies import ClusterPolicy
-from leeway.selection.catalog import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 
 
 @dataclass

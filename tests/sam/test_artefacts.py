@@ -85,7 +85,8 @@ def test_what_packs_pods_is_importable_with_the_layer_alone(build: Path) -> None
     python = Path(sys.base_prefix) / "bin" / "python3.13"
     layer = build / "LeewayLayer" / "python"
     packing = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import highspy, leeway.selection.packing"
+        "import sys; sys.path.insert(0, sys.argv[1]); "
+        "import highspy, leeway.selection.packing.planning"
     )
     done = subprocess.run(
         [python, "-I", "-S", "-c", packing, layer], capture_output=True, text=True, check=False

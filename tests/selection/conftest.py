@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from leeway.selection.catalog import Catalog
+from leeway.selection.offers.catalog import Catalog
 
 from cli.catalogs import sandbox_catalog
 from sandbox.aws.regions import Region, read_region

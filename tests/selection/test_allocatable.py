@@ -6,9 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from leeway.selection.allocatable import allocatable, capacity, max_pods
-from leeway.selection.machines import machine
-from leeway.selection.node_class import AmiFamily, Kubelet, NodeClass
+from leeway.selection.offers.allocatable import allocatable, capacity, max_pods
+from leeway.selection.offers.machines import machine
+from leeway.selection.offers.node_class import AmiFamily, Kubelet, NodeClass
 from leeway.selection.resources import Resources
 
 Described = Mapping[str, Mapping[str, Any]]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leeway.selection.catalog import (
+from leeway.selection.labels import ARCH, CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE, OS, ZONE
+from leeway.selection.offers.catalog import (
     ANY,
     Catalog,
     InstanceType,
@@ -18,14 +19,13 @@ from leeway.selection.catalog import (
     bits,
     mask,
 )
-from leeway.selection.compressed import UnknownForm, compressed, opened, unpacked
-from leeway.selection.labels import ARCH, CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE, OS, ZONE
-from leeway.selection.machines import machine
-from leeway.selection.nearest import explain, unmatched
-from leeway.selection.node_class import AmiFamily, NodeClass
+from leeway.selection.offers.compressed import UnknownForm, compressed, opened, unpacked
+from leeway.selection.offers.machines import machine
+from leeway.selection.offers.nearest import explain, unmatched
+from leeway.selection.offers.node_class import AmiFamily, NodeClass
+from leeway.selection.offers.survey import Part, Survey
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
-from leeway.selection.survey import Part, Survey
 
 from sandbox.aws.regions import Region
 
@@ -67,7 +67,7 @@ def test_an_empty_survey_is_a_catalog_of_nothing() -> None:
 def test_another_versions_form_is_told_from_this_one(
     survey: Survey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.selection.compressed.VERSION", 0)
+    monkeypatch.setattr("leeway.selection.offers.compressed.VERSION", 0)
     packed = compressed(survey)
     monkeypatch.undo()
     with pytest.raises(UnknownForm):

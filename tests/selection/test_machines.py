@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from leeway.selection.labels import INSTANCE, INSTANCE_LABELS
-from leeway.selection.machines import machine
+from leeway.selection.offers.machines import machine
 from leeway.selection.requirements import check_key, check_value, integer
 
 Described = Mapping[str, Mapping[str, Any]]

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INITIALIZED, ZONE
-from leeway.selection.packing import pack
-from leeway.selection.plan import Plan
+from leeway.selection.packing.plan import Plan
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, HostPort, Pod, PodSpec, Spread, Toleration, Weighted
 from leeway.selection.pools import NodePool, Taint
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
-from leeway.selection.supply import Supply
 
 from tests.selection.workloads import GIB, catalog, instance_type, pods, spec, term
 

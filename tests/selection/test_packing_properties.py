@@ -1,10 +1,10 @@
 """Any plan keeps every constraint, by a checker that shares no code with packing."""
 
 from hypothesis import given, settings
-from leeway.selection.packing import pack
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.pools import NodePool
-from leeway.selection.supply import Supply
 
 from bench.plan_checker import violations
 from tests.selection.workloads import catalog, surroundings, workloads

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 from leeway.selection.labels import ARCH, HOSTNAME, ZONE
-from leeway.selection.packing import pack
-from leeway.selection.plan import Plan
+from leeway.selection.packing.plan import Plan
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import HostPort, Pod, PodSpec, Spread
 from leeway.selection.pools import NodePool, Taint
 from leeway.selection.requirements import Requirements
-from leeway.selection.supply import Supply
 
 from bench.plan_checker import violations
 from tests.selection.workloads import catalog, pods, spec, term

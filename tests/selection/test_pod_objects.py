@@ -3,18 +3,18 @@
 from typing import Any
 
 import pytest
-from leeway.selection.cluster_objects import (
+from leeway.selection.labels import HOSTNAME, NODEPOOL, ZONE
+from leeway.selection.pods import HostPort, PodSpec
+from leeway.selection.pools import Taint
+from leeway.selection.reading.cluster_objects import (
     daemons_of,
     existing_nodes,
     listed,
     unknown_kind,
     waiting_pods,
 )
-from leeway.selection.labels import HOSTNAME, NODEPOOL, ZONE
-from leeway.selection.objects import BadObject
-from leeway.selection.pod_objects import pod_spec
-from leeway.selection.pods import HostPort, PodSpec
-from leeway.selection.pools import Taint
+from leeway.selection.reading.objects import BadObject
+from leeway.selection.reading.pod_objects import pod_spec
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -8,10 +8,10 @@ from statistics import fmean
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leeway.selection.packing import pack
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import Pod
 from leeway.selection.pools import NodePool
-from leeway.selection.supply import Supply
 
 from bench.covering_bound import covering_bound
 from bench.workloads import diverse_pods, generic_pods, synthetic_catalog

@@ -1,11 +1,11 @@
 """Which types and capacity types a request asks for, and in which order."""
 
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE
-from leeway.selection.packing import pack
-from leeway.selection.plan import Plan
+from leeway.selection.packing.plan import Plan
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
-from leeway.selection.supply import Supply
 
 from tests.selection.workloads import catalog, instance_type, pods, spec
 

@@ -2,13 +2,13 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leeway.selection.packing import pack
-from leeway.selection.plan import Plan
+from leeway.selection.packing.plan import Plan
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
+from leeway.selection.packing.variants import MOST, variants
 from leeway.selection.pods import Pod, PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
-from leeway.selection.supply import Supply
-from leeway.selection.variants import MOST, variants
 
 from bench.plan_checker import violations
 from tests.selection.workloads import catalog, pods, spec

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from leeway.selection.cluster_objects import waiting_pods
 from leeway.selection.labels import ZONE
-from leeway.selection.objects import BadObject
+from leeway.selection.reading.cluster_objects import waiting_pods
+from leeway.selection.reading.objects import BadObject
 
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
 

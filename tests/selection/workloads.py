@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
-from leeway.selection.catalog import Catalog, InstanceType, Offering
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE
+from leeway.selection.offers.catalog import Catalog, InstanceType, Offering
 from leeway.selection.pods import (
     ExistingNode,
     HostPort,

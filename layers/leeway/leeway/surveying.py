@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from leeway.clock import Clock
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, Market, PriceList, Surveys
-from leeway.selection.compressed import UnknownForm, compressed, unpacked
-from leeway.selection.survey import Part, Survey
+from leeway.selection.offers.compressed import UnknownForm, compressed, unpacked
+from leeway.selection.offers.survey import Part, Survey
 
 
 class NothingSurveyed(Exception):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from leeway.cloud.errors import aws_errors
-from leeway.selection.machines import Machine, machine
+from leeway.selection.offers.machines import Machine, machine
 
 _LINUX = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
 

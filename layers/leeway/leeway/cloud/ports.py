@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from leeway.records.surges import SurgeLedger
     from leeway.records.turns import ChurnLedger
     from leeway.replacement import GroupFacts, GroupRules
-    from leeway.selection.catalog import Unavailable
-    from leeway.selection.machines import Machine
+    from leeway.selection.offers.catalog import Unavailable
+    from leeway.selection.offers.machines import Machine
     from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
 
 
@@ -397,7 +397,7 @@ class PriceList(Protocol):
 
 
 class Surveys(Protocol):
-    """The table's surveys, one for each region, as `selection.compressed` packs them."""
+    """The table's surveys, one for each region, as `selection.offers.compressed` packs them."""
 
     def packed(self, region: str) -> bytes | None:
         """Read a region's survey; None where there has been none."""

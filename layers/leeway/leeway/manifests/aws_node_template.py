@@ -12,7 +12,7 @@ from leeway.manifests.interpreting import Converted
 from leeway.manifests.node_class import BlockDevice, EC2NodeClass, MetadataOptions
 from leeway.manifests.problems import Note
 from leeway.manifests.selectors import Tags, TagText
-from leeway.selection.node_class import AmiFamily
+from leeway.selection.offers.node_class import AmiFamily
 
 Selector = dict[Annotated[TagText, StringConstraints(max_length=128)], str]
 

@@ -6,7 +6,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from leeway.manifests.amounts import Amount
 from leeway.manifests.base import Duration, NotActedOn, Strict
-from leeway.selection.node_class import Kubelet
+from leeway.selection.offers.node_class import Kubelet
 from leeway.selection.resources import Resources
 
 KUBELET = "leeway.sh/kubelet"

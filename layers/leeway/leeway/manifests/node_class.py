@@ -8,7 +8,7 @@ from leeway.manifests.base import Manifest, NotActedOn, Strict
 from leeway.manifests.kubelet import KubeletSettings
 from leeway.manifests.problems import Note
 from leeway.manifests.selectors import SecurityGroupTerms, SubnetTerms, Tags
-from leeway.selection.node_class import AmiFamily
+from leeway.selection.offers.node_class import AmiFamily
 from leeway.selection.quantities import quantity, whole
 
 _ALIASES = {family.value.lower(): family for family in AmiFamily if family != AmiFamily.CUSTOM}

@@ -31,7 +31,7 @@ from leeway.headroom.plan import (
 )
 from leeway.headroom.proportion import ClusterSize
 from leeway.policies import ClusterPolicy
-from leeway.selection.pod_requests import requests_of
+from leeway.selection.reading.pod_requests import requests_of
 
 LOCK_TRIES = 5
 

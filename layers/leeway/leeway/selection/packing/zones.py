@@ -6,8 +6,8 @@ Pods that no such term speaks of, their own or another pod's, stay free.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from leeway.selection.groups import Group, Lot, Misplaced
-from leeway.selection.topology import Cap, Rules
+from leeway.selection.packing.groups import Group, Lot, Misplaced
+from leeway.selection.packing.topology import Cap, Rules
 
 LONELY = "no zone has both a place for it and the pods that it has to be near"
 CROWDED = "the zone of the pods that it has to be near has pods that it keeps apart from"

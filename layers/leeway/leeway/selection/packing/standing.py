@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leeway.selection.arrays import Bools, Floats, Ints
-from leeway.selection.groups import Lot
 from leeway.selection.labels import HOSTNAME, ZONE, normalised
+from leeway.selection.packing.groups import Lot
+from leeway.selection.packing.topology import Counters
 from leeway.selection.pods import ExistingNode, PodSpec
-from leeway.selection.topology import Counters
+from leeway.selection.solver.arrays import Bools, Floats, Ints
 
 NO_ZONE = ""
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from leeway.selection.catalog import TypeTable, bits
 from leeway.selection.labels import CAPACITY_TYPE, CAPACITY_TYPES
-from leeway.selection.nearest import explain
+from leeway.selection.offers.catalog import TypeTable, bits
+from leeway.selection.offers.nearest import explain
+from leeway.selection.packing.supply import Supply
+from leeway.selection.packing.topology import clashing
 from leeway.selection.pods import PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.quantities import printed
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
-from leeway.selection.supply import Supply
-from leeway.selection.topology import clashing
 
 
 def nearest_miss(spec: PodSpec, supply: Supply, zone: str | None = None) -> str:

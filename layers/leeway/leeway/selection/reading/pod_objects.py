@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from leeway.selection.labels import HOSTNAME, normalised
-from leeway.selection.objects import BadObject, Document
-from leeway.selection.pod_requests import requests_of
 from leeway.selection.pods import (
     HostPort,
     LabelSelector,
@@ -20,9 +18,11 @@ from leeway.selection.pods import (
     Weighted,
 )
 from leeway.selection.quantities import BadQuantity
+from leeway.selection.reading.objects import BadObject, Document
+from leeway.selection.reading.pod_requests import requests_of
+from leeway.selection.reading.volumes import Terms, Volumes
 from leeway.selection.requirements import BadRequirement, Requirement, Requirements
 from leeway.selection.resources import Resources
-from leeway.selection.volumes import Terms, Volumes
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from leeway.selection.groups import Lot
-from leeway.selection.kinds import Sorter
-from leeway.selection.launching import NewNode, load_of
-from leeway.selection.requests import finish
+from leeway.selection.packing.groups import Lot
+from leeway.selection.packing.kinds import Sorter
+from leeway.selection.packing.launching import NewNode, load_of
+from leeway.selection.packing.requests import finish
 
 SHARES = (0.15, 0.15)
 """The part of the nodes that is packed again, turn by turn."""

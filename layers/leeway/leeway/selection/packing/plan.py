@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from leeway.selection.packing.standing import Placement
+from leeway.selection.packing.supply import Candidate
 from leeway.selection.resources import Resources
-from leeway.selection.standing import Placement
-from leeway.selection.supply import Candidate
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from functools import reduce
 
 import numpy as np
 
-from leeway.selection.arrays import Bools, Floats, Ints, Problem
+from leeway.selection.solver.arrays import Bools, Floats, Ints, Problem
 
 FINE, COARSE = 0.34, 0.5
 """How much of what fits of a group is put onto a node in one step. Less than all, so that groups

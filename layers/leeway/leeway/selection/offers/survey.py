@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from leeway.selection.machines import Machine
+from leeway.selection.offers.machines import Machine
 
 
 class Part(StrEnum):

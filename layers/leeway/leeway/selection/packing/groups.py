@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from leeway.selection.packing.preferences import strictly
+from leeway.selection.packing.topology import Counters, Rules
 from leeway.selection.pods import Pod, PodSpec
-from leeway.selection.preferences import strictly
-from leeway.selection.topology import Counters, Rules
 
 
 @dataclass(frozen=True)

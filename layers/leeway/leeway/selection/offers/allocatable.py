@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
 
-from leeway.selection.machines import Machine
-from leeway.selection.node_class import GIB, AmiFamily, NodeClass
+from leeway.selection.offers.machines import Machine
+from leeway.selection.offers.node_class import GIB, AmiFamily, NodeClass
 from leeway.selection.quantities import parse, whole
 from leeway.selection.resources import Resources
 

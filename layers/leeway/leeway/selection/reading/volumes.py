@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from leeway.selection.objects import BadObject, Document
+from leeway.selection.reading.objects import BadObject, Document
 from leeway.selection.requirements import BadRequirement, Requirement, Requirements
 
 type Terms = tuple[Requirements, ...]

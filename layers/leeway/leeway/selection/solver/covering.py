@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 
-from leeway.selection.arrays import Bools, Floats, Ints, Problem
+from leeway.selection.solver.arrays import Bools, Floats, Ints, Problem
 
 JOINING = 16
 """Offerings that join the program at a time."""

@@ -21,7 +21,7 @@ from leeway.selection.labels import (
     WINDOWS_BUILD,
     ZONE,
 )
-from leeway.selection.node_class import WINDOWS_BUILDS, NodeClass
+from leeway.selection.offers.node_class import WINDOWS_BUILDS, NodeClass
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 

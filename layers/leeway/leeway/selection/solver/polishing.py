@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from leeway.selection.arrays import Floats, Ints, Problem
-from leeway.selection.columns import Master, Pattern, generate
-from leeway.selection.filling import by_balance, fill
+from leeway.selection.solver.arrays import Floats, Ints, Problem
+from leeway.selection.solver.columns import Master, Pattern, generate
+from leeway.selection.solver.filling import by_balance, fill
 
 NODES = 12
 """Nodes that are packed again together."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leeway.selection.arrays import Floats, Ints, Problem
-from leeway.selection.columns import Pattern, improve
-from leeway.selection.covering import Covering, cover
-from leeway.selection.filling import FINE, by_balance, fill
-from leeway.selection.polishing import polish
+from leeway.selection.solver.arrays import Floats, Ints, Problem
+from leeway.selection.solver.columns import Pattern, improve
+from leeway.selection.solver.covering import Covering, cover
+from leeway.selection.solver.filling import FINE, by_balance, fill
+from leeway.selection.solver.polishing import polish
 
 NEAR_ENOUGH = 1.02
 """Of the bound: what greedy packing has to come to for patterns not to be tried."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import highspy
 import numpy as np
 
-from leeway.selection.arrays import Floats, Ints, Problem
-from leeway.selection.covering import solver
-from leeway.selection.filling import by_density, by_value, fill
+from leeway.selection.solver.arrays import Floats, Ints, Problem
+from leeway.selection.solver.covering import solver
+from leeway.selection.solver.filling import by_density, by_value, fill
 
 ROUNDS = 30
 GAIN = 1e-4

@@ -7,14 +7,21 @@ from math import isnan
 
 import numpy as np
 
-from leeway.selection.arrays import Bools, Floats, Ints
-from leeway.selection.catalog import Catalog, InstanceType, Offering, TypeTable, Unavailable, bits
 from leeway.selection.labels import CAPACITY_TYPE, CAPACITY_TYPES, RESERVED, ZONE
+from leeway.selection.offers.catalog import (
+    Catalog,
+    InstanceType,
+    Offering,
+    TypeTable,
+    Unavailable,
+    bits,
+)
+from leeway.selection.packing.topology import clashing
+from leeway.selection.packing.variants import variants
 from leeway.selection.pods import PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirements
-from leeway.selection.topology import clashing
-from leeway.selection.variants import variants
+from leeway.selection.solver.arrays import Bools, Floats, Ints
 
 UNKNOWN_PRICE = 1e5
 """USD per hour that an offering without a price is taken for: the last choice."""

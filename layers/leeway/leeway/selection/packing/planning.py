@@ -9,25 +9,25 @@ from itertools import repeat
 
 import numpy as np
 
-from leeway.selection.arrays import Bools
-from leeway.selection.bundles import bundled
-from leeway.selection.covering import cover
-from leeway.selection.groups import Group, Lot, Misplaced, grouped, regrouped
-from leeway.selection.kinds import Sorter
 from leeway.selection.labels import INITIALIZED
-from leeway.selection.launching import Launch, Limits, NewNode, launch
-from leeway.selection.misses import nearest_miss
-from leeway.selection.plan import Plan, Unschedulable
+from leeway.selection.packing.bundles import bundled
+from leeway.selection.packing.groups import Group, Lot, Misplaced, grouped, regrouped
+from leeway.selection.packing.kinds import Sorter
+from leeway.selection.packing.launching import Launch, Limits, NewNode, launch
+from leeway.selection.packing.misses import nearest_miss
+from leeway.selection.packing.plan import Plan, Unschedulable
+from leeway.selection.packing.preferences import only_required, relaxed, strictly
+from leeway.selection.packing.repacking import repack
+from leeway.selection.packing.requests import finish
+from leeway.selection.packing.standing import NO_ZONE, Standing
+from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
+from leeway.selection.packing.topology import NO_RULES, Counters, unknown_topology
+from leeway.selection.packing.zones import Choice, ZoneCounts, assign
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, Weighted
-from leeway.selection.preferences import only_required, relaxed, strictly
-from leeway.selection.repacking import repack
-from leeway.selection.requests import finish
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
-from leeway.selection.standing import NO_ZONE, Standing
-from leeway.selection.supply import UNKNOWN_PRICE, Supply
-from leeway.selection.topology import NO_RULES, Counters, unknown_topology
-from leeway.selection.zones import Choice, ZoneCounts, assign
+from leeway.selection.solver.arrays import Bools
+from leeway.selection.solver.covering import cover
 
 UNEVEN = "pods that its spread by zone or its affinity counts on have no place themselves"
 FAR_OFF = 1.05
@@ -46,7 +46,7 @@ def pack(pods: Sequence[Pod], supply: Supply, nodes: Sequence[ExistingNode] = ()
     """Plan a place for every pod: on nodes that are there first, then on new ones.
 
     Preferences are held as if they were required, and given up one after another where pods would
-    have no place otherwise (see `leeway.selection.preferences`).
+    have no place otherwise (see `leeway.selection.packing.preferences`).
     """
     return _Packing(pods, supply, nodes).plan()
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from leeway.selection.arrays import Bools, Floats
-from leeway.selection.columns import Pattern
-from leeway.selection.groups import Lot
-from leeway.selection.kinds import Kinds, Sorter
-from leeway.selection.loading import Careful, Load, Queue, best_zone, taken
-from leeway.selection.solving import solve
+from leeway.selection.packing.groups import Lot
+from leeway.selection.packing.kinds import Kinds, Sorter
+from leeway.selection.packing.loading import Careful, Load, Queue, best_zone, taken
+from leeway.selection.solver.arrays import Bools, Floats
+from leeway.selection.solver.columns import Pattern
+from leeway.selection.solver.solving import solve
 
 
 @dataclass(frozen=True)

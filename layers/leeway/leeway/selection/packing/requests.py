@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leeway.selection.arrays import Bools, Ints
-from leeway.selection.kinds import Sorter
-from leeway.selection.launching import NewNode, load_of
-from leeway.selection.plan import Choice, PlannedNode, Unschedulable
-from leeway.selection.ranking import rank, too_few
+from leeway.selection.packing.kinds import Sorter
+from leeway.selection.packing.launching import NewNode, load_of
+from leeway.selection.packing.plan import Choice, PlannedNode, Unschedulable
+from leeway.selection.packing.ranking import rank, too_few
+from leeway.selection.packing.supply import Candidate
 from leeway.selection.resources import Resources
-from leeway.selection.supply import Candidate
+from leeway.selection.solver.arrays import Bools, Ints
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from functools import cached_property
 from math import isnan, nan
 from typing import Any
 
-from leeway.selection.allocatable import allocatable, capacity
-from leeway.selection.catalog import Catalog, Market, bits, mask
 from leeway.selection.labels import ARCH, INSTANCE_TYPE, ON_DEMAND, SPOT
-from leeway.selection.machines import Machine
-from leeway.selection.node_class import NodeClass
+from leeway.selection.offers.allocatable import allocatable, capacity
+from leeway.selection.offers.catalog import Catalog, Market, bits, mask
+from leeway.selection.offers.machines import Machine
+from leeway.selection.offers.node_class import NodeClass
+from leeway.selection.offers.survey import Part, Survey
 from leeway.selection.resources import Resources
-from leeway.selection.survey import Part, Survey
 
 VERSION = 1
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from leeway.selection.arrays import Ints
 from leeway.selection.labels import CAPACITY_TYPE, CAPACITY_TYPES, ON_DEMAND, SPOT, ZONE, short
-from leeway.selection.plan import Choice
-from leeway.selection.supply import UNKNOWN_PRICE, Candidate, Supply
+from leeway.selection.packing.plan import Choice
+from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
+from leeway.selection.solver.arrays import Ints
 
 MOST_TYPES = 60
 """Types in one request. EC2 Fleet takes 300 overrides (types times subnets), and more types than

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from leeway.selection.arrays import Floats, Problem
-from leeway.selection.groups import Lot
+from leeway.selection.packing.groups import Lot
+from leeway.selection.solver.arrays import Floats, Problem
 
 type Units = tuple[tuple[str, ...], ...]
 type Load = tuple[tuple[Lot, Units], ...]

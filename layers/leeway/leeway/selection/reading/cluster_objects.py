@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from leeway.selection.labels import NODEPOOL, normalised
-from leeway.selection.objects import BadObject, Document
-from leeway.selection.pod_objects import joined, pod_spec
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import Taint
 from leeway.selection.quantities import BadQuantity
+from leeway.selection.reading.objects import BadObject, Document
+from leeway.selection.reading.pod_objects import joined, pod_spec
+from leeway.selection.reading.volumes import Volumes, volumes_of
 from leeway.selection.resources import Resources
-from leeway.selection.volumes import Volumes, volumes_of
 
 WORKLOADS = frozenset({"Deployment", "StatefulSet", "Job", "ReplicaSet", "ReplicationController"})
 BESIDE = frozenset({"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "PriorityClass"})

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from leeway.selection.groups import Group, Lot, Misplaced
+from leeway.selection.packing.groups import Group, Lot, Misplaced
 
 TOO_LARGE = "no node has room for all the pods that have to share it with it"
 ALONE = "it has to share a node with pods that are not there"

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from difflib import SequenceMatcher
 
-from leeway.selection.catalog import TypeTable
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, WELL_KNOWN, ZONE
+from leeway.selection.offers.catalog import TypeTable
 from leeway.selection.requirements import Requirement, Requirements, integer
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leeway.selection.arrays import Bools, Floats, Ints, Problem
-from leeway.selection.groups import Lot
-from leeway.selection.supply import Supply
+from leeway.selection.packing.groups import Lot
+from leeway.selection.packing.supply import Supply
+from leeway.selection.solver.arrays import Bools, Floats, Ints, Problem
 
 MOST_KINDS = 60
 

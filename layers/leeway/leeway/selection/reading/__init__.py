@@ -1,0 +1,1 @@
+"""Kubernetes objects → the pods, nodes and daemons that packing knows."""

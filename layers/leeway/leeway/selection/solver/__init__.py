@@ -1,0 +1,1 @@
+"""The arithmetic of packing, on arrays alone: groups of pods and offerings → patterns of nodes."""
