@@ -25,8 +25,8 @@ from leeway.policies import ClusterPolicy
 from leeway.reception import NotAllReceived, Reception, Result, Surroundings
 
 from tests.cloud.stored import TABLE
-from tests.layer.test_notices import EVENTS, event
-from tests.layer.test_records import interrupted
+from tests.notices.test_notices import EVENTS, event
+from tests.records.test_generations import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
 from tests.stand_ins import OfferingsInMemory, OnePolicy, SchedulesInMemory
 

@@ -9,8 +9,8 @@ from leeway.headroom.kept import Kept
 from leeway.headroom.plan import ScaleTarget
 
 from tests.cloud.stored import TABLE
-from tests.layer.headroom_states import HeadroomInMemory
 from tests.sandbox.aws.started import Sandbox
+from tests.upkeep.headroom_states import HeadroomInMemory
 
 TARGET = ScaleTarget("apps/v1", "Deployment", "shop", "web")
 SCALED = Kept("Deployment shop/web", "scaledobject.keda.sh shop/web", 5, "open", target=TARGET)

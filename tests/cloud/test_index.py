@@ -21,7 +21,7 @@ from tests.cloud.test_adapters import (
     reception,
     records,
 )
-from tests.layer.test_records import FACTS
+from tests.records.test_generations import FACTS
 from tests.sandbox.aws.started import Sandbox
 
 __all__ = ["records"]

@@ -19,8 +19,8 @@ from leeway.sightings import CHANGE_PREFIX, SeenChange, SeenHook
 
 from tests.cloud.stored import TABLE
 from tests.cloud.test_adapters import launch, maker
-from tests.layer.test_arrivals import ask
-from tests.layer.test_records import interrupted
+from tests.records.test_arrivals import ask
+from tests.records.test_generations import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
 
 

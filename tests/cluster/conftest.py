@@ -1,16 +1,12 @@
-"""A living cluster for the adapter, and for the commands that use it."""
+"""A living cluster for the adapter."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from leeway.cluster.http_workloads import HttpWorkloads
-from leeway.cluster.kubeconfig import kubeconfig_cluster, kubeconfig_connection
+from leeway.cluster.kubeconfig import kubeconfig_cluster
 from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.policies import ClusterPolicy
 
-from tests.cluster.desk import Desk
 from tests.sandbox.kubernetes.live import Live, running_cluster
 
 
@@ -35,17 +31,3 @@ def cluster(live: Live, kubeconfig: Path) -> Iterator[LightkubeCluster]:
     yield adapter
     live.fail_with()
     adapter.close()
-
-
-@pytest.fixture
-def desk(live: Live, kubeconfig: Path) -> Iterator[Desk]:
-    """Headroom's keeper; what a test asked for is gone when it ends."""
-    live.fail_with()
-    connection = kubeconfig_connection(kubeconfig)
-    desk = Desk(live, HttpWorkloads(connection))
-    yield desk
-    live.fail_with()
-    desk.apply()
-    desk.unreadable, desk.policy, desk.takes = frozenset(), ClusterPolicy(), timedelta(0)
-    desk.tick()
-    connection.close()

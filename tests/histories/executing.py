@@ -27,7 +27,7 @@ from leeway.execution.orders import Order, parse_order
 from leeway.retirement.retire_node import RetireNode
 from leeway.retirement.surroundings import Surroundings
 
-from tests.layer.retiring import ORDER, Surrounding
+from tests.retirement.retiring import ORDER, Surrounding
 
 type Json = dict[str, Any]
 

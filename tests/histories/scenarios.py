@@ -8,8 +8,8 @@ from leeway.notices import NoticeKind
 from leeway.policies import ClusterPolicy
 from leeway.records.generations import undo
 
-from tests.layer.retiring import ORDER, Surrounding, surrounding
-from tests.layer.test_records import NOTICED, notice
+from tests.records.test_generations import NOTICED, notice
+from tests.retirement.retiring import ORDER, Surrounding, surrounding
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 

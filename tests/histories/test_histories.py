@@ -70,8 +70,8 @@ def test_half_a_day_behind_a_budget_costs_what_its_steps_say_and_keeps_its_hook(
     assert counted["hours"] > 11.9
     assert counted["hooks_answered"] == ["leeway-drain"], "it was still there to be answered"
     assert counted["invocations"] > 100, "it was suspended, rather than paid for"
-    # Two days are counted in steps alone, in tests/layer/test_retirement.py. That the runner counts
-    # the same, and the execution itself as one, is seen here.
+    # Two days are counted in steps alone, in tests/retirement/test_retire_node.py. That the runner
+    # counts the same, and the execution itself as one, is seen here.
     world, _ = blocked(12)
     assert world.run_generation() is not None
     assert counted["operations"] == world.operations + 1

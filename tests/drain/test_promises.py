@@ -1,0 +1,148 @@
+"""What any drain keeps to, whatever pods, budgets, deadlines and failures it meets."""
+
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from leeway.drain.deadline import Terms, latest_moment
+from leeway.drain.progress import Drain, Stage, Way
+from leeway.policies import OnBlocked
+
+from tests.drain.budget_model import BudgetedNode, Workload
+
+NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+workloads = st.lists(
+    st.builds(
+        Workload,
+        name=st.uuids().map(lambda u: f"w{u.hex[:6]}"),
+        here=st.integers(1, 4),
+        elsewhere=st.integers(0, 3),
+        grace=st.integers(0, 200),
+        budgets=st.sampled_from([0, 1, 1, 2]),
+        needs=st.integers(0, 7),
+        starts_in=st.sampled_from([None, 1, 4, 20]),
+        returns=st.booleans(),
+        stuck=st.sampled_from([False, False, False, True]),
+        critical=st.booleans(),
+        volumes=st.booleans(),
+        detaches_in=st.sampled_from([0, 3, 30, None]),
+        daemon=st.sampled_from([False, False, True]),
+        mirror=st.sampled_from([False, False, False, True]),
+        terminating=st.sampled_from([None, None, None, 5, 300]),
+    ),
+    max_size=5,
+    unique_by=lambda one: one.name,
+)
+
+terms = st.builds(
+    lambda seconds, on_blocked, grace: Terms(
+        NOW + timedelta(seconds=seconds), on_blocked, grace=grace
+    ),
+    st.integers(-10, 240),
+    st.sampled_from(OnBlocked),
+    st.sampled_from([None, None, 7]),
+)
+
+
+def run(some: list[Workload], rules: Terms, fails_every: int = 0) -> tuple[BudgetedNode, Drain]:
+    node = BudgetedNode(NOW, some, fails_every)
+    return node, node.drain(rules)
+
+
+@settings(max_examples=40)
+@given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
+def test_what_must_stay_is_never_asked_to_go(
+    some: list[Workload], rules: Terms, fails_every: int
+) -> None:
+    node, drain = run(some, rules, fails_every)
+    for one in node.asked:
+        assert not one.ask.pod.mirror
+        assert one.ask.pod.controller is not None
+        assert one.ask.pod.controller.kind != "DaemonSet"
+    assert all(progress.reason for progress in drain.pods.values())
+
+
+@settings(max_examples=40)
+@given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
+def test_no_budget_is_bypassed_before_its_moment_nor_against_the_policy(
+    some: list[Workload], rules: Terms, fails_every: int
+) -> None:
+    node, _ = run(some, rules, fails_every)
+    evicted: dict[str, int] = defaultdict(int)
+    for one in node.asked:
+        latest = latest_moment(one.ask.pod, rules)
+        assert latest is not None
+        if one.ask.way is Way.DELETE:
+            assert one.at >= latest
+            sent_away_before = evicted[one.ask.pod.workload] > 0
+            assert rules.on_blocked is OnBlocked.DELETE or sent_away_before
+        if one.ask.way is Way.EVICT and one.granted:
+            evicted[one.ask.pod.workload] += 1
+        if one.ask.way is Way.SHORTEN:
+            assert one.ask.pod.deletion is not None
+
+
+@settings(max_examples=40)
+@given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
+def test_no_drain_waits_past_its_deadline_nor_gives_a_grace_that_does(
+    some: list[Workload], rules: Terms, fails_every: int
+) -> None:
+    node, drain = run(some, rules, fails_every)
+    assert rules.deadline is not None
+    assert node.now <= max(rules.deadline, NOW) + SECOND
+    assert all(p.stage in {Stage.LEFT, Stage.GONE, Stage.FAILED} for p in drain.pods.values())
+    for one in node.asked:
+        grace = one.ask.pod.grace if one.ask.grace is None else one.ask.grace
+        assert one.at + timedelta(seconds=grace) <= max(rules.deadline, one.at) + SECOND
+
+
+@settings(max_examples=40)
+@given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
+def test_one_pod_is_not_asked_for_more_often_than_the_pace_allows(
+    some: list[Workload], rules: Terms, fails_every: int
+) -> None:
+    node, _ = run(some, rules, fails_every)
+    assert rules.deadline is not None
+    last: dict[tuple[str, Way], datetime] = {}
+    for one in node.asked:
+        key = (one.ask.pod.uid, one.ask.way)
+        if key in last and one.at < rules.deadline:
+            assert one.at - last[key] >= timedelta(seconds=0.7)
+        last[key] = one.at
+
+
+@settings(max_examples=40)
+@given(some=workloads, seconds=st.integers(0, 240))
+def test_under_delete_every_pod_that_can_end_is_gone_or_going(
+    some: list[Workload], seconds: int
+) -> None:
+    rules = Terms(NOW + timedelta(seconds=seconds), OnBlocked.DELETE)
+    node, drain = run(some, rules)
+    asked = {one.ask.pod.uid for one in node.asked if one.granted}
+    for uid, progress in drain.pods.items():
+        workload = node.of[uid]
+        if workload.daemon or workload.mirror or workload.stuck or workload.returns:
+            continue
+        if workload.terminating is None:
+            assert uid in asked, progress
+
+
+@settings(max_examples=40)
+@given(some=workloads, rules=terms)
+def test_ordinary_pods_are_asked_first_unless_a_critical_one_s_moment_has_come(
+    some: list[Workload], rules: Terms
+) -> None:
+    node, drain = run(some, rules)
+    for one in node.asked:
+        if one.ask.pod.critical and one.ask.way is Way.EVICT:
+            latest = latest_moment(one.ask.pod, rules)
+            assert latest is not None
+            if one.at < latest:
+                for uid, progress in drain.pods.items():
+                    ordinary = not node.of[uid].critical and progress.asked_at is not None
+                    if ordinary and progress.seen_at and progress.seen_at < one.at:
+                        assert progress.asked_at is not None
+                        assert progress.asked_at <= one.at or node.of[uid].returns

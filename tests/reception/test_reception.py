@@ -1,0 +1,370 @@
+"""What becomes of notices: by policy, by owner, at once, weeks ahead, or undone."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from leeway.cloud.ports import CloudUnavailable, Known, Offering, RecordChanged
+from leeway.notices import NoticeKind
+from leeway.owners import Owner, OwnerKind
+from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy
+from leeway.reception import NotAllReceived, Receipt, Reception, Result, Surroundings
+from leeway.records.arrival import Arrival
+from leeway.records.retirement import InstanceFacts, Phase, Retirement
+
+from tests.notices.test_notices import event, health
+from tests.records.test_generations import FACTS, at
+from tests.stand_ins import OfferingsInMemory, OnePolicy, SchedulesInMemory
+
+FIRST, SECOND = "i-0b662ef9931388ba0", "i-0abc1234"
+CHANGE_AT = datetime.fromisoformat("2026-12-04T02:00:00Z")
+WEEKS_BEFORE = datetime.fromisoformat("2026-11-20T09:45:01Z")
+LEAD = CHANGE_AT - timedelta(hours=4)
+AFTERWARDS = datetime.fromisoformat("2026-11-20T12:00:00Z")
+
+
+@dataclass
+class ArrivalsInMemory:
+    """The Arrivals Protocol."""
+
+    stored: dict[str, Arrival] = field(default_factory=dict)
+
+    def arrival(self, instance: str) -> Arrival | None:
+        return self.stored.get(instance)
+
+    def write(self, record: Arrival) -> None:
+        before = self.stored.get(record.instance)
+        if record.version != (before.version if before else 0) + 1:
+            raise RecordChanged(record.instance)
+        self.stored[record.instance] = record
+
+
+@dataclass
+class Starts:
+    """The AdmitNode Protocol."""
+
+    started: list[str] = field(default_factory=list)
+
+    def start(self, instance: str, cluster: str, generation: int) -> None:
+        self.started.append(f"{instance}-{generation}")
+
+
+@dataclass
+class CleanUps:
+    """The CleanUp Protocol."""
+
+    started: list[str] = field(default_factory=list)
+
+    def start(self, instance: str, cluster: str) -> None:
+        self.started.append(instance)
+
+
+@dataclass
+class Desk:
+    """Everything that a reception meets, in memory."""
+
+    now_: datetime = WEEKS_BEFORE
+    owner: Owner = field(default_factory=lambda: Owner(OwnerKind.AUTO_SCALING_GROUP, "ng"))
+    policies: OnePolicy = field(default_factory=OnePolicy)
+    schedules: SchedulesInMemory = field(default_factory=SchedulesInMemory)
+    offerings: OfferingsInMemory = field(default_factory=OfferingsInMemory)
+    stored: dict[str, Retirement] = field(default_factory=dict)
+    index: dict[str, InstanceFacts] = field(default_factory=dict)
+    started: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    broken: str = ""
+    arrivals: ArrivalsInMemory = field(default_factory=ArrivalsInMemory)
+    admissions: Starts = field(default_factory=Starts)
+    cleaning: CleanUps = field(default_factory=CleanUps)
+
+    def now(self) -> datetime:
+        return self.now_
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ += timedelta(seconds=seconds)
+
+    def known(self, instance: str) -> Known:
+        if instance == self.broken:
+            raise CloudUnavailable("the table does not answer")
+        stored, facts = self.stored.get(instance), self.index.get(instance)
+        return Known(stored, facts, self.arrivals.arrival(instance))
+
+    def retirement(self, instance: str) -> Retirement | None:
+        return self.stored.get(instance)
+
+    def write(self, record: Retirement) -> None:
+        before = self.stored.get(record.instance)
+        if record.version != (before.version if before else 0) + 1:
+            raise RecordChanged(record.instance)
+        self.stored[record.instance] = record
+
+    def describe(self, instance: str) -> InstanceFacts | None:
+        self.asked.append(instance)
+        return FACTS.model_copy(update={"instance": instance, "owner": self.owner})
+
+    def tag_as_detached(self, instance: str, group: str) -> None:
+        raise AssertionError("receiving changes no instance")
+
+    def terminate(self, instance: str) -> None:
+        raise AssertionError("receiving changes no instance")
+
+    def start(self, instance: str, cluster: str, generation: int) -> None:
+        self.started.append(f"{instance}-{generation}")
+
+    def receive(self, told: dict[str, Any], begun: Action | None = None) -> Receipt:
+        """Receive an event."""
+        world = Surroundings(
+            records=self,
+            instances=self,
+            policies=self.policies,
+            retire_node=self,
+            schedules=self.schedules,
+            offerings=self.offerings,
+            clusters=frozenset({"prod"}),
+            clock=self,
+            arrivals=self.arrivals,
+            admit_node=self.admissions,
+            cleaning=self.cleaning,
+        )
+        return Reception(world).receive(told, begun)
+
+    def results(self, told: dict[str, Any]) -> list[Result]:
+        return [one.result for one in self.receive(told).instances]
+
+    def finished(self, instance: str = FIRST) -> None:
+        """Let the instance's retirement have ended."""
+        record = self.stored[instance]
+        ended = record.model_copy(update={"version": record.version + 1})
+        self.write(at(ended, Phase.FINISHED))
+
+
+def state(name: str, time: str, id: str = "") -> dict[str, Any]:  # noqa: A002
+    detail = {"instance-id": FIRST, "state": name}
+    told = event(detail=detail, time=time, id=id or f"{name}-{time}")
+    return told | {"detail-type": "EC2 Instance State-change Notification"}
+
+
+def warning(time: str, action: str = "terminate", id: str = "") -> dict[str, Any]:  # noqa: A002
+    detail = {"instance-id": FIRST, "instance-action": action}
+    return event(detail=detail, time=time, id=id or f"warning-{time}")
+
+
+def policy(**notices: Any) -> ClusterPolicy:
+    changed = {NoticeKind(name.replace("_", "-")): value for name, value in notices.items()}
+    return ClusterPolicy(notices={**DEFAULTS, **changed})
+
+
+@pytest.mark.parametrize(
+    ("action", "result"), [(Action.IGNORE, Result.IGNORED), (Action.CORDON, Result.STARTED)]
+)
+def test_a_policy_may_say_what_a_notice_leads_to(action: Action, result: Result) -> None:
+    changed = replace(DEFAULTS[NoticeKind.SPOT_INTERRUPTION], action=action)
+    desk = Desk(policies=OnePolicy(policy(spot_interruption=changed)))
+    assert desk.results(warning("2026-11-20T09:45:00Z")) == [result]
+    assert [record.action for record in desk.stored.values()] == [action] * len(desk.stored)
+
+
+@pytest.mark.parametrize(
+    "kind", [OwnerKind.MANAGED_NODE_GROUP, OwnerKind.AUTO_MODE, OwnerKind.KARPENTER]
+)
+def test_owners_that_retire_their_own_nodes_are_left_to_unless_the_policy_takes_them(
+    kind: OwnerKind,
+) -> None:
+    desk = Desk(owner=Owner(kind, "general"))
+    assert desk.results(warning("2026-11-20T09:45:00Z")) == [Result.LEFT_TO_OWNER]
+    desk.policies = OnePolicy(ClusterPolicy(takes=frozenset({kind})))
+    assert desk.results(warning("2026-11-20T09:45:00Z")) == [Result.STARTED]
+
+
+def recommendation(time: str) -> dict[str, Any]:
+    return warning(time) | {"detail-type": "EC2 Instance Rebalance Recommendation"}
+
+
+@pytest.mark.parametrize("action", [Action.IGNORE, Action.CORDON])
+def test_what_leeway_began_goes_on_though_the_policy_would_not_begin_it_now(action: Action) -> None:
+    changed = replace(DEFAULTS[NoticeKind.REBALANCE], action=action)
+    desk = Desk(policies=OnePolicy(policy(rebalance=changed)))
+    told = recommendation("2026-11-20T09:45:00Z")
+    assert [one.result for one in desk.receive(told, Action.RETIRE).instances] == [Result.STARTED]
+    assert desk.stored[FIRST].action is Action.RETIRE
+
+
+def test_a_retirement_after_another_knows_whose_the_instance_is_by_now() -> None:
+    desk = Desk()
+    desk.receive(warning("2026-11-20T09:45:00Z"))
+    desk.finished()
+    detached = Owner(OwnerKind.DETACHED, "ng")
+    desk.index[FIRST] = FACTS.model_copy(update={"instance": FIRST, "owner": detached})
+    desk.receive(warning("2026-11-20T10:45:00Z"))
+    assert (desk.stored[FIRST].generation, desk.stored[FIRST].facts.owner) == (2, detached)
+
+
+def test_fargates_nodes_are_never_taken() -> None:
+    takes = ClusterPolicy(takes=frozenset(OwnerKind))
+    desk = Desk(owner=Owner(OwnerKind.FARGATE), policies=OnePolicy(takes))
+    assert desk.results(warning("2026-11-20T09:45:00Z")) == [Result.LEFT_TO_OWNER]
+
+
+def test_an_interrupted_offering_is_marked_unavailable_for_three_minutes() -> None:
+    desk = Desk()
+    desk.receive(warning("2026-11-20T09:45:00Z"))
+    offering = Offering("eu-west-1", "m5.large", "us-east-1a", "spot")
+    reason, until = desk.offerings.marked[offering]
+    assert FIRST in reason
+    assert until - desk.now_ == timedelta(minutes=3)
+
+
+def test_a_recommendation_marks_nothing() -> None:
+    desk = Desk()
+    assert desk.results(recommendation("2026-11-20T09:45:00Z")) == [Result.STARTED]
+    assert desk.offerings.marked == {}
+
+
+def test_a_launch_that_begins_to_run_costs_one_read() -> None:
+    desk = Desk()
+    assert desk.results(state("running", "2026-11-20T09:45:00Z")) == [Result.IGNORED]
+    assert desk.asked == []
+
+
+@pytest.mark.parametrize("action", ["stop", "hibernate"])
+def test_an_instance_that_was_stopped_and_runs_again_is_freed_and_can_be_retired_again(
+    action: str,
+) -> None:
+    desk = Desk(now_=AFTERWARDS)
+    desk.receive(warning("2026-11-20T09:45:00Z", action))
+    desk.finished()
+    assert desk.results(state("stopped", "2026-11-20T09:47:00Z")) == [Result.KNOWN]
+    assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [Result.UNDOING]
+    record = desk.stored[FIRST]
+    desk.write(record.model_copy(update={"phase": Phase.UNDONE, "version": record.version + 1}))
+    assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [Result.IGNORED]
+    assert desk.results(warning("2026-11-20T12:00:00Z", action)) == [Result.STARTED]
+    assert desk.stored[FIRST].generation == 3
+    assert desk.stored[FIRST].replaced is None
+
+
+def test_a_stop_while_it_is_drained_that_is_over_at_once_is_undone() -> None:
+    desk = Desk(now_=AFTERWARDS)
+    desk.receive(state("stopping", "2026-11-20T09:45:00Z"))
+    assert desk.results(state("running", "2026-11-20T09:46:00Z")) == [Result.UNDOING]
+
+
+def test_running_that_arrives_late_undoes_nothing() -> None:
+    desk = Desk(now_=AFTERWARDS)
+    desk.receive(warning("2026-11-20T09:45:00Z", "stop"))
+    assert desk.results(state("running", "2026-11-20T09:40:00Z")) == [Result.IGNORED]
+    assert desk.stored[FIRST].phase is Phase.NOTICED
+
+
+def test_running_in_the_second_of_the_next_interruption_does_not_undo_it() -> None:
+    desk = Desk(now_=AFTERWARDS)
+    desk.receive(warning("2026-11-20T09:45:00Z", "stop"))
+    desk.finished()
+    assert desk.results(warning("2026-11-20T11:00:00Z", "stop")) == [Result.STARTED]
+    assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [Result.IGNORED]
+    assert desk.stored[FIRST].phase is Phase.NOTICED
+
+
+def test_running_says_nothing_about_an_interruption_that_terminates() -> None:
+    desk = Desk(now_=AFTERWARDS)
+    desk.receive(warning("2026-11-20T09:45:00Z"))
+    assert desk.results(state("running", "2026-11-20T09:45:30Z")) == [Result.IGNORED]
+
+
+def test_an_undo_whose_start_was_lost_is_started_again() -> None:
+    desk = Desk(now_=AFTERWARDS)
+    desk.receive(warning("2026-11-20T09:45:00Z", "stop"))
+    for _ in range(2):
+        assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [Result.UNDOING]
+    assert desk.started == [f"{FIRST}-1", f"{FIRST}-2", f"{FIRST}-2"]
+
+
+def test_one_instance_that_fails_keeps_no_other_from_being_seen_to() -> None:
+    desk = Desk(now_=LEAD, broken=FIRST)
+    with pytest.raises(NotAllReceived, match="does not answer") as raised:
+        desk.receive(health())
+    assert [one.instance for one in raised.value.receipt.instances] == [SECOND]
+    assert desk.started == [f"{SECOND}-1"]
+
+
+def launching(id: str = "launch-1", time: str = "2026-11-20T09:45:00Z") -> dict[str, Any]:  # noqa: A002
+    detail = {
+        "EC2InstanceId": FIRST,
+        "AutoScalingGroupName": "ng",
+        "LifecycleHookName": "leeway-admit",
+        "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING",
+    }
+    told = event(detail=detail, time=time, id=id, source="aws.autoscaling")
+    return told | {"detail-type": "EC2 Instance-launch Lifecycle Action"}
+
+
+def test_an_instance_that_waits_for_a_launch_hook_is_admitted_once() -> None:
+    desk = Desk()
+    assert desk.results(launching()) == [Result.STARTED]
+    assert desk.results(launching()) == [Result.STARTED], "the first start may have been lost"
+    assert desk.results(launching(id="launch-2")) == [Result.STARTED]
+    assert set(desk.admissions.started) == {f"{FIRST}-1"}
+    assert desk.started == []
+    assert desk.arrivals.stored[FIRST].deadline == WEEKS_BEFORE.replace(second=0) + timedelta(
+        minutes=15
+    )
+
+
+def test_a_launch_hook_that_the_policy_ignores_or_that_is_only_rehearsed_is_left_alone() -> None:
+    ignoring = Desk(policies=OnePolicy(policy(launch_hook=Policy(Action.IGNORE))))
+    assert ignoring.results(launching()) == [Result.IGNORED]
+    rehearsing = Desk(policies=OnePolicy(ClusterPolicy(dry_run=True)))
+    assert rehearsing.results(launching()) == [Result.IGNORED]
+    assert ignoring.admissions.started == rehearsing.admissions.started == []
+    assert ignoring.arrivals.stored == rehearsing.arrivals.stored == {}
+
+
+def test_the_policys_own_wait_for_a_node_holds() -> None:
+    patient = Policy(Action.ADMIT, timedelta(hours=1))
+    desk = Desk(policies=OnePolicy(policy(launch_hook=patient)))
+    desk.receive(launching())
+    arrival = desk.arrivals.stored[FIRST]
+    assert arrival.deadline - arrival.noticed_at == timedelta(hours=1)
+
+
+def test_what_a_terminated_instance_leaves_is_cleaned_up_also_after_its_retirement() -> None:
+    desk = Desk()
+    desk.receive(warning("2026-11-20T09:45:00Z"))
+    desk.finished()
+    desk.receive(state("shutting-down", "2026-11-20T09:47:00Z"))
+    assert desk.cleaning.started == []
+    assert desk.results(state("terminated", "2026-11-20T09:47:30Z")) == [Result.KNOWN]
+    assert desk.cleaning.started == [FIRST]
+    assert desk.started == [f"{FIRST}-1"], "and no second retirement is"
+
+
+def test_what_a_strangers_instance_or_a_stopped_one_leaves_is_not() -> None:
+    desk = Desk(owner=Owner(OwnerKind.KARPENTER, "default"))
+    desk.receive(state("terminated", "2026-11-20T09:47:30Z"))
+    own = Desk()
+    own.receive(state("stopped", "2026-11-20T09:47:30Z"))
+    assert desk.cleaning.started == own.cleaning.started == []
+
+
+def test_a_hook_of_ekss_own_is_drained_for_and_left_for_eks_to_answer() -> None:
+    takes = ClusterPolicy(takes=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
+    desk = Desk(owner=Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), policies=OnePolicy(takes))
+    detail = {
+        "EC2InstanceId": FIRST,
+        "AutoScalingGroupName": "eks-ng-1",
+        "LifecycleHookName": "Terminate-LC-Hook",
+    }
+    told = event(source="aws.autoscaling", detail=detail)
+    told["detail-type"] = "EC2 Instance-terminate Lifecycle Action"
+    assert desk.results(told) == [Result.STARTED]
+    assert desk.stored[FIRST].hooks == ()
+
+
+def test_a_launch_hook_of_ekss_own_is_left_for_eks_to_answer() -> None:
+    takes = ClusterPolicy(takes=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
+    desk = Desk(owner=Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), policies=OnePolicy(takes))
+    told = launching()
+    told["detail"]["LifecycleHookName"] = "Launch-LC-Hook"
+    assert desk.results(told) == [Result.IGNORED]
+    assert desk.admissions.started == []

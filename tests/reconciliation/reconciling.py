@@ -1,0 +1,252 @@
+"""All that a reconciliation meets, in one place and by hand: EC2, groups, records, and clusters."""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, Known, LifecycleActionOver, UnderWay
+from leeway.cluster.ports import Attachment, ClusterUnavailable, Node
+from leeway.hooks import HookResult
+from leeway.notices import LifecycleHook
+from leeway.notices.parse import parse_notice
+from leeway.notices.synthetic import Place
+from leeway.owners import Owner
+from leeway.policies import Action, ClusterPolicy
+from leeway.reception import Receipt, Received, Result
+from leeway.reconciliation.reconcile import Reconciliation, Surroundings
+from leeway.records.arrival import Arrival
+from leeway.records.retirement import InstanceFacts, Retirement
+from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
+
+from tests.records.test_generations import FACTS, NOTICED
+
+
+def facts(number: int, cluster: str = "prod", owner: Owner = FACTS.owner) -> InstanceFacts:
+    """Facts of the instance of this number."""
+    return FACTS.model_copy(
+        update={
+            "instance": f"i-{number:017x}",
+            "cluster": cluster,
+            "private_dns_name": f"ip-10-0-0-{number}.ec2.internal",
+            "owner": owner,
+        }
+    )
+
+
+def node(one: InstanceFacts, **changes: Any) -> Node:
+    """The Node of an instance, which is not Ready."""
+    given: dict[str, Any] = {
+        "name": one.private_dns_name,
+        "uid": f"uid-{one.instance}",
+        "provider_id": f"aws:///{one.zone}/{one.instance}",
+        "unschedulable": False,
+        "ready": False,
+        "labels": {},
+    }
+    return Node(**given | changes)
+
+
+@dataclass
+class OneCluster:
+    """The Remains Protocol: nodes by name, and the volumes that are attached to each."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    volumes: dict[str, list[Attachment]] = field(default_factory=dict)
+    marked: list[str] = field(default_factory=list)
+    stuck: bool = False
+    down: bool = False
+    waits_for: Callable[[], object] | None = None
+    """What a call waits for before it fails, where the API server does not answer."""
+    vouched: list[str] = field(default_factory=list)
+    deleted: list[tuple[str, int]] = field(default_factory=list)
+
+    def unready(self) -> list[Node]:
+        self._look_whether_it_is_up()
+        return [one for one in self.nodes.values() if not one.ready]
+
+    def retiring(self) -> list[str]:
+        self._look_whether_it_is_up()
+        return self.marked
+
+    def node(self, name: str) -> Node | None:
+        self._look_whether_it_is_up()
+        return self.nodes.get(name)
+
+    def attachments_on(self, node: str) -> list[Attachment]:
+        self._look_whether_it_is_up()
+        return list(self.volumes.get(node, []))
+
+    def mark_out_of_service(self, node: str, uid: str) -> bool:
+        here = self.nodes.get(node)
+        if here is None or here.uid != uid:
+            return False
+        self.vouched.append(node)
+        if not self.stuck:
+            self.volumes.pop(node, None)
+        return True
+
+    def delete_node(self, name: str, uid: str) -> bool:
+        here = self.nodes.get(name)
+        if here is None or here.uid != uid:
+            return False
+        self.deleted.append((name, len(self.volumes.get(name, []))))
+        del self.nodes[name]
+        return True
+
+    def _look_whether_it_is_up(self) -> None:
+        if self.waits_for is not None:
+            self.waits_for()
+            raise ClusterUnavailable("read timed out")
+        if self.down:
+            raise ClusterUnavailable("connection refused")
+
+
+@dataclass
+class World:
+    """The rest. What `fails` names raises CloudUnavailable, and what `breaks` does, what nobody
+    foresaw."""
+
+    instances_: list[SeenInstance] = field(default_factory=list)
+    marked: list[SeenInterruption] = field(default_factory=list)
+    changes_: list[SeenChange] = field(default_factory=list)
+    hooks: list[SeenHook] = field(default_factory=list)
+    fresh: dict[str, str] = field(default_factory=dict)
+    records: list[Retirement | Arrival] = field(default_factory=list)
+    under_way: bool = True
+    """Whether the records' work is."""
+    unread: tuple[str, ...] = ()
+    index: dict[str, InstanceFacts] = field(default_factory=dict)
+    clusters: dict[str, OneCluster] = field(default_factory=lambda: {"prod": OneCluster()})
+    policy: ClusterPolicy = field(default_factory=ClusterPolicy)
+    fails: set[str] = field(default_factory=set)
+    breaks: set[str] = field(default_factory=set)
+    over: bool = False
+    result: Result = Result.STARTED
+    now_: datetime = NOTICED + timedelta(minutes=2)
+    written: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    received: list[Any] = field(default_factory=list)
+    begun: list[Action | None] = field(default_factory=list)
+    asked: list[list[str]] = field(default_factory=list)
+    """The instances whose states were asked for, call by call."""
+    answers: list[tuple[str, str, HookResult]] = field(default_factory=list)
+    started: list[tuple[str, str, int]] = field(default_factory=list)
+
+    def _fail(self, part: str) -> None:
+        if part in self.fails:
+            raise CloudUnavailable(f"{part}: RequestLimitExceeded")
+        if part in self.breaks:
+            raise KeyError(part)
+
+    # Clock
+    def now(self) -> datetime:
+        return self.now_
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ += timedelta(seconds=seconds)
+
+    # Sweep
+    def instances(self, clusters: Collection[str]) -> list[SeenInstance]:
+        self._fail("instances")
+        return self.instances_
+
+    def interruptions(self) -> list[SeenInterruption]:
+        self._fail("interruptions")
+        return self.marked
+
+    def changes(self) -> list[SeenChange]:
+        self._fail("changes")
+        return self.changes_
+
+    def named(self, private_dns_name: str) -> list[SeenInstance]:
+        self._fail("named")
+        return [one for one in self.instances_ if one.facts.private_dns_name == private_dns_name]
+
+    def states(self, instances: Collection[str]) -> dict[str, str]:
+        self._fail("states")
+        self.asked.append(sorted(instances))
+        listed = {one.facts.instance: one.state for one in self.instances_}
+        now = listed | self.fresh
+        return {name: now[name] for name in instances if name in now}
+
+    # WaitingActions and Groups
+    def of_groups(self, groups: Collection[str]) -> list[SeenHook]:
+        self._fail("hooks")
+        return [one for one in self.hooks if one.hook.group in groups]
+
+    def complete(self, instance: str, hook: LifecycleHook, result: HookResult) -> None:
+        if self.over:
+            raise LifecycleActionOver("No active Lifecycle Action found")
+        self.answers.append((instance, hook.name, result))
+
+    # Unfinished
+    def unfinished(self, cluster: str) -> UnderWay:
+        self._fail("records")
+        mine = (one for one in self.records if one.facts.cluster == cluster)
+        return UnderWay(tuple(mine) if self.under_way else (), self.unread)
+
+    def known(self, instance: str) -> Known:
+        self._fail("known")
+        mine = [one for one in self.records if one.instance == instance]
+        return Known(
+            next((r for r in mine if isinstance(r, Retirement)), None),
+            self.index.get(instance),
+            next((a for a in mine if isinstance(a, Arrival)), None),
+        )
+
+    # Index
+    def of_cluster(self, cluster: str) -> dict[str, InstanceFacts]:
+        self._fail("index")
+        return {name: one for name, one in self.index.items() if one.cluster == cluster}
+
+    def update(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
+        self._fail("update")
+        for one in written:
+            self.index[one.instance] = one
+            self.written.append(one.instance)
+        for name in removed:
+            del self.index[name]
+            self.removed.append(name)
+
+    # ClusterPolicies, RetireNode and AdmitNode
+    def policy_of(self, cluster: str) -> ClusterPolicy:
+        self._fail(f"policy of {cluster}")
+        return self.policy
+
+    def start(self, instance: str, cluster: str, generation: int) -> None:
+        self._fail("start")
+        self.started.append((instance, cluster, generation))
+
+    # Reception
+    def receive(self, event: Any, begun: Action | None = None) -> Receipt:
+        notice = parse_notice(event)
+        self.received.append(notice)
+        self.begun.append(begun)
+        return Receipt(notice, (Received(self.result, "first notice", notice.instances[0]),))
+
+    def cluster_named(self, name: str) -> OneCluster:
+        if name not in self.clusters:
+            raise CloudRefused(f"No cluster found for name: {name}")
+        return self.clusters[name]
+
+    def reconciliation(self, *clusters: str) -> Reconciliation:
+        """The use case in this world."""
+        seen: Any = self
+        return Reconciliation(
+            Surroundings(
+                clusters=frozenset(clusters or self.clusters),
+                place=Place("123456789012", "us-east-1"),
+                sweep=self,
+                waiting=self,
+                groups=seen,
+                index=self,
+                records=self,
+                policies=self,
+                reception=seen,
+                retire_node=self,
+                admit_node=self,
+                cluster_named=self.cluster_named,
+                clock=self,
+            )
+        )

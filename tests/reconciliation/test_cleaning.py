@@ -1,0 +1,180 @@
+"""What a terminated instance leaves is cleaned up, and nothing that another one has by now."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from leeway.cloud.ports import CloudUnavailable
+from leeway.cluster.ports import Attachment
+from leeway.reconciliation.cleaning import Result
+from leeway.reconciliation.reconcile import Round
+
+from tests.reconciliation.reconciling import OneCluster, World, facts, node
+from tests.reconciliation.test_reconcile import OURS, VOLUME, gone, run, seen
+
+
+def test_what_a_terminated_instance_leaves_is_cleaned_up_its_volumes_first() -> None:
+    left = gone()
+    (cleaned,) = run(left).cleaned
+    cluster = left.clusters["prod"]
+    assert (cleaned.result, cleaned.freed) == (Result.CLEANED, ("shop/data-0",))
+    assert cluster.vouched == [OURS.private_dns_name]
+    assert cluster.deleted == [(OURS.private_dns_name, 0)]
+
+
+def test_a_node_without_volumes_is_vouched_for_by_nobody() -> None:
+    left = gone()
+    left.clusters["prod"].volumes.clear()
+    assert run(left).cleaned[0].result is Result.CLEANED
+    assert left.clusters["prod"].vouched == []
+
+
+def test_an_instance_that_ec2_has_forgotten_is_gone_if_it_was_once_seen() -> None:
+    forgotten = gone(instances_=[], fresh={})
+    assert run(forgotten).cleaned[0].result is Result.CLEANED
+    assert forgotten.index == {}
+    stranger = gone(instances_=[], fresh={}, index={})
+    assert run(stranger).cleaned == []
+    assert stranger.clusters["prod"].vouched == []
+
+
+@pytest.mark.parametrize("state", ["stopped", "stopping", "running", "pending"])
+def test_a_node_whose_instance_is_not_terminated_never_gets_the_taint(state: str) -> None:
+    stopped = gone(instances_=[seen(state=state)], fresh={OURS.instance: state})
+    assert run(stopped).cleaned == []
+    stopped.reconciliation().run(Round(OURS.instance, "prod"))
+    assert stopped.clusters["prod"].vouched == []
+    assert stopped.clusters["prod"].deleted == []
+
+
+def test_what_the_list_calls_gone_is_asked_again_before_anything_is_done() -> None:
+    back = gone(fresh={OURS.instance: "running"})
+    (cleaned,) = run(back).cleaned
+    assert cleaned.result is Result.LEFT
+    assert back.clusters["prod"].vouched == []
+    unsure = gone(fails={"states"})
+    report = run(unsure)
+    assert "RequestLimitExceeded" in report.problems[0]
+    assert unsure.clusters["prod"].deleted == []
+
+
+def test_ec2_is_asked_once_about_all_that_a_storm_left() -> None:
+    ended = [facts(number) for number in range(1, 31)]
+    world = gone(
+        instances_=[seen(one, "terminated") for one in ended],
+        clusters={"prod": OneCluster({one.private_dns_name: node(one) for one in ended})},
+    )
+    assert [one.result for one in run(world).cleaned] == [Result.CLEANED] * 30
+    assert world.asked == [sorted(one.instance for one in ended)]
+
+
+def test_volumes_that_stay_attached_keep_the_node_and_its_place_in_the_index() -> None:
+    stuck = gone(instances_=[], fresh={})
+    stuck.clusters["prod"].stuck = True
+    (cleaned,) = run(stuck).cleaned
+    assert cleaned.result is Result.WAITING
+    assert stuck.clusters["prod"].deleted == []
+    assert OURS.instance in stuck.index
+    stuck.clusters["prod"].stuck = False
+    assert run(stuck).cleaned[0].result is Result.CLEANED
+    assert stuck.index == {}
+
+
+def test_a_node_that_another_instance_has_by_now_is_not_removed() -> None:
+    newer = gone()
+    cluster = newer.clusters["prod"]
+    cluster.nodes[OURS.private_dns_name] = node(facts(9), name=OURS.private_dns_name)
+    (report,) = newer.reconciliation().run(Round(OURS.instance, "prod"))
+    assert [one.result for one in report.cleaned] == [Result.NOTHING]
+    assert cluster.deleted == []
+
+
+class Reborn(OneCluster):
+    """A cluster in which another node gets the name while its volumes are looked at."""
+
+    def attachments_on(self, node: str) -> list[Attachment]:
+        found = super().attachments_on(node)
+        self.nodes[node] = replace(self.nodes[node], uid="another", ready=True)
+        return found
+
+
+@pytest.mark.parametrize("volumes", [[VOLUME], []])
+@pytest.mark.parametrize("wanted", [Round(), Round(OURS.instance, "prod")])
+def test_a_node_that_came_back_under_the_same_name_meanwhile_is_neither_vouched_for_nor_removed(
+    volumes: list[Attachment], wanted: Round
+) -> None:
+    name = OURS.private_dns_name
+    cluster = Reborn({name: node(OURS)}, {name: volumes})
+    (report,) = gone(clusters={"prod": cluster}).reconciliation().run(wanted)
+    assert [one.result for one in report.cleaned] == [Result.NOTHING]
+    assert (cluster.vouched, cluster.deleted) == ([], [])
+    assert cluster.nodes[name].uid == "another"
+
+
+def inherited(**changes: Any) -> World:
+    """A newer instance has the name, and goes on with the Node object that it found."""
+    name = OURS.private_dns_name
+    cluster = OneCluster({name: node(OURS, ready=True)}, {name: [VOLUME]})
+    newer = facts(9).model_copy(update={"private_dns_name": name, **changes})
+    world = gone(clusters={"prod": cluster})
+    world.instances_.append(seen(newer))
+    return world
+
+
+def test_a_node_object_that_a_newer_instance_goes_on_with_is_left_to_it() -> None:
+    world = inherited()
+    (report,) = world.reconciliation().run(Round(OURS.instance, "prod"))
+    assert [one.result for one in report.cleaned] == [Result.LEFT]
+    assert facts(9).instance in report.cleaned[0].reason
+    assert run(world).cleaned == []
+    cluster = world.clusters["prod"]
+    assert (cluster.vouched, cluster.deleted) == ([], [])
+
+
+def test_a_node_object_that_a_newer_instance_begins_with_is_left_to_it() -> None:
+    """Its kubelet has registered, and waits for its network."""
+    world = inherited()
+    nodes = world.clusters["prod"].nodes
+    nodes[OURS.private_dns_name] = node(OURS, heard=True)
+    assert [one.result for one in run(world).cleaned] == [Result.LEFT]
+    nodes[OURS.private_dns_name] = node(OURS)
+    assert [one.result for one in run(world).cleaned] == [Result.CLEANED], "it never came"
+
+
+def test_a_namesake_in_another_clusters_vpc_is_no_heir() -> None:
+    world = inherited(cluster="blue")
+    (report,) = world.reconciliation("prod", "blue").run(Round(OURS.instance, "prod"))
+    assert [one.result for one in report.cleaned] == [Result.CLEANED]
+
+
+def test_whether_there_is_an_heir_must_be_known() -> None:
+    world = inherited()
+    world.fails = {"named"}
+    with pytest.raises(CloudUnavailable):
+        world.reconciliation().run(Round(OURS.instance, "prod"))
+    assert world.clusters["prod"].deleted == []
+
+
+def test_an_instance_that_ec2_has_forgotten_is_cleaned_up_after_when_a_late_notice_comes() -> None:
+    forgotten = gone(instances_=[], fresh={})
+    (report,) = forgotten.reconciliation().run(Round(OURS.instance, "prod"))
+    assert [(one.result, one.freed) for one in report.cleaned] == [
+        (Result.CLEANED, ("shop/data-0",))
+    ]
+    assert forgotten.clusters["prod"].deleted == [(OURS.private_dns_name, 0)]
+
+
+def test_an_instance_that_ec2_does_not_list_but_still_knows_keeps_its_node() -> None:
+    unlisted = gone(instances_=[], fresh={OURS.instance: "running"})
+    assert [one.result for one in run(unlisted).cleaned] == [Result.LEFT]
+    assert unlisted.clusters["prod"].deleted == []
+    assert OURS.instance in unlisted.index
+
+
+def test_a_terminated_instance_is_cleaned_up_after_at_once_when_its_notice_comes() -> None:
+    left = gone()
+    (report,) = left.reconciliation().run(Round(OURS.instance, "prod"))
+    assert [one.result for one in report.cleaned] == [Result.CLEANED]
+    unknown = gone(index={})
+    (report,) = unknown.reconciliation().run(Round(OURS.instance, "prod"))
+    assert report.cleaned == []

@@ -1,0 +1,405 @@
+"""All that a retirement meets, in one place: time passes only when it sleeps or waits."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from leeway.cloud.ports import (
+    CloudRefused,
+    CloudUnavailable,
+    GroupCapacity,
+    Known,
+    LifecycleActionOver,
+    Recalled,
+    RecordChanged,
+)
+from leeway.cluster.ports import Attachment, ClusterRefused, Marks, Node, NodeEvent
+from leeway.drain.answers import Response
+from leeway.drain.pods import Pod
+from leeway.drain.summary import DrainState
+from leeway.execution.orders import Order
+from leeway.hooks import HookResult
+from leeway.notices import LifecycleHook, NoticeKind
+from leeway.policies import ClusterPolicy
+from leeway.records.retirement import InstanceFacts, Retirement
+from leeway.records.surges import SurgeLedger
+from leeway.records.turns import ChurnLedger
+from leeway.replacement import GroupFacts, GroupRules
+from leeway.retirement.outcome import Outcome
+from leeway.retirement.recollection import Recollection
+from leeway.retirement.retire_node import RetireNode
+from leeway.retirement.surroundings import Surroundings
+
+from tests.draining.feeds import ListedPods
+from tests.records.test_generations import FACTS, HOOK, NOTICED, take
+
+ORDER = Order(FACTS.instance, FACTS.cluster, 1)
+SUCCESSOR = "i-0successor00000000"
+
+
+@dataclass
+class LedgersInMemory:
+    """The Ledgers Protocol."""
+
+    churns: dict[str, ChurnLedger] = field(default_factory=dict)
+    surges: dict[str, SurgeLedger] = field(default_factory=dict)
+    claims: dict[str, str] = field(default_factory=dict)
+
+    def churn(self, cluster: str) -> ChurnLedger:
+        return self.churns.get(cluster, ChurnLedger(cluster=cluster))
+
+    def surge(self, group: str) -> SurgeLedger:
+        return self.surges.get(group, SurgeLedger(group=group))
+
+    def write(self, ledger: ChurnLedger | SurgeLedger) -> None:
+        if isinstance(ledger, ChurnLedger):
+            if ledger.version != self.churn(ledger.cluster).version + 1:
+                raise RecordChanged(ledger.cluster)
+            self.churns[ledger.cluster] = ledger
+        else:
+            if ledger.version != self.surge(ledger.group).version + 1:
+                raise RecordChanged(ledger.group)
+            self.surges[ledger.group] = ledger
+
+    def claim(self, successor: str, retiring: str) -> bool:
+        return self.claims.setdefault(successor, retiring) == retiring
+
+
+@dataclass
+class MemoryInMemory:
+    """The Memory Protocol."""
+
+    recalled: dict[str, Recalled] = field(default_factory=dict)
+    asked_until: dict[str, datetime] = field(default_factory=dict)
+
+    def recall(self, what: str) -> Recalled | None:
+        return self.recalled.get(what)
+
+    def claim(self, what: str, now: datetime, until: datetime) -> bool:
+        if now <= self.asked_until.get(what, NOTICED - timedelta(days=1)):
+            return False
+        self.asked_until[what] = until
+        return True
+
+    def remember(self, what: str, recalled: Recalled) -> None:
+        self.recalled[what] = recalled
+
+
+@dataclass
+class Surrounding:
+    """A record, a group with three instances, a node with pods, and whoever is told.
+
+    `starts_in` is how many seconds an instance takes from its launch to a Ready node; None: for
+    ever. `done` is what was done to the world, in order, each with its moment.
+    """
+
+    record: Retirement
+    lists: bool = True
+    detaches: bool = True
+    blocks: bool = True
+    announces: bool = True
+    cordons_refused: int = 0
+    refusals: int = 0
+    answers: int = 0
+    timeout: int = 300
+    beaten: list[datetime] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
+    policy: ClusterPolicy = field(default_factory=ClusterPolicy)
+    facts_: dict[str, Any] = field(default_factory=dict)
+    desired: int = 3
+    maximum: int = 6
+    hooks: tuple[str, ...] = ()
+    tells_of_hooks: bool = False
+    state: str | None = "InService"
+    starts_in: float | None = 60
+    launched_at: datetime | None = None
+    annotations: dict[str, str] = field(default_factory=dict)
+    ready: int = 20
+    ledgers: LedgersInMemory = field(default_factory=LedgersInMemory)
+    memory: MemoryInMemory = field(default_factory=MemoryInMemory)
+    looks: list[str] = field(default_factory=list)
+    lingers: float = 0.0
+    looked: list[datetime] = field(default_factory=list)
+    waited: timedelta = timedelta(0)
+    now_: datetime = NOTICED
+    operations: int = 0
+    asked: int = 0
+    told: list[str] = field(default_factory=list)
+    shown: list[DrainState] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    done: list[tuple[str, datetime]] = field(default_factory=list)
+    before_step: Callable[[str], None] = lambda _: None
+
+    def did(self, what: str) -> None:
+        self.done.append((what, self.now_))
+
+    def order_of(self, *wanted: str) -> list[str]:
+        """What was done of these, in order."""
+        return [what for what, _ in self.done if what in wanted]
+
+    # Clock
+    def now(self) -> datetime:
+        self.now_ += timedelta(milliseconds=1)
+        return self.now_
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ += timedelta(seconds=max(0.0, seconds))
+
+    # Steps
+    def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
+        self.operations += 1
+        self.before_step(name)
+        return work()
+
+    def wait(self, name: str, seconds: int) -> None:
+        self.operations += 1
+        self.waited += timedelta(seconds=seconds)
+        self.sleep(seconds)
+
+    # Records and policies
+    def retirement(self, instance: str) -> Retirement:
+        return self.record
+
+    def known(self, instance: str) -> Known:
+        return Known(self.record)
+
+    def write(self, record: Retirement) -> None:
+        if record.version != self.record.version + 1:
+            raise RecordChanged(record.instance)
+        self.record = record
+
+    def policy_of(self, cluster: str) -> ClusterPolicy:
+        return self.policy
+
+    # Groups and Instances
+    def rules(self, group: str) -> GroupRules:
+        self.looks.append(f"rules of {group}")
+        rules: dict[str, Any] = {
+            "name": group,
+            "capacity_rebalance": False,
+            "refreshing": False,
+            "suspended": frozenset(),
+            "terminate_hooks": self.hooks,
+            "timeouts": dict.fromkeys(self.hooks, self.timeout),
+        }
+        kept = {name: value for name, value in self.facts_.items() if name in rules}
+        return GroupRules(**rules | kept)
+
+    def facts(self, instance: str) -> GroupFacts | None:
+        self.looks.append("facts")
+        if self.state is None:
+            return None
+        facts: dict[str, Any] = {
+            "name": "ng",
+            "lifecycle_state": self.state,
+            "capacity_rebalance": False,
+            "refreshing": False,
+            "suspended": frozenset(),
+            "terminate_hooks": self.hooks,
+            "desired": self.desired,
+            "maximum": self.maximum,
+        }
+        return GroupFacts(**facts | self.facts_)
+
+    def capacity(self, group: str) -> GroupCapacity:
+        members = [FACTS.instance, "i-0other000000000000"]
+        if self.launched_at is not None:
+            members.append(SUCCESSOR)
+        return GroupCapacity(self.desired, self.maximum, tuple(members))
+
+    def set_desired(self, group: str, desired: int) -> None:
+        self.did(f"desired {desired}")
+        self.desired = desired
+        self.launched_at = self.now_
+
+    def describe(self, instance: str) -> InstanceFacts | None:
+        if instance != SUCCESSOR:
+            return None
+        return FACTS.model_copy(update={"instance": instance, "private_dns_name": "new"})
+
+    def tag_as_detached(self, instance: str, group: str) -> None:
+        self.asked += 1
+
+    def detach(self, instance: str, group: str) -> None:
+        if not self.detaches:
+            raise CloudRefused("AccessDenied: autoscaling:DetachInstances")
+        self.did("detach")
+        self.state = None
+        self.launched_at = self.now_
+
+    def terminate_in_group(self, instance: str, decrement: bool = False) -> None:
+        assert self.hooks, "this group has no hook"
+        self.did("terminate and decrement" if decrement else "terminate")
+        self.state = "Terminating:Wait"
+        if self.tells_of_hooks:
+            self.write(
+                self.record.model_copy(
+                    update={
+                        "hooks": tuple(LifecycleHook("ng", name) for name in self.hooks),
+                        "version": self.record.version + 1,
+                    }
+                )
+            )
+        if decrement:
+            self.desired -= 1
+        else:
+            self.launched_at = self.now_
+
+    def heartbeat_timeout(self, hook: LifecycleHook) -> int:
+        return self.timeout
+
+    def heartbeat(self, instance: str, hook: LifecycleHook) -> None:
+        self._look_whether_it_waits(hook)
+        self.beaten.append(self.now_)
+
+    def complete(self, instance: str, hook: LifecycleHook, result: HookResult) -> None:
+        self.answers += 1
+        if self.answers <= self.refusals:
+            raise CloudRefused("AccessDenied: autoscaling:CompleteLifecycleAction")
+        assert result is HookResult.CONTINUE
+        self._look_whether_it_waits(hook)
+        self.ended.append(hook.name)
+
+    def _look_whether_it_waits(self, hook: LifecycleHook) -> None:
+        alive = (self.beaten or [NOTICED])[-1] + timedelta(seconds=self.timeout)
+        end = NOTICED + min(timedelta(hours=48), 100 * timedelta(seconds=self.timeout))
+        if self.now_ > min(alive, end) or hook.name in self.ended:
+            raise LifecycleActionOver("No active Lifecycle Action found")
+
+    def terminate(self, instance: str) -> None:
+        self.ended.append("terminated")
+
+    # Announcements and Telemetry
+    def announce(self, detail_type: str, detail: str) -> None:
+        if not self.announces:
+            raise CloudRefused("AccessDenied: events:PutEvents")
+
+    def waiting(self, record: Retirement, reason: str) -> None:
+        self.told.append(f"waits: {reason}")
+
+    def retired(self, outcome: Outcome) -> None:
+        self.told.append(outcome.sentence)
+
+    def not_told(self, outcome: Outcome, problem: str) -> None:
+        self.told.append(problem)
+
+    # Cluster
+    def node_of(self, instance: str, names: tuple[str, ...]) -> Node:
+        provider = f"aws:///z/{instance}"
+        return Node("node-1", "uid", provider, False, True, {}, annotations=self.annotations)
+
+    def node(self, name: str) -> Node | None:
+        if name != "new" or self.launched_at is None or self.starts_in is None:
+            return None
+        ready = self.now_ >= self.launched_at + timedelta(seconds=self.starts_in)
+        return Node("new", "uid-2", f"aws:///z/{SUCCESSOR}", False, ready, {})
+
+    def cordon(self, node: str, marks: Marks | None) -> None:
+        if self.cordons_refused > 0:
+            self.cordons_refused -= 1
+            raise ClusterRefused("403: nodes is forbidden: cannot patch resource")
+        self.did("cordon")
+
+    def release(self, node: str, generation: int | None = None) -> bool:
+        self.did("release")
+        return True
+
+    def leave_load_balancers(self, node: str) -> bool:
+        return True
+
+    def mark_out_of_service(self, node: str, uid: str) -> bool:
+        return True
+
+    def delete_node(self, name: str, uid: str) -> bool:
+        return True
+
+    def nodes(self) -> list[Node]:
+        return []
+
+    def ready_nodes(self) -> int:
+        return self.ready
+
+    def attachments_on(self, node: str) -> list[Attachment]:
+        return []
+
+    def follow(self, node: str, selector: str = "") -> ListedPods:
+        return ListedPods(lambda name: self.pods_on(name), node, self.sleep)
+
+    def budgets_of(self, pod: Pod) -> tuple[str, ...]:
+        return ()
+
+    def pods_on(self, node: str, selector: str = "") -> list[Pod]:
+        if not self.lists:
+            raise ClusterRefused(
+                '403: pods is forbidden: User "leeway" cannot list resource "pods"'
+            )
+        self.looked.append(self.now_)
+        self.pods = [pod for pod in self.pods if pod.deletion is None or self.now_ < pod.deletion]
+        return self.pods
+
+    def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
+        self.did("evict")
+        if self.lingers and not self.blocks:
+            gone_at = self.now_ + timedelta(seconds=self.lingers)
+            self.pods = [replace(p, deletion=gone_at) if p == pod else p for p in self.pods]
+            return Response(201)
+        if not self.blocks:
+            self.pods = [other for other in self.pods if other != pod]
+            return Response(201)
+        causes = (("DisruptionBudget", "budget web allows none"),)
+        return Response(429, reason="TooManyRequests", causes=causes)
+
+    def delete(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
+        self.did("delete")
+        self.pods = []
+        return Response(200)
+
+    def label(self, node: str, labels: Mapping[str, str]) -> None:
+        raise AssertionError("a node on its way out is asked to have no labels")
+
+    def note(self, event: NodeEvent) -> None:
+        self.told.append(event.reason)
+
+    def show(self, state: DrainState) -> None:
+        self.shown.append(state)
+        if len(self.shown) == 1:
+            raise CloudUnavailable("nobody can be told")
+
+    def run_generation(self, generation: int = 1) -> Outcome | None:
+        """Run one generation of the retirement to its end."""
+        order = Order(ORDER.instance, ORDER.cluster, generation)
+        return RetireNode(self.surroundings).retire(order, self)
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """Itself, in every part."""
+        return Surroundings(
+            records=self,
+            ledgers=self.ledgers,
+            policies=self,
+            groups=self,
+            recollection=Recollection(self.memory, self),
+            instances=self,
+            announcements=self,
+            cluster_named=lambda _: self,
+            drains=self,
+            telemetry=self,
+            clock=self,
+        )
+
+
+def surrounding(kind: NoticeKind = NoticeKind.SPOT_INTERRUPTION, **changes: Any) -> Surrounding:
+    """A retirement that such a notice starts, and what it meets."""
+    hook = HOOK if kind is NoticeKind.TERMINATE_HOOK else None
+    at = {}
+    if kind is NoticeKind.SCHEDULED_CHANGE:
+        at = {"effective_at": NOTICED + timedelta(hours=4), "event": "arn:change"}
+    return Surrounding(take(None, kind, "n-1", hook=hook, **at).record, **changes)
+
+
+def retire(world: Surrounding) -> Outcome:
+    """Run the first generation, which nothing takes over."""
+    outcome = world.run_generation()
+    assert outcome is not None
+    return outcome

@@ -1,0 +1,389 @@
+"""A retirement that could as well wait: its turn, its successor, and who takes over meanwhile."""
+
+from datetime import timedelta
+
+import pytest
+from leeway.cluster.ports import ClusterUnavailable
+from leeway.drain.pods import Pod
+from leeway.hooks import HookResult
+from leeway.notices import NoticeKind
+from leeway.owners import Owner, OwnerKind
+from leeway.policies import Action, ChurnCap, ClusterPolicy
+from leeway.records.generations import undo
+from leeway.records.retirement import OVERDUE, Phase, ReplacementIntent, due
+from leeway.records.turns import ChurnLedger
+from leeway.retirement.outcome import Outcome, Result
+
+from tests.records.test_generations import FACTS, NOTICED, notice, take
+from tests.retirement.retiring import SUCCESSOR, Surrounding, retire, surrounding
+
+POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
+HOOKED = ("leeway-drain",)
+NONE_MAY = ChurnCap(percent=0, at_least=0)
+
+
+def rebalanced(**changes: object) -> Surrounding:
+    return surrounding(
+        NoticeKind.REBALANCE, **{"pods": [POD], "blocks": False, "hooks": HOOKED} | changes
+    )
+
+
+def next_generation(world: Surrounding) -> Outcome:
+    outcome = world.run_generation(world.record.generation)
+    assert outcome is not None
+    return outcome
+
+
+def test_a_rebalance_evicts_nothing_before_the_successor_is_ready() -> None:
+    world = rebalanced()
+    outcome = retire(world)
+    assert (outcome.result, outcome.replacement) == (Result.DRAINED, "raise-desired")
+    assert world.order_of("desired 4", "terminate and decrement", "evict") == [
+        "desired 4",
+        "evict",
+        "terminate and decrement",
+    ]
+    assert world.desired == 3, "one successor, and nothing more"
+    evicted = next(at for what, at in world.done if what == "evict")
+    assert evicted - NOTICED >= timedelta(seconds=60)
+    assert f"successor {SUCCESSOR} is Ready" in outcome.replacement_reason
+    assert world.ledgers.claims == {SUCCESSOR: FACTS.instance}
+
+
+def test_from_a_group_without_a_hook_it_is_detached_and_waits_as_well() -> None:
+    world = rebalanced(hooks=())
+    outcome = retire(world)
+    assert world.order_of("detach", "evict") == ["detach", "evict"]
+    assert f"successor {SUCCESSOR} is Ready" in outcome.replacement_reason
+    assert world.ended == ["terminated"]
+    assert world.record.ended_at is not None, "reconcile must not take it up again at once"
+
+
+def test_a_successor_that_does_not_come_is_waited_for_ten_minutes() -> None:
+    world = rebalanced(starts_in=None)
+    outcome = retire(world)
+    assert outcome.result is Result.DRAINED
+    evicted = next(at for what, at in world.done if what == "evict")
+    assert timedelta(minutes=10) <= evicted - NOTICED < timedelta(minutes=11)
+    assert "no successor was Ready in 10 minutes" in outcome.replacement_reason
+    assert outcome.deadline is not None
+    assert outcome.deadline - evicted > timedelta(minutes=29), "counted from then"
+
+
+def test_a_successor_that_another_retirement_waits_for_is_not_this_ones() -> None:
+    world = rebalanced()
+    world.ledgers.claims[SUCCESSOR] = "i-0another00000000"
+    outcome = retire(world)
+    assert "no successor was Ready" in outcome.replacement_reason
+
+
+def test_a_group_that_is_full_replaces_as_in_an_interruption() -> None:
+    world = rebalanced(maximum=3)
+    outcome = retire(world)
+    assert world.order_of("terminate", "evict") == ["terminate", "evict"]
+    assert "at its maximum" in outcome.replacement_reason
+
+
+def test_a_group_that_fills_up_between_the_look_and_the_raise_is_asked_otherwise() -> None:
+    world = rebalanced(facts_={"maximum": 4}, maximum=3)
+
+    def notices_at_last(step: str) -> None:
+        if step == "successor-1":
+            world.facts_ = {}
+
+    world.before_step = notices_at_last
+    outcome = retire(world)
+    assert outcome.replacement == "terminate-in-group"
+    assert world.order_of("desired 4", "terminate", "evict") == ["terminate", "evict"]
+
+
+def test_an_interruption_takes_over_at_once_with_one_successor_in_all() -> None:
+    world = rebalanced()
+    takes_over_at = "successor-2"
+
+    def interrupt(step: str) -> None:
+        if step == takes_over_at and world.record.generation == 1:
+            told = take(world.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=40)
+            world.record = told.record
+
+    world.before_step = interrupt
+    assert world.run_generation(1) is None, "the first generation says nothing and does nothing"
+    assert world.order_of("evict", "terminate and decrement") == []
+    world.launched_at = world.now_ if world.launched_at is None else world.launched_at
+    outcome = world.run_generation(2)
+    assert outcome is not None
+    assert outcome.kind is NoticeKind.SPOT_INTERRUPTION
+    assert world.order_of("desired 4", "terminate", "terminate and decrement") == [
+        "desired 4",
+        "terminate and decrement",
+    ]
+    assert world.desired == 3
+    assert world.order_of("evict") == ["evict"]
+
+
+STEPS = ["cordon", "replace", "successor-1", "begin", "drain-1", "finish"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_generation_that_is_superseded_before_a_step_does_nothing_in_it(step: str) -> None:
+    world = rebalanced(pods=[POD])
+
+    def supersede(name: str) -> None:
+        if name == step and world.record.generation == 1:
+            told = take(world.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=90)
+            world.record = told.record
+            world.done.clear()
+
+    world.before_step = supersede
+    assert world.run_generation(1) is None
+    assert world.done == []
+    assert world.record.phase is Phase.NOTICED, "nor is the newer one's record touched"
+
+
+def test_a_superseded_generation_evicts_nothing_more_in_the_midst_of_a_pass() -> None:
+    world = surrounding(pods=[POD], blocks=True)
+    rounds = 0
+
+    real = world.pods_on
+
+    def pods_on(node: str, selector: str = "") -> list[Pod]:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 3:
+            world.record = world.record.model_copy(
+                update={"generation": 2, "version": world.record.version + 1}
+            )
+            assert "evict" in [what for what, _ in world.done]
+            world.done.clear()
+        return real(node)
+
+    world.pods_on = pods_on  # type: ignore[method-assign]
+    assert world.run_generation(1) is None
+    assert world.done == []
+    assert rounds <= 4, "nor is it gone on with"
+
+
+def test_a_paused_cluster_keeps_its_node_until_it_is_resumed() -> None:
+    world = rebalanced(policy=ClusterPolicy(paused=True))
+
+    def resume(step: str) -> None:
+        if step == "turn-5":
+            assert world.done == [], "not even cordoned"
+            world.policy = ClusterPolicy()
+
+    world.before_step = resume
+    assert retire(world).result is Result.DRAINED
+    assert world.told[0] == "waits: cluster prod is paused"
+
+
+def test_a_cluster_that_stays_paused_declines_after_a_day_in_few_operations() -> None:
+    world = rebalanced(policy=ClusterPolicy(paused=True))
+    outcome = retire(world)
+    assert outcome.result is Result.DECLINED
+    assert outcome.sentence == (
+        "rebalance: i-0b662ef9931388ba0 declined: its turn has not come in 24 hours: "
+        "cluster prod is paused"
+    )
+    assert world.done == []
+    assert world.operations < 1000
+
+
+def test_a_churn_cap_of_nothing_declines_after_a_day_too() -> None:
+    world = rebalanced(policy=ClusterPolicy(churn=NONE_MAY))
+    outcome = retire(world)
+    assert outcome.result is Result.DECLINED
+    assert "its turn has not come in 24 hours: 0 of 20 nodes went" in outcome.reason
+    assert world.now_ - NOTICED < timedelta(hours=25)
+
+
+def test_a_cluster_that_cannot_be_asked_for_a_turn_declines_after_a_day_too() -> None:
+    world = rebalanced()
+
+    def ready_nodes() -> int:
+        raise ClusterUnavailable("connection refused")
+
+    world.ready_nodes = ready_nodes  # type: ignore[method-assign]
+    outcome = retire(world)
+    assert outcome.result is Result.DECLINED
+    assert "in 24 hours: ClusterUnavailable: connection refused" in outcome.reason
+    assert world.operations < 1000
+
+
+def marked_before(**changes: object) -> Surrounding:
+    """A rebalance whose generation before this one cordoned the node, and came no further."""
+    world = rebalanced(**changes)
+    world.record = world.record.model_copy(update={"generation": 2})
+    return world
+
+
+def test_whoever_is_declined_keeps_no_marks_of_a_generation_before() -> None:
+    world = marked_before(policy=ClusterPolicy(paused=True))
+    outcome = world.run_generation(2)
+    assert outcome is not None
+    assert (outcome.result, outcome.node) == (Result.DECLINED, "node-1")
+    assert {what for what, _ in world.done} == {"release"}
+    assert world.told[-1] == "LeewayReleased"
+
+
+def test_who_waits_for_its_turn_again_is_uncordoned_meanwhile() -> None:
+    world = marked_before(policy=ClusterPolicy(paused=True))
+
+    def resume(step: str) -> None:
+        if step == "turn-2":
+            world.policy = ClusterPolicy()
+
+    world.before_step = resume
+    assert next_generation(world).result is Result.DRAINED
+    assert world.order_of("release", "cordon", "evict") == [
+        "release",
+        "release",
+        "cordon",
+        "cordon",
+        "evict",
+    ]
+
+
+def test_whoever_is_declined_since_its_group_replaces_it_is_uncordoned_until_it_does() -> None:
+    waits = marked_before(facts_={"capacity_rebalance": True})
+    outcome = waits.run_generation(2)
+    assert outcome is not None
+    assert outcome.result is Result.DECLINED
+    assert waits.order_of("release") == ["release", "release"]
+    goes = marked_before(state="Terminating:Wait")
+    outcome = goes.run_generation(2)
+    assert outcome is not None
+    assert outcome.result is Result.DECLINED
+    assert goes.done == [], "its hook's notice goes on from where it is"
+
+
+def test_marks_that_cannot_be_taken_off_are_no_end() -> None:
+    world = marked_before(policy=ClusterPolicy(paused=True))
+
+    def release(node: str, generation: int | None = None) -> bool:
+        raise ClusterUnavailable("connection refused")
+
+    world.release = release  # type: ignore[method-assign]
+    with pytest.raises(ClusterUnavailable):
+        world.run_generation(2)
+    assert world.record.phase is Phase.NOTICED, "the step is tried again"
+
+
+def test_who_asked_for_its_successor_before_its_function_died_takes_no_second_turn() -> None:
+    world = marked_before(facts_={"refreshing": True}, policy=ClusterPolicy(churn=NONE_MAY))
+    asked = ReplacementIntent(
+        method="raise-desired",
+        reason="",
+        asked_at=NOTICED,
+        group="ng",
+        members=(FACTS.instance, "i-0other000000000000"),
+    )
+    world.record = world.record.model_copy(update={"replaced": asked})
+    outcome = world.run_generation(2)
+    assert outcome is not None
+    assert (outcome.result, outcome.replacement) == (Result.DRAINED, "raise-desired")
+    assert world.ledgers.churns == {}
+
+
+def test_an_interruption_of_a_paused_cluster_is_drained_all_the_same() -> None:
+    world = surrounding(policy=ClusterPolicy(paused=True), pods=[POD], blocks=False)
+    assert retire(world).result is Result.DRAINED
+
+
+def test_who_exceeds_the_churn_cap_waits_and_says_so() -> None:
+    world = rebalanced(ready=10)
+    earlier, _ = ChurnLedger(cluster="prod").take("i-0earlier", 10, ChurnCap(), NOTICED)
+    assert earlier is not None
+    world.ledgers.churns["prod"] = earlier
+    assert retire(world).result is Result.DRAINED
+    assert world.told[0].startswith("waits: 1 of 10 nodes went in the last 10 minutes")
+    cordoned = next(at for what, at in world.done if what == "cordon")
+    assert timedelta(minutes=10) <= cordoned - NOTICED < timedelta(minutes=12)
+
+
+def test_nobody_takes_it_for_dead_while_it_waits_long_for_its_turn_and_then_its_successor() -> None:
+    world = rebalanced(policy=ClusterPolicy(paused=True), starts_in=None)
+    seen = set()
+
+    def look(step: str) -> None:
+        if world.now_ - NOTICED > timedelta(hours=3):
+            world.policy = ClusterPolicy()
+        seen.add(step.split("-")[0])
+        assert world.now_ < due(world.record) + OVERDUE
+
+    world.before_step = look
+    assert retire(world).result is Result.DRAINED
+    assert {"turn", "successor", "begin", "drain", "finish"} <= seen
+
+
+def test_a_pod_that_asks_not_to_be_disrupted_is_waited_for() -> None:
+    until = NOTICED + timedelta(hours=2)
+    busy = Pod("shop", "job-1", "u-2", "Running", 30, None, protected_until=until)
+    world = rebalanced(pods=[busy])
+    assert retire(world).result is Result.DRAINED
+    assert world.told[0] == "waits: pod shop/job-1 has karpenter.sh/do-not-disrupt"
+    cordoned = next(at for what, at in world.done if what == "cordon")
+    assert until <= cordoned < until + timedelta(minutes=6)
+
+
+def test_a_node_that_asks_not_to_be_disrupted_is_waited_for_too() -> None:
+    world = rebalanced(annotations={"karpenter.sh/do-not-disrupt": "true"})
+    assert retire(world).result is Result.DECLINED
+    assert "node node-1 has karpenter.sh/do-not-disrupt" in world.told[0]
+
+
+def test_a_group_that_rebalances_by_itself_is_left_to_it_until_its_hook_tells() -> None:
+    world = rebalanced(facts_={"capacity_rebalance": True})
+    outcome = retire(world)
+    assert outcome.result is Result.DECLINED
+    assert "Capacity Rebalancing" in outcome.reason
+    assert "hook tells when" in outcome.reason
+    assert world.done == []
+
+
+@pytest.mark.parametrize("kind", [NoticeKind.REBALANCE, NoticeKind.SPOT_INTERRUPTION])
+def test_a_dry_run_decides_and_reports_everything_and_acts_on_nothing(kind: NoticeKind) -> None:
+    world = surrounding(kind, pods=[POD], hooks=HOOKED, policy=ClusterPolicy(dry_run=True))
+    outcome = retire(world)
+    assert outcome.result is Result.REHEARSED
+    assert (world.done, world.ended) == ([], [])
+    assert outcome.replacement in {"raise-desired", "terminate-in-group"}
+    assert [pod.pod for pod in outcome.pods] == ["shop/web-1"]
+    assert "would be retired, 1 of its 1 pods would go" in outcome.sentence
+    assert "LeewayRetired" not in world.told
+    assert world.record.answer is None, "no hook may be answered for it"
+
+
+def test_a_policy_that_says_cordon_cordons_answers_the_hook_and_reports() -> None:
+    world = surrounding(NoticeKind.TERMINATE_HOOK, pods=[POD])
+    world.record = world.record.model_copy(update={"action": Action.CORDON})
+    outcome = retire(world)
+    assert outcome.result is Result.CORDONED
+    assert [what for what, _ in world.done] == ["cordon"]
+    assert world.ended == ["leeway-drain"]
+    assert world.told[-1] == "LeewayCordoned"
+    assert world.record.answer is HookResult.CONTINUE, "though that may not have arrived"
+
+
+def test_what_is_called_off_before_it_began_is_undone_and_can_come_again() -> None:
+    world = surrounding(NoticeKind.SCHEDULED_CHANGE)
+    news = {"after": 60, "event": world.record.event}
+    told = undo(world.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", **news))
+    assert told is not None
+    world.record = told.record
+    outcome = world.run_generation(2)
+    assert outcome is not None
+    assert outcome.result is Result.UNDONE
+    assert world.order_of("release", "cordon") == ["release", "release"]
+    assert world.record.phase is Phase.UNDONE
+    again = take(world.record, NoticeKind.SPOT_INTERRUPTION, "n-3", after=120)
+    assert (again.start, again.record.generation) == (True, 3)
+
+
+def test_karpenters_node_that_the_policy_takes_is_drained_and_left_for_karpenter_to_end() -> None:
+    world = surrounding(pods=[POD], blocks=False, state=None)
+    owner = Owner(OwnerKind.KARPENTER, "general")
+    facts = world.record.facts.model_copy(update={"owner": owner})
+    world.record = world.record.model_copy(update={"facts": facts})
+    outcome = retire(world)
+    assert (outcome.result, outcome.replacement) == (Result.DRAINED, "left-to-owner")
+    assert world.ended == []

@@ -1,0 +1,40 @@
+"""A living cluster in which headroom is kept."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from leeway.cluster.http_workloads import HttpWorkloads
+from leeway.cluster.kubeconfig import kubeconfig_connection
+from leeway.policies import ClusterPolicy
+
+from tests.sandbox.kubernetes.live import Live, running_cluster
+from tests.upkeep.desk import Desk
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """One cluster a module."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(live: Live) -> Path:
+    """Its kubeconfig."""
+    return live.kubeconfig()
+
+
+@pytest.fixture
+def desk(live: Live, kubeconfig: Path) -> Iterator[Desk]:
+    """Headroom's keeper; what a test asked for is gone when it ends."""
+    live.fail_with()
+    connection = kubeconfig_connection(kubeconfig)
+    desk = Desk(live, HttpWorkloads(connection))
+    yield desk
+    live.fail_with()
+    desk.apply()
+    desk.unreadable, desk.policy, desk.takes = frozenset(), ClusterPolicy(), timedelta(0)
+    desk.tick()
+    connection.close()

@@ -1,0 +1,120 @@
+"""What headroom is asked for in a test, by whom, and when: one cluster and one keeper."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import yaml
+from leeway.cluster.http_workloads import HttpWorkloads
+from leeway.manifests.interpreting import Written
+from leeway.manifests.reading import read_manifests
+from leeway.policies import ClusterPolicy
+from leeway.upkeep.keep_headroom import KeepHeadroom, Tended
+
+from tests.sandbox.kubernetes.live import DEPLOYMENTS, Live, deployment
+from tests.upkeep.headroom_states import HeadroomInMemory
+
+NUMBERS = count(1)
+NINE = datetime(2026, 11, 20, 9, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+class Desk:
+    """What users wrote, the time, and what is remembered, each as a test sets it."""
+
+    def __init__(self, live: Live, workloads: HttpWorkloads) -> None:
+        self.live = live
+        self.written: tuple[Written, ...] = ()
+        self.policy = ClusterPolicy()
+        self.unreadable: frozenset[str] = frozenset()
+        self.states = HeadroomInMemory()
+        self.at = NINE
+        self.takes = timedelta(0)
+        """What every look at the clock finds to have passed."""
+        self.seen: list[Tended] = []
+        self.name = f"t{next(NUMBERS)}"
+        self._keeper = KeepHeadroom(self, self.states, lambda _: workloads, self, self)
+
+    def policy_of(self, cluster: str) -> ClusterPolicy:
+        return self.policy
+
+    def manifests(self, cluster: str, resources: Sequence[str]) -> tuple[Written, ...]:
+        return tuple(one for one in self.written if one.kind.resource in resources)
+
+    def unread(self, cluster: str, resources: Sequence[str]) -> frozenset[str]:
+        return self.unreadable
+
+    def faulty(self, cluster: str) -> int:
+        return len(self.unreadable)
+
+    def tended(self, tended: Tended) -> None:
+        self.seen.append(tended)
+
+    def now(self) -> datetime:
+        self.at += self.takes
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError(f"a tick waits for nothing, let alone {seconds} s")
+
+    def apply(self, *documents: dict[str, Any]) -> None:
+        """Have these manifests, and no others."""
+        reading = read_manifests(yaml.safe_dump_all(documents), "desk")
+        assert not reading.problems
+        self.written = reading.written
+
+    def tick(self, at: datetime | None = None) -> Tended:
+        self.at = at or self.at
+        (tended,) = self._keeper.tick(["prod"])
+        return tended
+
+    def replicas(self, name: str, namespace: str = "default") -> int | None:
+        """The size that a Deployment is to have; None where there is none."""
+        path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+        found = self.live.api.get(path)
+        return int(found.json()["spec"]["replicas"]) if found.status_code == 200 else None
+
+    def buffer(self) -> int | None:
+        """The size of the buffer `warm` of this test's Headroom."""
+        return self.replicas(f"{self.name}-warm", self.name)
+
+    def headroom(self, **buffer: Any) -> dict[str, Any]:
+        """A Headroom of this test's own, in a namespace of its own."""
+        sized = {"name": "warm", "pod": {"requests": {"cpu": "10m"}}, **buffer}
+        return {
+            "apiVersion": "leeway.sh/v1",
+            "kind": "Headroom",
+            "metadata": {"name": self.name},
+            "spec": {"namespace": self.name, "buffers": [sized]},
+        }
+
+    def scaled_object(
+        self, target: str, name: str = "", namespace: str = "default", **spec: Any
+    ) -> dict[str, Any]:
+        """A ScaledObject that wants 5 from nine to ten."""
+        cron = {"timezone": "UTC", "start": "0 9 * * *", "end": "0 10 * * *"}
+        trigger = {"type": "cron", "metadata": {**cron, "desiredReplicas": "5"}}
+        return {
+            "apiVersion": "keda.sh/v1alpha1",
+            "kind": "ScaledObject",
+            "metadata": {"name": name or target, "namespace": namespace},
+            "spec": {"scaleTargetRef": {"name": target}, "triggers": [trigger], **spec},
+        }
+
+    def deploy(self, replicas: int) -> str:
+        """Somebody's Deployment of this test's own."""
+        self.live.create(DEPLOYMENTS, deployment(self.name, replicas))
+        return self.name
+
+
+WINDOW = {"timezone": "UTC", "start": "0 9 * * *", "end": "0 10 * * *", "replicas": 3}
+
+
+def capacity_buffer(desk: Desk, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+        "kind": "CapacityBuffer",
+        "metadata": {"name": desk.name, "namespace": "default"},
+        "spec": {"scalableRef": {"kind": "Deployment", "name": desk.name}, **spec},
+    }
