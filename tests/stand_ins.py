@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from leeway.cloud.ports import Offering
+from leeway.cloud.ports import CloudUnavailable, Offering
 from leeway.policies import ClusterPolicy
 from leeway.selection.offers.catalog import Unavailable
 
@@ -48,3 +48,27 @@ class OfferingsInMemory:
             for one, (_, until) in self.marked.items()
             if one.region == region and until > at
         )
+
+
+@dataclass
+class Starts:
+    """The RetireNode and AdmitNode Protocols: fails as often as it is told to, then remembers."""
+
+    failures: int = 0
+    started: list[tuple[str, str, int]] = field(default_factory=list)
+
+    def start(self, instance: str, cluster: str, generation: int) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise CloudUnavailable("Lambda does not answer")
+        self.started.append((instance, cluster, generation))
+
+
+@dataclass
+class CleanUps:
+    """The CleanUp Protocol."""
+
+    started: list[tuple[str, str]] = field(default_factory=list)
+
+    def start(self, instance: str, cluster: str) -> None:
+        self.started.append((instance, cluster))

@@ -10,7 +10,7 @@ from leeway.records.retirement import ReplacementIntent
 from leeway.replacement import Method
 from leeway.retirement.emptying import held_for
 
-from tests.records.test_generations import HOOK, NOTICED, take
+from tests.records.retirements import HOOK, NOTICED, take
 
 SECOND = timedelta(seconds=1)
 TIMEOUTS = st.integers(30, 7200)

@@ -17,8 +17,8 @@ from leeway.notices import LifecycleHook
 from leeway.records.arrival import Arrival
 from leeway.records.retirement import Phase
 
-from tests.records.test_arrivals import ask
-from tests.records.test_generations import FACTS, NOTICED
+from tests.records.arrivals import ask
+from tests.records.retirements import FACTS, NOTICED
 
 ORDER = Order(FACTS.instance, FACTS.cluster, 1)
 NODE = Node(FACTS.private_dns_name, "uid", f"aws:///us-east-1a/{FACTS.instance}", False, True, {})

@@ -19,7 +19,7 @@ from cli import main
 from cli.stack import Stack
 from cli.status import Watched
 from tests.cloud.stored import TABLE, manifest
-from tests.records.test_generations import interrupted
+from tests.records.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox
 
 type Run = Callable[..., tuple[int, str, str]]

@@ -1,10 +1,12 @@
 """One AWS for the tests of all adapters, with Leeway's table in it."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
+from leeway.cloud.dynamodb import DynamoRecords
 
-from tests.cloud.stored import create_table
+from tests.cloud.stored import TABLE, create_table
 from tests.sandbox.aws.started import Sandbox, started
 
 
@@ -16,6 +18,12 @@ def aws() -> Iterator[Sandbox]:
         create_table(sandbox.client("dynamodb"))
         yield sandbox
         sandbox.close()
+
+
+@pytest.fixture
+def records(aws: Sandbox) -> DynamoRecords:
+    """The table's records, through the adapter."""
+    return DynamoRecords(partial(aws.client, "dynamodb"), TABLE)
 
 
 @pytest.fixture(autouse=True)

@@ -1,12 +1,8 @@
 """The boto3 adapters and the reception of notices, against AWS as the sandbox answers it."""
 
 import json
-from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import pytest
-from leeway.clock import SystemClock
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import DynamoRecords, RememberedClusters
 from leeway.cloud.ec2 import Ec2Instances
@@ -21,38 +17,13 @@ from leeway.cloud.ports import (
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
 from leeway.owners import Owner, OwnerKind
-from leeway.policies import ClusterPolicy
-from leeway.reception import NotAllReceived, Reception, Result, Surroundings
+from leeway.reception import NotAllReceived, Result
 
+from tests.cloud.receiving import TAGS, Starts, interruption, launch, maker, reception
 from tests.cloud.stored import TABLE
-from tests.notices.test_notices import EVENTS, event
-from tests.records.test_generations import interrupted
+from tests.notices.events import EVENTS, event
+from tests.records.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
-from tests.stand_ins import OfferingsInMemory, OnePolicy, SchedulesInMemory
-
-TAGS = {"kubernetes.io/cluster/prod": "owned"}
-
-
-def maker(aws: Sandbox, service: str) -> Callable[[], Any]:
-    return partial(aws.client, service)
-
-
-def launch(aws: Sandbox, tags: dict[str, str]) -> str:
-    """An instance with these tags."""
-    pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
-    launched = aws.client("ec2").run_instances(
-        ImageId="ami-12345678",
-        InstanceType="m5.large",
-        MinCount=1,
-        MaxCount=1,
-        TagSpecifications=[{"ResourceType": "instance", "Tags": pairs}],
-    )
-    return str(launched["Instances"][0]["InstanceId"])
-
-
-@pytest.fixture
-def records(aws: Sandbox) -> DynamoRecords:
-    return DynamoRecords(maker(aws, "dynamodb"), TABLE)
 
 
 def test_a_record_is_read_as_it_was_written(aws: Sandbox, records: DynamoRecords) -> None:
@@ -177,60 +148,6 @@ def test_where_a_cluster_is_is_asked_once_for_all_functions(aws: Sandbox) -> Non
     ]
     assert asked.times == 1
     assert set(found) == {ClusterEndpoint("prod", "https://example.invalid", "Y2E=")}
-
-
-class Starts:
-    """A Lambda that fails as often as it is told to, and then remembers what it started."""
-
-    def __init__(self, failures: int = 0) -> None:
-        self.failures = failures
-        self.started: list[tuple[str, str, int]] = []
-
-    def start(self, instance: str, cluster: str, generation: int) -> None:
-        if self.failures:
-            self.failures -= 1
-            raise CloudUnavailable("Lambda does not answer")
-        self.started.append((instance, cluster, generation))
-
-
-class CleanUps:
-    """Remembers what was to be cleaned up."""
-
-    def __init__(self) -> None:
-        self.started: list[tuple[str, str]] = []
-
-    def start(self, instance: str, cluster: str) -> None:
-        self.started.append((instance, cluster))
-
-
-def reception(
-    aws: Sandbox,
-    starts: Starts,
-    admissions: Starts | None = None,
-    cleaning: CleanUps | None = None,
-    **policy: Any,
-) -> Reception:
-    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
-    return Reception(
-        Surroundings(
-            records=records,
-            instances=Ec2Instances(maker(aws, "ec2")),
-            policies=OnePolicy(ClusterPolicy(**policy)),
-            retire_node=starts,
-            schedules=SchedulesInMemory(),
-            offerings=OfferingsInMemory(),
-            clusters=frozenset({"prod"}),
-            clock=SystemClock(),
-            arrivals=records,
-            admit_node=admissions or Starts(),
-            cleaning=cleaning or CleanUps(),
-        )
-    )
-
-
-def interruption(instance: str, **changes: Any) -> dict[str, Any]:
-    detail = {"instance-id": instance, "instance-action": "terminate"}
-    return event(detail=detail, **changes)
 
 
 def test_a_death_between_the_record_and_the_start_is_made_good_by_the_next_delivery(

@@ -5,26 +5,16 @@ from typing import Any
 
 import pytest
 from leeway.cloud.dynamodb import FACTS as FACTS_KEY
-from leeway.cloud.dynamodb import item_key
+from leeway.cloud.dynamodb import DynamoRecords, item_key
 from leeway.cloud.dynamodb_index import DynamoIndex
 from leeway.cloud.ports import CloudUnavailable, Known
 from leeway.reception import Result
 from leeway.records.retirement import InstanceFacts
 
+from tests.cloud.receiving import TAGS, Starts, interruption, launch, maker, reception
 from tests.cloud.stored import TABLE
-from tests.cloud.test_adapters import (
-    TAGS,
-    Starts,
-    interruption,
-    launch,
-    maker,
-    reception,
-    records,
-)
-from tests.records.test_generations import FACTS
+from tests.records.retirements import FACTS
 from tests.sandbox.aws.started import Sandbox
-
-__all__ = ["records"]
 
 
 def facts(number: int, cluster: str = "prod") -> InstanceFacts:
@@ -126,7 +116,7 @@ def test_an_instance_that_the_index_misses_is_looked_up_and_not_taken_for_a_stra
 
 
 def test_a_record_and_the_facts_of_its_instance_come_with_one_call(
-    aws: Sandbox, index: DynamoIndex, records: Any
+    aws: Sandbox, index: DynamoIndex, records: DynamoRecords
 ) -> None:
     instance = launch(aws, TAGS)
     assert records.known(instance) == Known()

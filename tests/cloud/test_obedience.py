@@ -14,8 +14,8 @@ from leeway.configuration import Configuration
 from leeway.reception import Reception, Result, Surroundings
 
 from cli import main
+from tests.cloud.receiving import TAGS, CleanUps, Starts, interruption, launch, maker
 from tests.cloud.stored import TABLE
-from tests.cloud.test_adapters import TAGS, CleanUps, Starts, interruption, launch, maker
 from tests.sandbox.aws.started import Sandbox
 from tests.stand_ins import OfferingsInMemory, SchedulesInMemory
 

@@ -17,10 +17,10 @@ from leeway.records.arrival import Arrival
 from leeway.records.retirement import Phase, ReplacementIntent
 from leeway.sightings import CHANGE_PREFIX, SeenChange, SeenHook
 
+from tests.cloud.receiving import launch, maker
 from tests.cloud.stored import TABLE
-from tests.cloud.test_adapters import launch, maker
-from tests.records.test_arrivals import ask
-from tests.records.test_generations import interrupted
+from tests.records.arrivals import ask
+from tests.records.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
 
 

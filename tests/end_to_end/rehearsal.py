@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lightkube import Client, KubeConfig
+from lightkube.resources.core_v1 import Event
+
 from sandbox.up import Sandbox
 
 Entry = dict[str, Any]
@@ -100,3 +103,26 @@ class Rehearsal:
         silent = [i for i in instances if not aftermath.outcomes(i)]
         lines = [str(e["line"])[:300] for e in aftermath.of("logs")][-12:]
         return "no outcome for " + ", ".join(silent) + "\n" + "\n".join(lines)
+
+
+def events_about(sandbox: Sandbox, node: str) -> list[Event]:
+    """The Kubernetes Events that Leeway wrote about a node."""
+    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as client:
+        listed = list(client.list(Event, namespace="default"))
+    return [
+        e for e in listed if e.involvedObject.name == node and (e.reason or "").startswith("Leeway")
+    ]
+
+
+def tick(rehearsal: Rehearsal) -> None:
+    """Let a minute have passed."""
+    (name,) = [s["name"] for s in rehearsal.sandbox.schedules() if "reconcile" in s["name"]]
+    assert rehearsal.sandbox.fire(name) == ["leeway-reconcile"]
+
+
+def until[T](condition: Callable[[], T], patience: float = 60) -> T:
+    end = time.monotonic() + patience
+    while not (value := condition()):
+        assert time.monotonic() < end, "it did not come about in time"
+        time.sleep(0.3)
+    return value

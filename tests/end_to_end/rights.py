@@ -1,9 +1,15 @@
-"""What each function's role was used for at AWS, by the calls that the sandbox recorded."""
+"""What functions' roles grant at AWS and in clusters, and what they were used for so far."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from sandbox.access_entries import access_key
 from sandbox.up import Sandbox
 from tests.template.granted import granted_to
 
+RBAC = Path(__file__).parents[2] / "rbac" / "leeway.yaml"
 BY_THE_SANDBOX = {"sqs:GetQueueUrl"}
 """What its Lambda does in a function's name and the real one does not."""
 
@@ -25,3 +31,22 @@ def hold_to_what_is_granted(sandbox: Sandbox) -> None:
     assert any(used.values()), "no call was recorded for any function"
     ungranted = {role: sorted(actions - granted_to(role)) for role, actions in used.items()}
     assert not {role: actions for role, actions in ungranted.items() if actions}
+
+
+def granted(name: str) -> set[str]:
+    """The rights that a ClusterRole grants, as in "get daemonsets.apps"."""
+    documents: list[dict[str, Any]] = list(yaml.safe_load_all(RBAC.read_text()))
+    (role,) = [d for d in documents if (d["kind"], d["metadata"]["name"]) == ("ClusterRole", name)]
+    return {
+        f"{verb} {resource}.{group}".rstrip(".")
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def used(sandbox: Sandbox, role: str) -> set[str]:
+    """The rights that functions of an IAM role needed for what they asked of the cluster so far."""
+    calls: dict[str, dict[str, int]] = sandbox.status()["kubernetes"]["calls"]
+    return {right for user, counts in calls.items() if f"/{role}/" in user for right in counts}

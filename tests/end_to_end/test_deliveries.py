@@ -8,8 +8,7 @@ import pytest
 
 from sandbox.furnishing import client
 from tests.end_to_end.promises import Promises
-from tests.end_to_end.rehearsal import Rehearsal
-from tests.end_to_end.test_reconciliation import tick
+from tests.end_to_end.rehearsal import Rehearsal, tick
 
 Fault = dict[str, Any]
 

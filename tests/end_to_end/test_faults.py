@@ -10,8 +10,7 @@ from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
 from tests.end_to_end.promises import Promises
-from tests.end_to_end.rehearsal import Rehearsal
-from tests.end_to_end.test_interruption import events_about
+from tests.end_to_end.rehearsal import Rehearsal, events_about
 
 CHECKPOINTS = 12
 """More than a retirement makes; the faults beyond its last checkpoint do not fire."""

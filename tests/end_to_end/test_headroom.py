@@ -16,7 +16,7 @@ from lightkube.resources.core_v1 import PodTemplate
 from cli.main import run
 from sandbox.up import Sandbox
 from tests.end_to_end.rehearsal import Rehearsal
-from tests.end_to_end.test_rights import granted, used
+from tests.end_to_end.rights import granted, used
 
 CLUSTER = "rehearsal"
 ALWAYS = [{"timezone": "UTC", "start": "*/2 * * * *", "end": "* * * * *", "replicas": 2}]

@@ -4,20 +4,8 @@ import time
 from collections import Counter
 
 import pytest
-from lightkube import Client, KubeConfig
-from lightkube.resources.core_v1 import Event
 
-from sandbox.up import Sandbox
-from tests.end_to_end.rehearsal import Rehearsal
-
-
-def events_about(sandbox: Sandbox, node: str) -> list[Event]:
-    """The Kubernetes Events that Leeway wrote about a node."""
-    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as client:
-        listed = list(client.list(Event, namespace="default"))
-    return [
-        e for e in listed if e.involvedObject.name == node and (e.reason or "").startswith("Leeway")
-    ]
+from tests.end_to_end.rehearsal import Rehearsal, events_about
 
 
 @pytest.mark.parametrize("group", ["hooked", "plain"])

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,9 +22,8 @@ from sandbox.up import Sandbox
 from sandbox.world import ZONES, Group, Manifest, World
 from tests.cloud.stored import manifest
 from tests.end_to_end.conftest import daemonset, deployment
-from tests.end_to_end.rehearsal import Aftermath, Entry, Rehearsal
-from tests.end_to_end.test_interruption import events_about
-from tests.end_to_end.test_rights import granted, used
+from tests.end_to_end.rehearsal import Aftermath, Entry, Rehearsal, events_about, tick, until
+from tests.end_to_end.rights import granted, used
 
 CLUSTER = "arrivals"
 ADMIT = "leeway-admit"
@@ -88,20 +87,6 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
             CLUSTER, manifest(CLUSTER, spec=spec), 0
         )
         yield Rehearsal(sandbox)
-
-
-def tick(rehearsal: Rehearsal) -> None:
-    """Let a minute have passed."""
-    (name,) = [s["name"] for s in rehearsal.sandbox.schedules() if "reconcile" in s["name"]]
-    assert rehearsal.sandbox.fire(name) == ["leeway-reconcile"]
-
-
-def until[T](condition: Callable[[], T], patience: float = 60) -> T:
-    end = time.monotonic() + patience
-    while not (value := condition()):
-        assert time.monotonic() < end, "it did not come about in time"
-        time.sleep(0.3)
-    return value
 
 
 @contextmanager

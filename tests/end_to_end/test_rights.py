@@ -1,9 +1,5 @@
 """What Leeway's roles in a cluster grant is what the functions use, no less and no more."""
 
-from pathlib import Path
-from typing import Any
-
-import yaml
 from lightkube import Client, KubeConfig
 from lightkube.models.core_v1 import (
     Container,
@@ -18,29 +14,8 @@ from lightkube.models.policy_v1 import PodDisruptionBudgetSpec
 from lightkube.resources.core_v1 import Node, PersistentVolumeClaim, Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 
-from sandbox.up import Sandbox
 from tests.end_to_end.rehearsal import Rehearsal
-
-RBAC = Path(__file__).parents[2] / "rbac" / "leeway.yaml"
-
-
-def granted(name: str) -> set[str]:
-    """The rights that a ClusterRole grants, as in "get daemonsets.apps"."""
-    documents: list[dict[str, Any]] = list(yaml.safe_load_all(RBAC.read_text()))
-    (role,) = [d for d in documents if (d["kind"], d["metadata"]["name"]) == ("ClusterRole", name)]
-    return {
-        f"{verb} {resource}.{group}".rstrip(".")
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-
-def used(sandbox: Sandbox, role: str) -> set[str]:
-    """The rights that functions of an IAM role needed for what they asked of the cluster so far."""
-    calls: dict[str, dict[str, int]] = sandbox.status()["kubernetes"]["calls"]
-    return {right for user, counts in calls.items() if f"/{role}/" in user for right in counts}
+from tests.end_to_end.rights import granted, used
 
 
 def run(kube: Client, node: str, name: str, budgets: int, *claims: str) -> None:

@@ -12,8 +12,7 @@ from sandbox.up import Sandbox
 from sandbox.world import Group, World, budget
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.promises import Promises
-from tests.end_to_end.rehearsal import Aftermath, Rehearsal
-from tests.end_to_end.test_reconciliation import tick, until
+from tests.end_to_end.rehearsal import Aftermath, Rehearsal, tick, until
 
 Fault = dict[str, Any]
 

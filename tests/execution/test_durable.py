@@ -10,7 +10,7 @@ from leeway.execution.durable import Typed
 from leeway.retirement.results import Passed
 
 from tests.histories.scenarios import crowd
-from tests.records.test_generations import interrupted
+from tests.records.retirements import interrupted
 
 START = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 CONTEXT = SerDesContext("step", "arn")

@@ -8,7 +8,7 @@ from leeway.notices import NoticeKind
 from leeway.policies import ClusterPolicy
 from leeway.records.generations import undo
 
-from tests.records.test_generations import NOTICED, notice
+from tests.records.retirements import NOTICED, notice
 from tests.retirement.retiring import ORDER, Surrounding, surrounding
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)

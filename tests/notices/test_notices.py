@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,8 @@ from leeway.notices import (
 from leeway.notices.health import narrowed
 from leeway.notices.parse import parse_notice
 
-EVENTS = Path(__file__).parents[2] / "events"
+from tests.notices.events import EVENTS, event, health
+
 OTHERS = {
     "admit-node.json",
     "keep-headroom.json",
@@ -30,21 +30,6 @@ OTHERS = {
 }
 """What functions other than receive_notice are started with."""
 NOTICE_FILES = sorted(p.name for p in EVENTS.glob("*.json") if p.name not in OTHERS)
-
-
-def event(**changes: Any) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "version": "0",
-        "id": "1e5527d7-bb36-4607-3370-4164db56a40e",
-        "detail-type": "EC2 Spot Instance Interruption Warning",
-        "source": "aws.ec2",
-        "account": "123456789012",
-        "time": "2026-11-20T09:45:00Z",
-        "region": "eu-west-1",
-        "resources": ["arn:aws:ec2:eu-west-1b:instance/i-0b662ef9931388ba0"],
-        "detail": {"instance-id": "i-0b662ef9931388ba0", "instance-action": "terminate"},
-    }
-    return body | changes
 
 
 @pytest.mark.parametrize("name", NOTICE_FILES)
@@ -89,18 +74,6 @@ def test_a_hooks_test_notification_is_recognised_wherever_it_says_so(field: str)
         event(**changes, **{"detail-type": "EC2 Instance-launch Lifecycle Action"})
     )
     assert notice.kind is NoticeKind.TEST_NOTIFICATION
-
-
-def health(**changes: Any) -> dict[str, Any]:
-    detail = {
-        "eventArn": "arn:aws:health:eu-west-1::event/EC2/RETIREMENT/RETIREMENT_1",
-        "service": "EC2",
-        "eventTypeCategory": "scheduledChange",
-        "startTime": "Fri, 04 Dec 2026 02:00:00 GMT",
-        "affectedEntities": [{"entityValue": "i-0b662ef9931388ba0"}, {"entityValue": "i-0abc1234"}],
-    }
-    kind = {"source": "aws.health", "detail-type": "AWS Health Event", "resources": []}
-    return event(**kind, detail=detail | changes)
 
 
 def test_a_health_event_names_every_one_of_its_instances_not_just_the_first() -> None:

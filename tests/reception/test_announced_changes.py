@@ -9,8 +9,8 @@ from leeway.policies import DEFAULTS
 from leeway.reception import Result
 from leeway.records.retirement import Phase
 
-from tests.notices.test_notices import health
-from tests.reception.test_reception import CHANGE_AT, FIRST, LEAD, SECOND, Desk, policy
+from tests.notices.events import health
+from tests.reception.desk import CHANGE_AT, FIRST, LEAD, SECOND, Desk, policy
 from tests.stand_ins import OnePolicy
 
 

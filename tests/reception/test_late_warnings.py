@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from leeway.reception import Result
 
-from tests.reception.test_reception import FIRST, Desk, warning
+from tests.reception.desk import FIRST, Desk, warning
 
 NOON = datetime.fromisoformat("2026-11-21T12:00:00Z")
 

@@ -1,158 +1,31 @@
 """What becomes of notices: by policy, by owner, at once, weeks ahead, or undone."""
 
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from leeway.cloud.ports import CloudUnavailable, Known, Offering, RecordChanged
+from leeway.cloud.ports import Offering
 from leeway.notices import NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy
-from leeway.reception import NotAllReceived, Receipt, Reception, Result, Surroundings
-from leeway.records.arrival import Arrival
-from leeway.records.retirement import InstanceFacts, Phase, Retirement
+from leeway.reception import NotAllReceived, Result
+from leeway.records.retirement import Phase
 
-from tests.notices.test_notices import event, health
-from tests.records.test_generations import FACTS, at
-from tests.stand_ins import OfferingsInMemory, OnePolicy, SchedulesInMemory
-
-FIRST, SECOND = "i-0b662ef9931388ba0", "i-0abc1234"
-CHANGE_AT = datetime.fromisoformat("2026-12-04T02:00:00Z")
-WEEKS_BEFORE = datetime.fromisoformat("2026-11-20T09:45:01Z")
-LEAD = CHANGE_AT - timedelta(hours=4)
-AFTERWARDS = datetime.fromisoformat("2026-11-20T12:00:00Z")
-
-
-@dataclass
-class ArrivalsInMemory:
-    """The Arrivals Protocol."""
-
-    stored: dict[str, Arrival] = field(default_factory=dict)
-
-    def arrival(self, instance: str) -> Arrival | None:
-        return self.stored.get(instance)
-
-    def write(self, record: Arrival) -> None:
-        before = self.stored.get(record.instance)
-        if record.version != (before.version if before else 0) + 1:
-            raise RecordChanged(record.instance)
-        self.stored[record.instance] = record
-
-
-@dataclass
-class Starts:
-    """The AdmitNode Protocol."""
-
-    started: list[str] = field(default_factory=list)
-
-    def start(self, instance: str, cluster: str, generation: int) -> None:
-        self.started.append(f"{instance}-{generation}")
-
-
-@dataclass
-class CleanUps:
-    """The CleanUp Protocol."""
-
-    started: list[str] = field(default_factory=list)
-
-    def start(self, instance: str, cluster: str) -> None:
-        self.started.append(instance)
-
-
-@dataclass
-class Desk:
-    """Everything that a reception meets, in memory."""
-
-    now_: datetime = WEEKS_BEFORE
-    owner: Owner = field(default_factory=lambda: Owner(OwnerKind.AUTO_SCALING_GROUP, "ng"))
-    policies: OnePolicy = field(default_factory=OnePolicy)
-    schedules: SchedulesInMemory = field(default_factory=SchedulesInMemory)
-    offerings: OfferingsInMemory = field(default_factory=OfferingsInMemory)
-    stored: dict[str, Retirement] = field(default_factory=dict)
-    index: dict[str, InstanceFacts] = field(default_factory=dict)
-    started: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    broken: str = ""
-    arrivals: ArrivalsInMemory = field(default_factory=ArrivalsInMemory)
-    admissions: Starts = field(default_factory=Starts)
-    cleaning: CleanUps = field(default_factory=CleanUps)
-
-    def now(self) -> datetime:
-        return self.now_
-
-    def sleep(self, seconds: float) -> None:
-        self.now_ += timedelta(seconds=seconds)
-
-    def known(self, instance: str) -> Known:
-        if instance == self.broken:
-            raise CloudUnavailable("the table does not answer")
-        stored, facts = self.stored.get(instance), self.index.get(instance)
-        return Known(stored, facts, self.arrivals.arrival(instance))
-
-    def retirement(self, instance: str) -> Retirement | None:
-        return self.stored.get(instance)
-
-    def write(self, record: Retirement) -> None:
-        before = self.stored.get(record.instance)
-        if record.version != (before.version if before else 0) + 1:
-            raise RecordChanged(record.instance)
-        self.stored[record.instance] = record
-
-    def describe(self, instance: str) -> InstanceFacts | None:
-        self.asked.append(instance)
-        return FACTS.model_copy(update={"instance": instance, "owner": self.owner})
-
-    def tag_as_detached(self, instance: str, group: str) -> None:
-        raise AssertionError("receiving changes no instance")
-
-    def terminate(self, instance: str) -> None:
-        raise AssertionError("receiving changes no instance")
-
-    def start(self, instance: str, cluster: str, generation: int) -> None:
-        self.started.append(f"{instance}-{generation}")
-
-    def receive(self, told: dict[str, Any], begun: Action | None = None) -> Receipt:
-        """Receive an event."""
-        world = Surroundings(
-            records=self,
-            instances=self,
-            policies=self.policies,
-            retire_node=self,
-            schedules=self.schedules,
-            offerings=self.offerings,
-            clusters=frozenset({"prod"}),
-            clock=self,
-            arrivals=self.arrivals,
-            admit_node=self.admissions,
-            cleaning=self.cleaning,
-        )
-        return Reception(world).receive(told, begun)
-
-    def results(self, told: dict[str, Any]) -> list[Result]:
-        return [one.result for one in self.receive(told).instances]
-
-    def finished(self, instance: str = FIRST) -> None:
-        """Let the instance's retirement have ended."""
-        record = self.stored[instance]
-        ended = record.model_copy(update={"version": record.version + 1})
-        self.write(at(ended, Phase.FINISHED))
-
-
-def state(name: str, time: str, id: str = "") -> dict[str, Any]:  # noqa: A002
-    detail = {"instance-id": FIRST, "state": name}
-    told = event(detail=detail, time=time, id=id or f"{name}-{time}")
-    return told | {"detail-type": "EC2 Instance State-change Notification"}
-
-
-def warning(time: str, action: str = "terminate", id: str = "") -> dict[str, Any]:  # noqa: A002
-    detail = {"instance-id": FIRST, "instance-action": action}
-    return event(detail=detail, time=time, id=id or f"warning-{time}")
-
-
-def policy(**notices: Any) -> ClusterPolicy:
-    changed = {NoticeKind(name.replace("_", "-")): value for name, value in notices.items()}
-    return ClusterPolicy(notices={**DEFAULTS, **changed})
+from tests.notices.events import event, health
+from tests.reception.desk import (
+    AFTERWARDS,
+    FIRST,
+    LEAD,
+    SECOND,
+    WEEKS_BEFORE,
+    Desk,
+    policy,
+    state,
+    warning,
+)
+from tests.records.retirements import FACTS
+from tests.stand_ins import OnePolicy
 
 
 @pytest.mark.parametrize(
@@ -304,7 +177,7 @@ def test_an_instance_that_waits_for_a_launch_hook_is_admitted_once() -> None:
     assert desk.results(launching()) == [Result.STARTED]
     assert desk.results(launching()) == [Result.STARTED], "the first start may have been lost"
     assert desk.results(launching(id="launch-2")) == [Result.STARTED]
-    assert set(desk.admissions.started) == {f"{FIRST}-1"}
+    assert set(desk.admissions.started) == {(FIRST, "prod", 1)}
     assert desk.started == []
     assert desk.arrivals.stored[FIRST].deadline == WEEKS_BEFORE.replace(second=0) + timedelta(
         minutes=15
@@ -335,7 +208,7 @@ def test_what_a_terminated_instance_leaves_is_cleaned_up_also_after_its_retireme
     desk.receive(state("shutting-down", "2026-11-20T09:47:00Z"))
     assert desk.cleaning.started == []
     assert desk.results(state("terminated", "2026-11-20T09:47:30Z")) == [Result.KNOWN]
-    assert desk.cleaning.started == [FIRST]
+    assert desk.cleaning.started == [(FIRST, "prod")]
     assert desk.started == [f"{FIRST}-1"], "and no second retirement is"
 
 

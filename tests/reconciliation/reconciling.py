@@ -11,15 +11,20 @@ from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
-from leeway.owners import Owner
+from leeway.owners import Owner, OwnerKind
 from leeway.policies import Action, ClusterPolicy
 from leeway.reception import Receipt, Received, Result
-from leeway.reconciliation.reconcile import Reconciliation, Surroundings
+from leeway.reconciliation.reconcile import (
+    ClusterReport,
+    Reconciliation,
+    Round,
+    Surroundings,
+)
 from leeway.records.arrival import Arrival
 from leeway.records.retirement import InstanceFacts, Retirement
 from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
 
-from tests.records.test_generations import FACTS, NOTICED
+from tests.records.retirements import FACTS, NOTICED
 
 
 def facts(number: int, cluster: str = "prod", owner: Owner = FACTS.owner) -> InstanceFacts:
@@ -250,3 +255,29 @@ class World:
                 clock=self,
             )
         )
+
+
+OURS = facts(1)
+VOLUME = Attachment("pv-1", "shop/data-0")
+
+
+def seen(one: Any = OURS, state: str = "running", group: str = "") -> SeenInstance:
+    in_its_own = one.owner.name if one.owner.kind is OwnerKind.AUTO_SCALING_GROUP else ""
+    return SeenInstance(one, state, NOTICED, group or in_its_own)
+
+
+def run(world: World, *clusters: str) -> ClusterReport:
+    (report,) = world.reconciliation(*clusters).run(Round())
+    return report
+
+
+def gone(**changes: Any) -> World:
+    """An instance that is terminated, and whose Node is still there, with a volume."""
+    cluster = OneCluster({OURS.private_dns_name: node(OURS)}, {OURS.private_dns_name: [VOLUME]})
+    given: dict[str, Any] = {
+        "instances_": [seen(state="terminated")],
+        "fresh": {OURS.instance: "terminated"},
+        "index": {OURS.instance: OURS},
+        "clusters": {"prod": cluster},
+    }
+    return World(**given | changes)

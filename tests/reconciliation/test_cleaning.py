@@ -9,8 +9,17 @@ from leeway.cluster.ports import Attachment
 from leeway.reconciliation.cleaning import Result
 from leeway.reconciliation.reconcile import Round
 
-from tests.reconciliation.reconciling import OneCluster, World, facts, node
-from tests.reconciliation.test_reconcile import OURS, VOLUME, gone, run, seen
+from tests.reconciliation.reconciling import (
+    OURS,
+    VOLUME,
+    OneCluster,
+    World,
+    facts,
+    gone,
+    node,
+    run,
+    seen,
+)
 
 
 def test_what_a_terminated_instance_leaves_is_cleaned_up_its_volumes_first() -> None:

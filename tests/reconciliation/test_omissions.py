@@ -32,9 +32,8 @@ from leeway.records.generations import undo
 from leeway.records.retirement import OVERDUE, Phase, ReplacementIntent, Retirement, due
 from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
 
-from tests.records.test_arrivals import HOOK as LAUNCH_HOOK
-from tests.records.test_arrivals import running as arriving
-from tests.records.test_generations import FACTS, HOOK, NOTICED, at, interrupted, take
+from tests.records.arrivals import LAUNCH_HOOK, arriving
+from tests.records.retirements import FACTS, HOOK, NOTICED, at, interrupted, take
 
 PLACE = Place("123456789012", "us-east-1")
 MINUTE = timedelta(minutes=1)

@@ -16,37 +16,12 @@ from leeway.reception import Receipt
 from leeway.reception import Result as Became
 from leeway.reconciliation.cleaning import Result
 from leeway.reconciliation.finding import HANDS
-from leeway.reconciliation.reconcile import ClusterReport, Round, parse_round
+from leeway.reconciliation.reconcile import Round, parse_round
 from leeway.records.retirement import Phase
 from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
 
-from tests.reconciliation.reconciling import OneCluster, World, facts, node
-from tests.records.test_generations import HOOK, NOTICED, at, take
-
-OURS = facts(1)
-VOLUME = Attachment("pv-1", "shop/data-0")
-
-
-def seen(one: Any = OURS, state: str = "running", group: str = "") -> SeenInstance:
-    in_its_own = one.owner.name if one.owner.kind is OwnerKind.AUTO_SCALING_GROUP else ""
-    return SeenInstance(one, state, NOTICED, group or in_its_own)
-
-
-def run(world: World, *clusters: str) -> ClusterReport:
-    (report,) = world.reconciliation(*clusters).run(Round())
-    return report
-
-
-def gone(**changes: Any) -> World:
-    """An instance that is terminated, and whose Node is still there, with a volume."""
-    cluster = OneCluster({OURS.private_dns_name: node(OURS)}, {OURS.private_dns_name: [VOLUME]})
-    given: dict[str, Any] = {
-        "instances_": [seen(state="terminated")],
-        "fresh": {OURS.instance: "terminated"},
-        "index": {OURS.instance: OURS},
-        "clusters": {"prod": cluster},
-    }
-    return World(**given | changes)
+from tests.reconciliation.reconciling import OURS, OneCluster, World, facts, gone, node, run, seen
+from tests.records.retirements import HOOK, NOTICED, at, take
 
 
 def test_a_quiet_minute_finds_nothing_and_writes_nothing() -> None:

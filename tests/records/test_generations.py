@@ -1,60 +1,26 @@
 """The retirement record: duplicates change nothing, urgency raises a generation."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.hooks import HookResult
-from leeway.notices import InstanceId, InterruptionAction, LifecycleHook, Notice, NoticeKind
-from leeway.owners import Owner, OwnerKind
+from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policies import DEFAULTS, OnBlocked, rule
 from leeway.records.generations import receive, undo
 from leeway.records.retirement import (
     LONGEST,
     NOTICES_REMEMBERED,
-    Change,
-    InstanceFacts,
     Phase,
     ReplacementIntent,
     Retirement,
     due,
 )
 
-NOTICED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
-FACTS = InstanceFacts(
-    instance="i-0b662ef9931388ba0",
-    cluster="prod",
-    private_dns_name="ip-10-0-0-1.ec2.internal",
-    zone="us-east-1a",
-    instance_type="m5.large",
-    capacity_type="spot",
-    owner=Owner(OwnerKind.AUTO_SCALING_GROUP, "ng"),
-)
-HOOK = LifecycleHook("ng", "leeway-drain")
+from tests.records.retirements import FACTS, HOOK, NOTICED, at, interrupted, notice, take
+
 HOUR = timedelta(hours=1)
-
-
-def notice(kind: NoticeKind, id: str, **more: Any) -> Notice:  # noqa: A002
-    at = NOTICED + timedelta(seconds=more.pop("after", 0))
-    instances = (InstanceId(FACTS.instance),)
-    return Notice(id, kind, "123456789012", "us-east-1", at, instances, **more)
-
-
-def take(stored: Retirement | None, kind: NoticeKind, id: str, **more: Any) -> Change[Retirement]:  # noqa: A002
-    told = notice(kind, id, **more)
-    return receive(stored, told, rule(told, DEFAULTS[kind]), FACTS)
-
-
-def interrupted(phase: Phase = Phase.RUNNING) -> Retirement:
-    record = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record
-    return at(record, phase)
-
-
-def at(record: Retirement, phase: Phase) -> Retirement:
-    """A retirement that got so far; one that finished was carried out, and not rehearsed."""
-    answer = HookResult.CONTINUE if phase is Phase.FINISHED else None
-    return record.model_copy(update={"phase": phase, "answer": answer})
 
 
 def test_the_first_notice_starts_the_first_generation() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.records.surges import HELD_FOR, Step, SurgeLedger
 
-from tests.records.test_generations import NOTICED
+from tests.records.retirements import NOTICED
 
 
 class Group:

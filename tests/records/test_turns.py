@@ -20,7 +20,7 @@ from leeway.records.turns import (
     with_patience,
 )
 
-from tests.records.test_generations import NOTICED, take
+from tests.records.retirements import NOTICED, take
 
 PAUSED = ClusterPolicy(paused=True)
 CHANGES_AT = NOTICED + timedelta(hours=4)

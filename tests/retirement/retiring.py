@@ -14,7 +14,13 @@ from leeway.cloud.ports import (
     Recalled,
     RecordChanged,
 )
-from leeway.cluster.ports import Attachment, ClusterRefused, Marks, Node, NodeEvent
+from leeway.cluster.ports import (
+    Attachment,
+    ClusterRefused,
+    Marks,
+    Node,
+    NodeEvent,
+)
 from leeway.drain.answers import Response
 from leeway.drain.pods import Pod
 from leeway.drain.summary import DrainState
@@ -22,7 +28,10 @@ from leeway.execution.orders import Order
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.policies import ClusterPolicy
-from leeway.records.retirement import InstanceFacts, Retirement
+from leeway.records.retirement import (
+    InstanceFacts,
+    Retirement,
+)
 from leeway.records.surges import SurgeLedger
 from leeway.records.turns import ChurnLedger
 from leeway.replacement import GroupFacts, GroupRules
@@ -32,8 +41,10 @@ from leeway.retirement.retire_node import RetireNode
 from leeway.retirement.surroundings import Surroundings
 
 from tests.draining.feeds import ListedPods
-from tests.records.test_generations import FACTS, HOOK, NOTICED, take
+from tests.records.retirements import FACTS, HOOK, NOTICED, take
 
+POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
+HOOKED = ("leeway-drain",)
 ORDER = Order(FACTS.instance, FACTS.cluster, 1)
 SUCCESSOR = "i-0successor00000000"
 
@@ -401,5 +412,17 @@ def surrounding(kind: NoticeKind = NoticeKind.SPOT_INTERRUPTION, **changes: Any)
 def retire(world: Surrounding) -> Outcome:
     """Run the first generation, which nothing takes over."""
     outcome = world.run_generation()
+    assert outcome is not None
+    return outcome
+
+
+def rebalanced(**changes: object) -> Surrounding:
+    return surrounding(
+        NoticeKind.REBALANCE, **{"pods": [POD], "blocks": False, "hooks": HOOKED} | changes
+    )
+
+
+def next_generation(world: Surrounding) -> Outcome:
+    outcome = world.run_generation(world.record.generation)
     assert outcome is not None
     return outcome

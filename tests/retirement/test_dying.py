@@ -9,7 +9,7 @@ from leeway.drain.pods import Pod
 from leeway.notices import NoticeKind
 from leeway.retirement.retire_node import RetireNode
 
-from tests.records.test_generations import FACTS
+from tests.records.retirements import FACTS
 from tests.retirement.retiring import ORDER, SUCCESSOR, Surrounding, surrounding
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)

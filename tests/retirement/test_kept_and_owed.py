@@ -14,9 +14,16 @@ from leeway.records.generations import receive, undo
 from leeway.records.retirement import OVERDUE, ReplacementIntent, due
 from leeway.retirement.outcome import Result
 
-from tests.records.test_generations import FACTS, HOOK, NOTICED, notice, take
-from tests.retirement.retiring import Surrounding, retire, surrounding
-from tests.retirement.test_voluntary import HOOKED, POD, next_generation, rebalanced
+from tests.records.retirements import FACTS, HOOK, NOTICED, notice, take
+from tests.retirement.retiring import (
+    HOOKED,
+    POD,
+    Surrounding,
+    next_generation,
+    rebalanced,
+    retire,
+    surrounding,
+)
 
 PLACE = Place("123456789012", "us-east-1")
 

@@ -12,7 +12,7 @@ from leeway.records.retirement import Phase
 from leeway.replacement import GroupRules, Method
 from leeway.retirement.recollection import ASKS_FOR, FRESH_FOR, KnownGroups, Recollection
 
-from tests.records.test_generations import HOOK, NOTICED
+from tests.records.retirements import HOOK, NOTICED
 from tests.retirement.retiring import MemoryInMemory, Surrounding, retire, surrounding
 
 HOOKS: dict[str, Any] = {"hooks": ("leeway-drain",)}

@@ -14,7 +14,7 @@ from leeway.notices import NoticeKind
 from leeway.records.retirement import Retirement
 from leeway.retirement.outcome import ROOM, Result
 
-from tests.records.test_generations import HOOK, NOTICED
+from tests.records.retirements import HOOK, NOTICED
 from tests.retirement.retiring import retire, surrounding
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)

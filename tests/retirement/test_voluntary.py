@@ -12,26 +12,21 @@ from leeway.policies import Action, ChurnCap, ClusterPolicy
 from leeway.records.generations import undo
 from leeway.records.retirement import OVERDUE, Phase, ReplacementIntent, due
 from leeway.records.turns import ChurnLedger
-from leeway.retirement.outcome import Outcome, Result
+from leeway.retirement.outcome import Result
 
-from tests.records.test_generations import FACTS, NOTICED, notice, take
-from tests.retirement.retiring import SUCCESSOR, Surrounding, retire, surrounding
+from tests.records.retirements import FACTS, NOTICED, notice, take
+from tests.retirement.retiring import (
+    HOOKED,
+    POD,
+    SUCCESSOR,
+    Surrounding,
+    next_generation,
+    rebalanced,
+    retire,
+    surrounding,
+)
 
-POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
-HOOKED = ("leeway-drain",)
 NONE_MAY = ChurnCap(percent=0, at_least=0)
-
-
-def rebalanced(**changes: object) -> Surrounding:
-    return surrounding(
-        NoticeKind.REBALANCE, **{"pods": [POD], "blocks": False, "hooks": HOOKED} | changes
-    )
-
-
-def next_generation(world: Surrounding) -> Outcome:
-    outcome = world.run_generation(world.record.generation)
-    assert outcome is not None
-    return outcome
 
 
 def test_a_rebalance_evicts_nothing_before_the_successor_is_ready() -> None:

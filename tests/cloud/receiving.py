@@ -1,0 +1,65 @@
+"""A reception among AWS's adapters, and instances for it to hear of."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from leeway.clock import SystemClock
+from leeway.cloud.dynamodb import DynamoRecords
+from leeway.cloud.ec2 import Ec2Instances
+from leeway.policies import ClusterPolicy
+from leeway.reception import Reception, Surroundings
+
+from tests.cloud.stored import TABLE
+from tests.notices.events import event
+from tests.sandbox.aws.started import Sandbox
+from tests.stand_ins import CleanUps, OfferingsInMemory, OnePolicy, SchedulesInMemory, Starts
+
+TAGS = {"kubernetes.io/cluster/prod": "owned"}
+
+
+def maker(aws: Sandbox, service: str) -> Callable[[], Any]:
+    return partial(aws.client, service)
+
+
+def launch(aws: Sandbox, tags: dict[str, str]) -> str:
+    """An instance with these tags."""
+    pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
+    launched = aws.client("ec2").run_instances(
+        ImageId="ami-12345678",
+        InstanceType="m5.large",
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": pairs}],
+    )
+    return str(launched["Instances"][0]["InstanceId"])
+
+
+def reception(
+    aws: Sandbox,
+    starts: Starts,
+    admissions: Starts | None = None,
+    cleaning: CleanUps | None = None,
+    **policy: Any,
+) -> Reception:
+    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    return Reception(
+        Surroundings(
+            records=records,
+            instances=Ec2Instances(maker(aws, "ec2")),
+            policies=OnePolicy(ClusterPolicy(**policy)),
+            retire_node=starts,
+            schedules=SchedulesInMemory(),
+            offerings=OfferingsInMemory(),
+            clusters=frozenset({"prod"}),
+            clock=SystemClock(),
+            arrivals=records,
+            admit_node=admissions or Starts(),
+            cleaning=cleaning or CleanUps(),
+        )
+    )
+
+
+def interruption(instance: str, **changes: Any) -> dict[str, Any]:
+    detail = {"instance-id": instance, "instance-action": "terminate"}
+    return event(detail=detail, **changes)
