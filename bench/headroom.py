@@ -22,7 +22,7 @@ from leeway.cluster.kubeconfig import kubeconfig_connection
 from leeway.configuration import Configuration
 from leeway.manifests.interpreting import Written
 from leeway.manifests.reading import read_manifests
-from leeway.upkeep.keep_headroom import KeepHeadroom, Tended
+from leeway.upkeep.keep_headroom import HeadroomReport, KeepHeadroom
 from rich.console import Console
 from rich.table import Table
 
@@ -77,7 +77,7 @@ class Bench:
         """Refuse to measure what is not right."""
         raise AssertionError(f"{cluster}: {manifest}: {problem}")
 
-    def tended(self, tended: Tended) -> None:
+    def headroom_kept(self, report: HeadroomReport) -> None:
         """Take the news of a cluster, and tell nobody."""
 
     def tick(self) -> Measured:
@@ -92,12 +92,12 @@ class Bench:
         )
         before = dict(self.calls)
         began = time.perf_counter()
-        tended = keeper.tick(self._connections)
+        reports = keeper.tick(self._connections)
         return Measured(
             time.perf_counter() - began,
             self.calls["kubernetes"] - before["kubernetes"],
             self.calls["dynamodb"] - before["dynamodb"],
-            sum(len(one.problems) + bool(one.problem) for one in tended),
+            sum(len(one.problems) + bool(one.problem) for one in reports),
         )
 
 

@@ -106,9 +106,9 @@ def _read_now(region: str) -> "Catalog":
 
     from leeway.clock import SystemClock
     from leeway.cloud.market import Ec2Market, PricingPriceList, pricing_region
+    from leeway.refresh_catalog import NothingSurveyed, Surveyor
     from leeway.selection.offers.compressed import compressed, opened
     from leeway.selection.offers.survey import Survey
-    from leeway.surveying import NothingSurveyed, Surveyor
     from leeway.wiring.clients import patient_client
 
     sys.stderr.write(f"{region}: no catalog is kept; reading what EC2 offers\n")

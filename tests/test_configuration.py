@@ -4,11 +4,11 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from leeway.abreast import abreast
 from leeway.cloud.ports import CloudUnavailable, StoredManifest
 from leeway.configuration import Configuration
 from leeway.notices import NoticeKind
 from leeway.owners import OwnerKind
+from leeway.parallel import in_parallel
 from leeway.policies import DEFAULTS, Action, ClusterPolicy, OnBlocked
 
 from tests.cloud.stored import manifest
@@ -82,7 +82,7 @@ def test_a_table_that_is_slow_is_asked_about_all_clusters_side_by_side() -> None
 
     configuration = Configuration(Slow(), Time(), Reported())
     clusters = [f"c{number}" for number in range(4)]
-    assert abreast(configuration.policy_of, clusters, 4) == [ClusterPolicy()] * 4
+    assert in_parallel(configuration.policy_of, clusters, 4) == [ClusterPolicy()] * 4
 
 
 def test_what_is_written_is_laid_over_the_defaults() -> None:

@@ -19,11 +19,12 @@ from leeway.notices import LifecycleHook
 from leeway.owners import Owner, OwnerKind
 from leeway.reception import NotAllReceived, Result
 
-from tests.cloud.receiving import TAGS, Starts, interruption, launch, maker, reception
+from tests.cloud.receiving import TAGS, interruption, launch, maker, reception
 from tests.cloud.stored import TABLE
 from tests.notices.events import EVENTS, event
 from tests.records.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
+from tests.stand_ins import Starts
 
 
 def test_a_record_is_read_as_it_was_written(aws: Sandbox, records: DynamoRecords) -> None:

@@ -11,10 +11,11 @@ from leeway.cloud.ports import CloudUnavailable, Known
 from leeway.reception import Result
 from leeway.records.retirement import InstanceFacts
 
-from tests.cloud.receiving import TAGS, Starts, interruption, launch, maker, reception
+from tests.cloud.receiving import TAGS, interruption, launch, maker, reception
 from tests.cloud.stored import TABLE
 from tests.records.retirements import FACTS
 from tests.sandbox.aws.started import Sandbox
+from tests.stand_ins import Starts
 
 
 def facts(number: int, cluster: str = "prod") -> InstanceFacts:

@@ -14,10 +14,10 @@ from leeway.configuration import Configuration
 from leeway.reception import Reception, Result, Surroundings
 
 from cli import main
-from tests.cloud.receiving import TAGS, CleanUps, Starts, interruption, launch, maker
+from tests.cloud.receiving import TAGS, interruption, launch, maker
 from tests.cloud.stored import TABLE
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import OfferingsInMemory, SchedulesInMemory
+from tests.stand_ins import CleanUps, OfferingsInMemory, SchedulesInMemory, Starts
 
 
 class Reported:

@@ -172,9 +172,9 @@ def test_keep_headroom_gives_a_cluster_what_is_written_about_it(
     table = sandbox.sam_environment()["KeepHeadroomFunction"]["LEEWAY_TABLE"]
     writing = DynamoManifestWriting(partial(client_of, sandbox, "dynamodb"), table)
     writing.write(sandbox.endpoints.cluster, stored, replaces=0)
-    (tended,) = invoke("KeepHeadroomFunction", event_of("keep-headroom")).answer["clusters"]
-    assert tended["problem"] == ""
-    subjects = [changed["subject"] for changed in tended["changed"]]
+    (report,) = invoke("KeepHeadroomFunction", event_of("keep-headroom")).answer["clusters"]
+    assert report["problem"] == ""
+    subjects = [changed["subject"] for changed in report["changed"]]
     # The sandbox's own minute may have come first.
     assert subjects in ([], ["buffer leeway-headroom/sam-warm"])
-    assert tended["pauseReplicas"] == 1
+    assert report["pauseReplicas"] == 1

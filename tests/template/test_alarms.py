@@ -12,7 +12,7 @@ from aws_lambda_powertools import Logger, Metrics
 from leeway.headroom.kept import Kept
 from leeway.reconciliation.reconcile import ClusterReport
 from leeway.telemetry import PowertoolsTelemetry
-from leeway.upkeep.keep_headroom import Tended
+from leeway.upkeep.keep_headroom import HeadroomReport
 
 from tests.template.granted import resources
 from tests.template.reached import ROOT, methods_named_by
@@ -46,7 +46,9 @@ DONE_AGAIN = {"ReconcileFailures"}
 
 PROBLEM = Kept("buffer a/b", "headroom.leeway.sh b", problem="500: a webhook does not answer")
 TOLD: dict[str, Callable[[PowertoolsTelemetry], None]] = {
-    "tended": lambda telemetry: telemetry.tended(Tended("prod", problems=(PROBLEM,), faulty=1)),
+    "headroom_kept": lambda telemetry: telemetry.headroom_kept(
+        HeadroomReport("prod", problems=(PROBLEM,), faulty=1)
+    ),
     "reconciled": lambda telemetry: telemetry.reconciled(
         [ClusterReport("prod", problems=["the API server is away"])]
     ),

@@ -10,7 +10,7 @@ from leeway.cluster.http_workloads import HttpWorkloads
 from leeway.manifests.interpreting import Written
 from leeway.manifests.reading import read_manifests
 from leeway.policies import ClusterPolicy
-from leeway.upkeep.keep_headroom import KeepHeadroom, Tended
+from leeway.upkeep.keep_headroom import HeadroomReport, KeepHeadroom
 
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, Live, deployment
 from tests.upkeep.headroom_states import HeadroomInMemory
@@ -32,7 +32,7 @@ class Desk:
         self.at = NINE
         self.takes = timedelta(0)
         """What every look at the clock finds to have passed."""
-        self.seen: list[Tended] = []
+        self.seen: list[HeadroomReport] = []
         self.name = f"t{next(NUMBERS)}"
         self._keeper = KeepHeadroom(self, self.states, lambda _: workloads, self, self)
 
@@ -48,8 +48,8 @@ class Desk:
     def faulty(self, cluster: str) -> int:
         return len(self.unreadable)
 
-    def tended(self, tended: Tended) -> None:
-        self.seen.append(tended)
+    def headroom_kept(self, report: HeadroomReport) -> None:
+        self.seen.append(report)
 
     def now(self) -> datetime:
         self.at += self.takes
@@ -64,10 +64,10 @@ class Desk:
         assert not reading.problems
         self.written = reading.written
 
-    def tick(self, at: datetime | None = None) -> Tended:
+    def tick(self, at: datetime | None = None) -> HeadroomReport:
         self.at = at or self.at
-        (tended,) = self._keeper.tick(["prod"])
-        return tended
+        (report,) = self._keeper.tick(["prod"])
+        return report
 
     def replicas(self, name: str, namespace: str = "default") -> int | None:
         """The size that a Deployment is to have; None where there is none."""

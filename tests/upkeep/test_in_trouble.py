@@ -59,13 +59,13 @@ def test_a_webhook_that_fails_on_one_object_is_that_objects_problem(desk: Desk) 
     document["spec"]["buffers"].append({**document["spec"]["buffers"][0], "name": "hot"})
     desk.apply(desk.scaled_object(target), document)
     desk.live.fail_with({**WEBHOOK_DOWN, "resource": "deployments", "count": 1})
-    tended = desk.tick()
-    assert tended.problem == ""
-    (problem,) = tended.problems
+    report = desk.tick()
+    assert report.problem == ""
+    (problem,) = report.problems
     assert problem.subject.startswith(f"buffer {desk.name}/{desk.name}-")
     assert problem.problem.startswith("500")
     assert problem.replicas is None, "it has no size yet"
-    assert tended.replicas == 1
+    assert report.replicas == 1
     assert {desk.buffer(), desk.replicas(f"{desk.name}-hot", desk.name)} == {1, None}
     assert desk.replicas(target) == 5
     assert desk.tick().problems == ()
@@ -110,9 +110,9 @@ def test_room_for_pods_whose_template_can_not_be_read_stays(desk: Desk) -> None:
     desk.apply(capacity_buffer(desk, replicas=2))
     desk.tick()
     desk.live.fail_with({"status": 500, "verb": "get", "resource": "deployments"})
-    tended = desk.tick()
-    assert [one.subject for one in tended.problems] == [f"capacitybuffer default/{desk.name}"]
-    assert (tended.changed, tended.replicas) == (tended.problems, 2)
+    report = desk.tick()
+    assert [one.subject for one in report.problems] == [f"capacitybuffer default/{desk.name}"]
+    assert (report.changed, report.replicas) == (report.problems, 2)
     desk.live.fail_with()
     assert desk.replicas(f"capacity-buffer-{desk.name}") == 2
     assert desk.tick().problems == ()

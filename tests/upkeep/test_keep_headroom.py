@@ -1,4 +1,4 @@
-"""A tick over several clusters: each fails for itself. One cluster alone: test_one_cluster.py."""
+"""A tick over several clusters: each fails for itself. One cluster alone: test_tick.py."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -6,7 +6,7 @@ from typing import Any
 
 from leeway.cloud.ports import CloudUnavailable
 from leeway.policies import ClusterPolicy
-from leeway.upkeep.keep_headroom import KeepHeadroom, Tended
+from leeway.upkeep.keep_headroom import HeadroomReport, KeepHeadroom
 
 from tests.upkeep.headroom_states import HeadroomInMemory
 
@@ -16,7 +16,7 @@ class Town:
 
     def __init__(self, **trouble: Exception) -> None:
         self._trouble = trouble
-        self.told: list[Tended] = []
+        self.told: list[HeadroomReport] = []
 
     def policy_of(self, cluster: str) -> ClusterPolicy:
         return ClusterPolicy()
@@ -32,8 +32,8 @@ class Town:
     def faulty(self, cluster: str) -> int:
         return 2 if cluster == "away" else 0
 
-    def tended(self, tended: Tended) -> None:
-        self.told.append(tended)
+    def headroom_kept(self, report: HeadroomReport) -> None:
+        self.told.append(report)
 
     def now(self) -> datetime:
         return datetime(2026, 11, 20, 9, tzinfo=UTC)
@@ -49,10 +49,10 @@ def test_a_cluster_that_fails_foreseen_or_not_is_told_of_and_stops_no_other() ->
         raise AssertionError(f"nothing is wanted in {cluster}")
 
     keeper = KeepHeadroom(town, HeadroomInMemory(), workloads_in, town, town)
-    tended = keeper.tick(["away", "odd", "well"])
-    away, odd, well = tended
+    reports = keeper.tick(["away", "odd", "well"])
+    away, odd, well = reports
     assert away.problem == "CloudUnavailable: throttled"
     assert away.faulty == 2, "what is wrong with its manifests is not mended by that"
-    assert odd.problem.startswith("ValueError: minReplicas: not a number (test_upkeep.py:")
+    assert odd.problem.startswith("ValueError: minReplicas: not a number (test_keep_headroom.py:")
     assert well.problem == ""
-    assert town.told == list(tended)
+    assert town.told == list(reports)

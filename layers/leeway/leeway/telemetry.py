@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from leeway.reception import Receipt
     from leeway.reconciliation.reconcile import ClusterReport
     from leeway.records.retirement import Retirement
+    from leeway.refresh_catalog import Surveyed
     from leeway.retirement.outcome import Outcome
-    from leeway.surveying import Surveyed
-    from leeway.upkeep.keep_headroom import Tended
+    from leeway.upkeep.keep_headroom import HeadroomReport
 
 
 class PowertoolsTelemetry:
@@ -183,27 +183,27 @@ class PowertoolsTelemetry:
             },
         )
 
-    def tended(self, tended: "Tended") -> None:
+    def headroom_kept(self, report: "HeadroomReport") -> None:
         """Log what changed about a cluster's headroom and what is wrong with it, and measure it."""
-        about = {"cluster": tended.cluster, "dry_run": tended.dry_run}
-        if tended.problem:
-            self._logger.error(tended.problem, extra=about)
-        for kept in tended.changed:
+        about = {"cluster": report.cluster, "dry_run": report.dry_run}
+        if report.problem:
+            self._logger.error(report.problem, extra=about)
+        for kept in report.changed:
             if not kept.problem:
                 told = {"subject": kept.subject, "source": kept.source, "replicas": kept.replicas}
                 self._logger.info(kept.reason, extra={**about, **told})
-        for kept in tended.problems:
+        for kept in report.problems:
             told = {"subject": kept.subject, "source": kept.source}
             self._logger.warning(kept.problem, extra={**about, **told})
-        troubles = len(tended.problems) + bool(tended.problem)
-        self._metrics.add_dimension("Cluster", tended.cluster)
-        self._metrics.add_metric("HeadroomReplicas", MetricUnit.Count, tended.replicas)
+        troubles = len(report.problems) + bool(report.problem)
+        self._metrics.add_dimension("Cluster", report.cluster)
+        self._metrics.add_metric("HeadroomReplicas", MetricUnit.Count, report.replicas)
         self._metrics.add_metric("HeadroomProblems", MetricUnit.Count, troubles)
-        self._metrics.add_metric("ManifestProblems", MetricUnit.Count, tended.faulty)
+        self._metrics.add_metric("ManifestProblems", MetricUnit.Count, report.faulty)
         self._metrics.flush_metrics()
         # By no cluster, so that one alarm sees all of them.
         self._metrics.add_metric("HeadroomProblems", MetricUnit.Count, troubles)
-        self._metrics.add_metric("ManifestProblems", MetricUnit.Count, tended.faulty)
+        self._metrics.add_metric("ManifestProblems", MetricUnit.Count, report.faulty)
         self._metrics.flush_metrics()
 
     def surveyed(self, outcome: "Surveyed") -> None:

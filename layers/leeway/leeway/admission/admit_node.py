@@ -21,8 +21,8 @@ from leeway.cloud.ports import (
 from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable, Node
 from leeway.execution.orders import Order
 from leeway.execution.steps import Steps
-from leeway.held_hooks import Answered, Holding
 from leeway.hooks import HeldHook, HookResult, joined, next_heartbeat, none_waits
+from leeway.lifecycle_actions import Answered, LifecycleActions
 from leeway.records.arrival import Arrival
 from leeway.records.retirement import Phase
 
@@ -105,7 +105,7 @@ class AdmitNode:
         self._cluster_named = cluster_named
         self._telemetry = telemetry
         self._clock = clock
-        self._holding = Holding(groups, clock)
+        self._actions = LifecycleActions(groups, clock)
 
     def admit(self, order: Order, steps: Steps) -> Welcome | None:
         """Run one generation of an admission; None where a newer one has taken over.
@@ -130,7 +130,7 @@ class AdmitNode:
             if outcome.node:
                 steps.run("note", str, partial(self._note, outcome, ended.node_uid))
             if answer := _ANSWERS.get(outcome.result):
-                self._holding.insist(order.instance, ended.answered, answer, steps)
+                self._actions.insist(order.instance, ended.answered, answer, steps)
         return outcome
 
     def _current(self, order: Order) -> Arrival | None:
@@ -146,7 +146,7 @@ class AdmitNode:
             return Looked(None)
         now = self._clock.now()
         held = joined(before.held, record.hooks, record.noticed_at, now)
-        looked = replace(before, record=record, held=self._holding.keep(order.instance, held))
+        looked = replace(before, record=record, held=self._actions.keep(order.instance, held))
         looked, lacks = self._see(looked, record)
         now = self._clock.now()
         verdict = decide(
@@ -224,7 +224,7 @@ class AdmitNode:
             return Ended(None)
         answered = Answered()
         if answer is not None:
-            answered = self._holding.answer(order.instance, closed.hooks, answer)
+            answered = self._actions.answer(order.instance, closed.hooks, answer)
         outcome = Welcome(
             result=verdict.result,
             instance=order.instance,

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from leeway.abreast import abreast
 from leeway.clock import Clock
 from leeway.cloud.ports import Known, Sweep, Unfinished, WaitingActions
+from leeway.failures import described
 from leeway.hooks import EKS_HOOKS
 from leeway.notices import NoticeKind
 from leeway.notices.synthetic import Place
 from leeway.owners import OwnerKind
+from leeway.parallel import in_parallel
 from leeway.policies import ClusterPolicy
 from leeway.reconciliation.omissions import (
     STOPS_OR_ENDS,
@@ -32,7 +33,6 @@ from leeway.reconciliation.omissions import (
 from leeway.records.arrival import Arrival
 from leeway.records.retirement import Retirement
 from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
-from leeway.troubles import told
 
 HANDS = 8
 """Instances of a cluster that are seen to at the same time: when a storm's notices got lost, each
@@ -108,7 +108,7 @@ class Finding:
             hooks = self._waiting.of_groups({one.group for one in cared.values() if one.group})
         except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
             hooks = ()
-            problems.append(f"lifecycle hooks: {told(error)}")
+            problems.append(f"lifecycle hooks: {described(error)}")
         looks += [partial(self._hook, case, one) for one in hooks if one.instance in cared]
         looks += self._at_interruptions(case, region.interruptions)
         looks += self._at_changes(case, region.changes)
@@ -216,9 +216,9 @@ def _collected(looks: Sequence[Look], problems: list[str]) -> Search:
         try:
             return look()
         except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
-            return f"records: {told(error)}"
+            return f"records: {described(error)}"
 
-    seen = abreast(take, looks, HANDS)
+    seen = in_parallel(take, looks, HANDS)
     problems += [one for one in seen if isinstance(one, str)]
     found = [one for one in seen if one is not None and not isinstance(one, str)]
     return Search(tuple(found), tuple(problems))

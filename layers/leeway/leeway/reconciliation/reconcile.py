@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from leeway.abreast import abreast
 from leeway.clock import Clock
 from leeway.cloud.ports import (
     AdmitNode,
@@ -26,7 +25,9 @@ from leeway.cloud.ports import (
     WaitingActions,
 )
 from leeway.cluster.ports import Node, Remains
+from leeway.failures import described
 from leeway.notices.synthetic import Place
+from leeway.parallel import in_parallel
 from leeway.policies import ClusterPolicy
 from leeway.reception import Reception
 from leeway.reception import Result as Became
@@ -35,7 +36,6 @@ from leeway.reconciliation.finding import HANDS, Finding, Region, Search
 from leeway.reconciliation.omissions import GONE, Lost, LostAnswer, LostStart, Omission
 from leeway.records.retirement import InstanceFacts
 from leeway.sightings import SeenInstance
-from leeway.troubles import told
 from leeway.typed_json import adapter_of
 
 AT_ONCE = 32
@@ -94,7 +94,7 @@ class ClusterReport:
         try:
             return work()
         except Exception as error:  # noqa: BLE001 (it is said, counted, and makes an alarm)
-            self.problems.append(f"{what}: {told(error)}")
+            self.problems.append(f"{what}: {described(error)}")
             return None
 
 
@@ -138,7 +138,7 @@ class Reconciliation:
         if not names:
             return ()
         region, unseen = self._see(names)
-        reports = abreast(partial(self._reconcile, region), names, AT_ONCE)
+        reports = in_parallel(partial(self._reconcile, region), names, AT_ONCE)
         for report in reports:
             report.problems.extend(unseen)
         return tuple(reports)
@@ -185,7 +185,7 @@ class Reconciliation:
     def _make_good(self, report: ClusterReport, search: Search, dry_run: bool) -> None:
         report.problems.extend(search.problems)
         found = [o for o in search.found if not (dry_run and isinstance(o, LostAnswer))]
-        done = abreast(partial(self._act_guarded, report), found, HANDS)
+        done = in_parallel(partial(self._act_guarded, report), found, HANDS)
         for omission, what in zip(found, done, strict=True):
             if what is not None:
                 report.found.append(Found(omission.instance, omission.reason, what))
@@ -248,7 +248,7 @@ class Reconciliation:
             work = partial(self._clean, *left[instance], states[instance])
             return report.guard(f"{instance}: what it leaves", work)
 
-        done = abreast(clean, list(left), HANDS)
+        done = in_parallel(clean, list(left), HANDS)
         report.cleaned.extend(cleaned for cleaned in done if cleaned is not None)
         return frozenset(remaining) - {
             cleaned.instance for cleaned in report.cleaned if cleaned.result is Result.CLEANED

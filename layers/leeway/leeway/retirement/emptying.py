@@ -8,8 +8,8 @@ from leeway.drain.deadline import Terms
 from leeway.drain.progress import Drain, is_expired
 from leeway.draining.engine import Draining, Machine, pause_before_next, pause_while_they_go
 from leeway.execution.orders import Order
-from leeway.held_hooks import Holding
 from leeway.hooks import HeldHook, joined, next_heartbeat, with_hooks
+from leeway.lifecycle_actions import LifecycleActions
 from leeway.notices import NoticeKind
 from leeway.records.retirement import Retirement
 from leeway.replacement import Method
@@ -29,9 +29,9 @@ go, which does no harm twice."""
 class Emptying:
     """Drains nodes."""
 
-    def __init__(self, world: Surroundings, holding: Holding) -> None:
+    def __init__(self, world: Surroundings, actions: LifecycleActions) -> None:
         self._world = world
-        self._holding = holding
+        self._actions = actions
 
     def drain(self, order: Order, located: Located, passed: Passed, tries: int) -> Passed:
         """Work on the drain for a while; returns what is written down of it. `tries` counts how
@@ -42,7 +42,7 @@ class Emptying:
         if record is None:
             return Passed(Drain(), None)
         held = held_for(record, passed.held, clock.now())
-        held = self._holding.keep(order.instance, held)
+        held = self._actions.keep(order.instance, held)
         deadline = with_hooks(record.deadline, held)
         heartbeat = next_heartbeat(held)
 

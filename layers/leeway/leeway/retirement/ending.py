@@ -8,8 +8,8 @@ from leeway.cloud.ports import CloudRefused, CloudUnavailable
 from leeway.drain.progress import Drain
 from leeway.execution.orders import Order
 from leeway.execution.steps import Steps
-from leeway.held_hooks import Answered, Holding
 from leeway.hooks import HookResult
+from leeway.lifecycle_actions import Answered, LifecycleActions
 from leeway.owners import OwnerKind
 from leeway.records.retirement import Phase, Retirement
 from leeway.replacement import Method
@@ -46,9 +46,9 @@ class Lowered:
 class Ending:
     """Ends retirements."""
 
-    def __init__(self, world: Surroundings, holding: Holding, surging: Surging) -> None:
+    def __init__(self, world: Surroundings, actions: LifecycleActions, surging: Surging) -> None:
         self._world = world
-        self._holding = holding
+        self._actions = actions
         self._surging = surging
 
     def finish(
@@ -79,7 +79,7 @@ class Ending:
         terminate = drained and detached
         terminated, refused = self._terminate(closed) if terminate else (False, ())
         refused = lowered.refused + refused
-        answered = self._holding.answer(order.instance, closed.hooks, HookResult.CONTINUE)
+        answered = self._actions.answer(order.instance, closed.hooks, HookResult.CONTINUE)
         refused += tuple(refusal.said for refusal in answered.refused)
         result = result_of(located.settled, located.node, drain)
         reason = located.problem or drain.problem or closed.reason
@@ -104,7 +104,7 @@ class Ending:
             return Finished(None)
         answered = Answered()
         if answer is not None:
-            answered = self._holding.answer(order.instance, closed.hooks, answer)
+            answered = self._actions.answer(order.instance, closed.hooks, answer)
         refused = lowered.refused + tuple(refusal.said for refusal in answered.refused)
         reason = located.problem or closed.reason
         result = _RESULTS[located.course]
@@ -212,7 +212,7 @@ class Ending:
         if finished.outcome is None:
             return
         steps.run("report", str, partial(self._report, finished.outcome, located))
-        self._holding.insist(order.instance, finished.answered, HookResult.CONTINUE, steps)
+        self._actions.insist(order.instance, finished.answered, HookResult.CONTINUE, steps)
 
     def _report(self, outcome: Outcome, located: Located) -> str:
         """One step, since each is paid for. What may have to wait for its service comes last: the

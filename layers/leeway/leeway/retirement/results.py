@@ -10,8 +10,8 @@ from enum import StrEnum
 from leeway.drain.passes import Pace, changed_in, pace_of, resumed
 from leeway.drain.progress import Drain
 from leeway.execution.orders import Order
-from leeway.held_hooks import Answered
 from leeway.hooks import HeldHook
+from leeway.lifecycle_actions import Answered
 from leeway.records.retirement import Retirement
 from leeway.replacement import Method
 from leeway.retirement.outcome import Outcome

@@ -5,7 +5,7 @@ from functools import partial
 from leeway.drain.progress import Drain
 from leeway.execution.orders import Order
 from leeway.execution.steps import Steps
-from leeway.held_hooks import Holding
+from leeway.lifecycle_actions import LifecycleActions
 from leeway.retirement.emptying import Emptying
 from leeway.retirement.ending import Ending
 from leeway.retirement.entering import Entering
@@ -22,12 +22,12 @@ class RetireNode:
 
     def __init__(self, world: Surroundings) -> None:
         known_groups = KnownGroups(world.groups, world.recollection)
-        holding = Holding(world.groups, world.clock, known_groups)
+        actions = LifecycleActions(world.groups, world.clock, known_groups)
         self._entering = Entering(world)
         surging = Surging(world.ledgers, world.groups, world.clock)
         self._replacing = Replacing(world, known_groups, surging)
-        self._emptying = Emptying(world, holding)
-        self._ending = Ending(world, holding, surging)
+        self._emptying = Emptying(world, actions)
+        self._ending = Ending(world, actions, surging)
 
     def retire(self, order: Order, steps: Steps) -> Outcome | None:
         """Run one generation of a retirement; None where a newer one has taken over.

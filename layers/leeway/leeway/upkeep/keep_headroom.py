@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from leeway.abreast import abreast
 from leeway.clock import Clock
 from leeway.cloud.ports import HeadroomStates
 from leeway.cluster.ports import Workloads
+from leeway.failures import described
 from leeway.headroom.kept import Kept
 from leeway.headroom.plan import USUAL_JOIN, Need, needs_ahead
 from leeway.manifests.capacity_buffer import CapacityBuffer
 from leeway.manifests.headroom import Headroom
 from leeway.manifests.interpreting import Written
 from leeway.manifests.scaled_object import ScaledObject
+from leeway.parallel import in_parallel
 from leeway.policies import ClusterPolicy
-from leeway.troubles import told
-from leeway.upkeep.one_cluster import Tick, Wanted
+from leeway.upkeep.tick import Tick, Wanted
 
 KINDS = ("capacitybuffer.autoscaling.x-k8s.io", "headroom.leeway.sh", "scaledobject.keda.sh")
 AT_ONCE = 32
@@ -28,7 +28,7 @@ AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Tended:
+class HeadroomReport:
     """One cluster after a tick: what changed, what is wrong, and what will be needed soon.
 
     `problem` is why the cluster could not be looked after at all. Under a dry run, `changed` is
@@ -96,7 +96,7 @@ class Manifests(Protocol):
 class Telemetry(Protocol):
     """Where it is written down for the people who run Leeway."""
 
-    def tended(self, tended: Tended) -> None:
+    def headroom_kept(self, report: HeadroomReport) -> None:
         """Log and measure how it stands with a cluster's headroom."""
         ...
 
@@ -118,17 +118,17 @@ class KeepHeadroom:
         self._telemetry = telemetry
         self._clock = clock
 
-    def tick(self, clusters: Iterable[str]) -> tuple[Tended, ...]:
+    def tick(self, clusters: Iterable[str]) -> tuple[HeadroomReport, ...]:
         """Look after these clusters; one that is away does not keep the others waiting."""
-        tended = tuple(abreast(self._tend, list(clusters), AT_ONCE))
-        for one in tended:
-            self._telemetry.tended(one)
-        return tended
+        report = tuple(in_parallel(self._keep, list(clusters), AT_ONCE))
+        for one in report:
+            self._telemetry.headroom_kept(one)
+        return report
 
-    def _tend(self, cluster: str) -> Tended:
-        tended = _guarded(cluster, lambda: self._look_after(cluster, self._read(cluster)))
+    def _keep(self, cluster: str) -> HeadroomReport:
+        report = _guarded(cluster, lambda: self._look_after(cluster, self._read(cluster)))
         # A cluster that is away mends no manifest, and must not end an alarm about one.
-        return _guarded(cluster, lambda: replace(tended, faulty=self._manifests.faulty(cluster)))
+        return _guarded(cluster, lambda: replace(report, faulty=self._manifests.faulty(cluster)))
 
     def _read(self, cluster: str) -> Wanted:
         """Read what is wanted in a cluster."""
@@ -142,18 +142,20 @@ class KeepHeadroom:
             unread=self._manifests.unread(cluster, KINDS),
         )
 
-    def _look_after(self, cluster: str, wanted: Wanted) -> Tended:
+    def _look_after(self, cluster: str, wanted: Wanted) -> HeadroomReport:
         if wanted.policy.paused:
-            return Tended(cluster, paused=True)
+            return HeadroomReport(cluster, paused=True)
         known = self._states.of(cluster)
         if wanted.nothing and not known:
-            return Tended(cluster)
+            return HeadroomReport(cluster)
         workloads = self._workloads_in(cluster)
         tick = Tick(workloads, known, self._clock, wanted.policy.dry_run)
         tick.look_after(wanted)
         return self._settle(cluster, wanted, known, tick)
 
-    def _settle(self, cluster: str, wanted: Wanted, known: dict[str, Kept], tick: Tick) -> Tended:
+    def _settle(
+        self, cluster: str, wanted: Wanted, known: dict[str, Kept], tick: Tick
+    ) -> HeadroomReport:
         """Write down what differs from the tick before."""
         changed = tuple(kept for kept in tick.kept if known.get(kept.subject) != kept)
         if not wanted.policy.dry_run:
@@ -161,7 +163,7 @@ class KeepHeadroom:
                 self._states.write(cluster, kept)
             for subject in tick.forgotten:
                 self._states.forget(cluster, subject)
-        return Tended(
+        return HeadroomReport(
             cluster,
             changed=changed,
             problems=tuple(kept for kept in tick.kept if kept.problem),
@@ -171,8 +173,8 @@ class KeepHeadroom:
         )
 
 
-def _guarded(cluster: str, work: Callable[[], Tended]) -> Tended:
+def _guarded(cluster: str, work: Callable[[], HeadroomReport]) -> HeadroomReport:
     try:
         return work()
     except Exception as error:  # noqa: BLE001 (it is said and counted, and the others go on)
-        return Tended(cluster, problem=told(error))
+        return HeadroomReport(cluster, problem=described(error))

@@ -4,7 +4,7 @@ from functools import cache, partial
 
 from leeway.cloud.market import Ec2Market, PricingPriceList, pricing_region
 from leeway.cloud.surveys import DynamoSurveys
-from leeway.surveying import RefreshCatalog, Surveyor
+from leeway.refresh_catalog import RefreshCatalog, Surveyor
 from leeway.wiring.clients import (
     client,
     clock,

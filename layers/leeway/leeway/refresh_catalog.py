@@ -1,4 +1,4 @@
-"""Keeping a region's survey fresh: each part that can be read is, the others stay as they were."""
+"""Use case: a region's survey is kept fresh; a part that can't be read stays as it was."""
 
 import zlib
 from collections.abc import Callable, Mapping

@@ -42,7 +42,7 @@ class Timeouts(Protocol):
         ...
 
 
-class Holding:
+class LifecycleActions:
     """Sends heartbeats and answers."""
 
     def __init__(self, groups: Groups, clock: Clock, timeouts: Timeouts | None = None) -> None:

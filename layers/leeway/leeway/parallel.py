@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 
-def abreast[T, R](work: Callable[[T], R], things: Sequence[T], at_once: int) -> list[R]:
+def in_parallel[T, R](work: Callable[[T], R], things: Sequence[T], at_once: int) -> list[R]:
     """Do the work on all of them, `at_once` at a time; what came of it, in their order.
 
     Raises:
