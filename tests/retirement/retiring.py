@@ -102,7 +102,8 @@ class Surrounding:
     """A record, a group with three instances, a node with pods, and whoever is told.
 
     `starts_in` is how many seconds an instance takes from its launch to a Ready node; None: for
-    ever. `done` is what was done to the world, in order, each with its moment.
+    ever. The retiring one's own node is there from `joins_in` seconds after the notice on. `done`
+    is what was done to the world, in order, each with its moment.
     """
 
     record: Retirement
@@ -124,12 +125,14 @@ class Surrounding:
     tells_of_hooks: bool = False
     state: str | None = "InService"
     starts_in: float | None = 60
+    joins_in: float = 0.0
     launched_at: datetime | None = None
     annotations: dict[str, str] = field(default_factory=dict)
     ready: int = 20
     ledgers: LedgersInMemory = field(default_factory=LedgersInMemory)
     memory: MemoryInMemory = field(default_factory=MemoryInMemory)
     looks: list[str] = field(default_factory=list)
+    searched: int = 0
     lingers: float = 0.0
     looked: list[datetime] = field(default_factory=list)
     waited: timedelta = timedelta(0)
@@ -296,11 +299,19 @@ class Surrounding:
         self.told.append(problem)
 
     # Cluster
-    def node_of(self, instance: str, names: tuple[str, ...]) -> Node:
+    def node_of(self, instance: str, names: tuple[str, ...]) -> Node | None:
+        self.searched += 1
+        return self._joined(instance)
+
+    def _joined(self, instance: str) -> Node | None:
+        if self.now_ < NOTICED + timedelta(seconds=self.joins_in):
+            return None
         provider = f"aws:///z/{instance}"
         return Node("node-1", "uid", provider, False, True, {}, annotations=self.annotations)
 
     def node(self, name: str) -> Node | None:
+        if name == FACTS.private_dns_name:
+            return self._joined(FACTS.instance)
         if name != "new" or self.launched_at is None or self.starts_in is None:
             return None
         ready = self.now_ >= self.launched_at + timedelta(seconds=self.starts_in)

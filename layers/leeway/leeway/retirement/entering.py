@@ -9,8 +9,8 @@ from leeway.cloud.ports import CloudUnavailable, RecordChanged
 from leeway.cluster.ports import Cluster, Marks, Node
 from leeway.execution.orders import Order
 from leeway.execution.steps import Steps
-from leeway.policies import Action, ClusterPolicy, Replacement
-from leeway.records.retirement import Phase, Retirement
+from leeway.policies import VOLUNTARY, Action, ClusterPolicy, Replacement
+from leeway.records.retirement import INTERRUPTIONS, Phase, Retirement
 from leeway.records.turns import (
     Turn,
     Verdict,
@@ -20,10 +20,13 @@ from leeway.records.turns import (
     with_patience,
 )
 from leeway.replacement import groups_own_business
-from leeway.retirement.results import Course, Located
+from leeway.retirement.results import Course, Located, Replaced
 from leeway.retirement.surroundings import LOCK_TRIES, TROUBLE, Surroundings
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+
+JOINS = timedelta(seconds=5)
+"""Between two looks for the node of an interrupted instance that may still be booting."""
 
 SETTLES_IN = timedelta(seconds=20)
 """After which nothing that an execution began before it was superseded is still under way."""
@@ -68,23 +71,55 @@ class Entering:
             return self.cordon(order, record)
         return self.cordon(order, record, just_read=True)
 
-    def cordon(self, order: Order, record: Retirement, just_read: bool = False) -> Located:
+    def expect(self, order: Order, located: Located, replaced: Replaced, steps: Steps) -> Located:
+        """Look again for a node that was not there: a machine that was booting may have joined.
+
+        Of one that waited for its successor, pods would be lost with it; and one that EC2 leaves
+        its two minutes may join within them, and would take pods to the end.
+        """
+        record, look = replaced.record, 0
+        if record is None or record.kind not in VOLUNTARY | INTERRUPTIONS:
+            return located
+        while located.settled and not located.node:
+            look += 1
+            expected = partial(self._expected, order, record, replaced.settled)
+            located = steps.run(f"expect-{look}", Located, expected)
+            if not located.rest:
+                break
+            steps.wait(f"wait-for-node-{look}", located.rest)
+        return located
+
+    def _expected(self, order: Order, record: Retirement, patient: bool) -> Located:
+        # All nodes were listed a moment ago for an interruption, which come by the hundred.
+        located = self.cordon(order, record, by_name=record.kind in INTERRUPTIONS)
+        latest = located.record
+        if located.node or not located.settled or latest is None or latest.deadline is None:
+            return located
+        if not patient or not _may_still_join(latest):
+            return located
+        left = latest.deadline - self._world.clock.now()
+        return replace(located, rest=max(0, int(min(JOINS, left).total_seconds())))
+
+    def cordon(
+        self, order: Order, record: Retirement, just_read: bool = False, by_name: bool = False
+    ) -> Located:
         """Cordon the node; again where it is cordoned already. A record that was just read is not
         read again before the first try: nothing is to come before a cordon that need not."""
         latest = [record] if just_read else []
 
         def find_and_cordon() -> Located:
-            return self._find_and_cordon(latest.pop() if latest else self._world.current(order))
+            current = latest.pop() if latest else self._world.current(order)
+            return self._find_and_cordon(current, by_name)
 
         try:
             return self._world.patiently(find_and_cordon)
         except TROUBLE as error:
             return Located(settled=False, record=record, problem=f"{type(error).__name__}: {error}")
 
-    def _find_and_cordon(self, record: Retirement | None) -> Located:
+    def _find_and_cordon(self, record: Retirement | None, by_name: bool) -> Located:
         if record is None:
             return Located(settled=False)
-        cluster, node = self._world.node_of(record)
+        cluster, node = self._world.node_of(record, by_name)
         course = Course.CORDON if record.action is Action.CORDON else Course.RETIRE
         if node is None:
             problem = "the instance has no node in the cluster"
@@ -206,6 +241,11 @@ class Entering:
                 continue
             return told
         raise CloudUnavailable(f"{record.facts.cluster}: many nodes ask for their turn at once")
+
+
+def _may_still_join(record: Retirement) -> bool:
+    """Whether EC2 leaves the instance its time: neither its group ends it before, nor Leeway."""
+    return record.kind in INTERRUPTIONS and not record.hooks and record.replaced is None
 
 
 def marks_of(record: Retirement) -> Marks:

@@ -50,6 +50,7 @@ class RetireNode:
         if located.record is None:
             return Finished(None)
         replaced = self._replacing.succeed(order, located.record, steps)
+        located = self._entering.expect(order, located, replaced, steps)
         passed = Passed(Drain(), replaced.record)
         turn = 0
         while passed.record is not None and not _is_over(located, replaced, passed):

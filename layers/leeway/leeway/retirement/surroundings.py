@@ -124,8 +124,12 @@ class Surroundings:
         """Read the record, again while the table does not answer."""
         return self.patiently(partial(self.current, order))
 
-    def node_of(self, record: Retirement) -> tuple[Cluster, Node | None]:
-        """Open the cluster and look for the instance's node."""
+    def node_of(self, record: Retirement, by_name: bool = False) -> tuple[Cluster, Node | None]:
+        """Open the cluster and look for the instance's node: by the names that it may have, and,
+        unless `by_name` alone, among all nodes."""
         cluster = self.cluster_named(record.facts.cluster)
         names = tuple(n for n in (record.facts.private_dns_name, record.instance) if n)
-        return cluster, cluster.node_of(record.instance, names)
+        if not by_name:
+            return cluster, cluster.node_of(record.instance, names)
+        named = map(cluster.node, names)
+        return cluster, next((n for n in named if n and n.runs_on(record.instance)), None)

@@ -1,0 +1,87 @@
+"""Machines that were still booting when they were told of: their nodes join late, or never."""
+
+from datetime import timedelta
+
+import pytest
+from leeway.drain.pods import Pod
+from leeway.notices import NoticeKind
+from leeway.records.retirement import Phase
+from leeway.retirement.outcome import Result
+
+from tests.records.retirements import NOTICED, take
+from tests.retirement.retiring import Surrounding, retire, surrounding
+
+POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
+REBALANCES = {"capacity_rebalance": True}
+"""A group that replaces by itself, and leaves an interrupted instance to EC2."""
+
+
+def booting(kind: NoticeKind, joins_in: float, **more: object) -> Surrounding:
+    return surrounding(kind, **{"pods": [POD], "blocks": False, "joins_in": joins_in} | more)
+
+
+def done_at(world: Surrounding, wanted: str) -> timedelta:
+    return next(at for what, at in world.done if what == wanted) - NOTICED
+
+
+@pytest.mark.parametrize("kind", [NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE])
+def test_a_node_that_joins_while_its_successor_is_waited_for_is_drained_before_it_ends(
+    kind: NoticeKind,
+) -> None:
+    world = booting(kind, joins_in=20)
+    outcome = retire(world)
+    assert (outcome.result, outcome.node) == (Result.DRAINED, "node-1")
+    assert world.order_of("detach", "cordon", "evict")[0] == "detach"
+    assert world.order_of("cordon", "evict")[-1] == "evict"
+    assert world.ended == ["terminated"]
+
+
+def test_from_a_group_with_a_hook_it_is_drained_before_its_group_ends_it() -> None:
+    world = booting(NoticeKind.REBALANCE, joins_in=20, hooks=("leeway-drain",))
+    assert retire(world).result is Result.DRAINED
+    ends = world.order_of("desired 4", "evict", "terminate and decrement")
+    assert ends == ["desired 4", "evict", "terminate and decrement"]
+
+
+def test_an_interrupted_machine_that_joins_within_its_two_minutes_is_drained() -> None:
+    world = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=40, facts_=REBALANCES)
+    outcome = retire(world)
+    assert outcome.result is Result.DRAINED
+    assert timedelta(seconds=40) <= done_at(world, "cordon") < timedelta(seconds=46)
+    assert outcome.pods[0].asked_at is not None
+
+
+def test_one_that_does_not_join_is_given_up_at_its_deadline_and_all_nodes_are_listed_once() -> None:
+    world = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999, facts_=REBALANCES)
+    outcome = retire(world)
+    assert outcome.result is Result.NO_NODE
+    assert timedelta(seconds=110) < world.now_ - NOTICED < timedelta(seconds=120)
+    assert world.searched == 1
+    assert world.operations < 60
+
+
+def test_what_leeway_or_its_group_ends_at_once_is_not_waited_for() -> None:
+    detached = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999)
+    assert retire(detached).result is Result.NO_NODE
+    assert detached.ended == ["terminated"]
+    by_group = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999, hooks=("leeway-drain",))
+    assert retire(by_group).result is Result.NO_NODE
+    hooked = booting(NoticeKind.TERMINATE_HOOK, joins_in=999)
+    assert retire(hooked).result is Result.NO_NODE
+    assert hooked.ended == ["leeway-drain"]
+    for world in (detached, by_group, hooked):
+        assert world.now_ - NOTICED < timedelta(seconds=20)
+
+
+def test_an_interruption_that_finds_no_node_gives_way_to_what_is_told_meanwhile() -> None:
+    world = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999, facts_=REBALANCES)
+
+    def ends(step: str) -> None:
+        if step == "expect-3" and world.record.generation == 1:
+            more = {"after": 12, "state": "shutting-down"}
+            told = take(world.record, NoticeKind.STATE_CHANGE, "n-2", **more)
+            world.record = told.record
+
+    world.before_step = ends
+    assert world.run_generation(1) is None
+    assert world.record.phase is Phase.NOTICED
