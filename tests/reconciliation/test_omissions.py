@@ -203,6 +203,9 @@ def test_a_detached_instance_that_is_being_retired_or_ends_is_left_alone() -> No
     assert detached(None, "stopped") is None
 
 
+STOPPED = take(None, NoticeKind.STATE_CHANGE, "n-1", state="stopped").record
+
+
 def in_state(state: str, record: Retirement | None) -> Any:
     return about_state(SeenInstance(FACTS, state, NOTICED), record, PLACE, NOTICED + MINUTE)
 
@@ -232,6 +235,12 @@ def test_an_end_that_nobody_told_of_is_told_of_once() -> None:
         (terminating(), True),
         (interrupted(Phase.UNDONE), True),
         (interrupted(Phase.UNDOING), True),
+        (kind_of(NoticeKind.REBALANCE, Phase.FINISHED, ended_at=NOTICED - 9 * MINUTE), False),
+        (kind_of(NoticeKind.REBALANCE, Phase.FINISHED, ended_at=NOTICED - 10 * MINUTE), True),
+        (interrupted(Phase.FINISHED).model_copy(update={"ended_at": NOTICED - 99 * MINUTE}), False),
+        (kind_of(NoticeKind.REBALANCE, Phase.FINISHED, action=Action.CORDON), True),
+        (interrupted(Phase.FINISHED).model_copy(update={"action": Action.CORDON}), True),
+        (at(STOPPED, Phase.FINISHED).model_copy(update={"action": Action.CORDON}), False),
     ],
 )
 def test_an_end_is_told_of_where_what_is_on_record_does_not_serve_it(
@@ -248,9 +257,6 @@ def test_an_end_is_told_of_where_what_is_on_record_does_not_serve_it(
 def back(record: Retirement | None, launched: int, after: int = 600, state: str = "running") -> Any:
     seen = SeenInstance(FACTS, state, NOTICED + timedelta(seconds=launched))
     return about_return(seen, record, PLACE, NOTICED + timedelta(seconds=after))
-
-
-STOPPED = take(None, NoticeKind.STATE_CHANGE, "n-1", state="stopped").record
 
 
 def test_an_instance_that_was_started_after_it_was_retired_is_freed() -> None:
@@ -306,6 +312,11 @@ def test_a_change_that_is_or_was_served_is_not_told_of_again() -> None:
     assert announced(waiting, LEAD + 9 * MINUTE), "its turn may never come"
     begun = waiting.model_copy(update={"begun_at": LEAD})
     assert announced(begun, LEAD + 9 * MINUTE) is None
+    over = at(begun, Phase.FINISHED).model_copy(update={"ended_at": LEAD + 40 * MINUTE})
+    assert announced(over, LEAD + 41 * MINUTE - MINUTE / 6) is None, "it may be about to end"
+    left = told(announced(over, LEAD + 41 * MINUTE))
+    later = (left.time - NOTICED).total_seconds()
+    assert take(over, left.kind, left.id, after=later, event=left.event).start
 
 
 def test_a_change_that_was_declined_or_rehearsed_is_told_of_again_after_a_while() -> None:

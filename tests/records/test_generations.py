@@ -1,5 +1,6 @@
 """The retirement record: duplicates change nothing, urgency raises a generation."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, Notice, NoticeKind
-from leeway.policies import DEFAULTS, OnBlocked, rule
+from leeway.policies import DEFAULTS, Action, OnBlocked, rule
 from leeway.records.generations import receive, undo
 from leeway.records.retirement import (
     LONGEST,
@@ -347,3 +348,34 @@ def test_news_of_another_scheduled_change_undoes_nothing() -> None:
     same = notice(NoticeKind.SCHEDULED_CHANGE, "n-3", event="reboot", after=60, **ahead)
     assert undo(reboot, other) is None
     assert undo(reboot, same) is not None
+
+
+def ended(kind: NoticeKind, **more: Any) -> Retirement:
+    """A retirement that has ended half a minute after its notice, and left its instance."""
+    closed = at(take(None, kind, "n-1", **more).record, Phase.FINISHED)
+    return closed.model_copy(update={"ended_at": NOTICED + MINUTE / 2})
+
+
+def test_an_instance_that_outlives_its_retirement_and_stops_later_is_retired_again() -> None:
+    for kind in (NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE, NoticeKind.SPOT_INTERRUPTION):
+        stored = ended(kind)
+        for state in ("stopping", "shutting-down"):
+            soon = take(stored, NoticeKind.STATE_CHANGE, "n-2", after=600, state=state)
+            assert not soon.start, "that was its own doing"
+            later = take(stored, NoticeKind.STATE_CHANGE, "n-3", after=631, state=state)
+            assert (later.start, later.record.kind) == (True, NoticeKind.STATE_CHANGE)
+        gone = take(stored, NoticeKind.STATE_CHANGE, "n-4", after=9000, state="terminated")
+        assert not gone.start, "it has no pods any more"
+
+
+def test_what_was_only_cordoned_is_retired_by_the_next_notice_that_leaves_no_choice() -> None:
+    marked = ended(NoticeKind.REBALANCE).model_copy(update={"action": Action.CORDON})
+    at_once = take(marked, NoticeKind.SPOT_INTERRUPTION, "n-2", after=-1)
+    assert (at_once.start, at_once.reason) == (True, "the one before it only cordoned")
+    assert take(marked, NoticeKind.STATE_CHANGE, "n-3", after=60, state="stopping").start
+    life_before = take(marked, NoticeKind.SPOT_INTERRUPTION, "n-4", after=-160)
+    assert not life_before.start, "it must have stopped, and started again, before it was marked"
+    assert not take(marked, NoticeKind.REBALANCE, "n-5").start
+    ends = notice(NoticeKind.STATE_CHANGE, "n-6", after=60, state="stopping")
+    cordons = replace(DEFAULTS[NoticeKind.STATE_CHANGE], action=Action.CORDON)
+    assert not receive(marked, ends, rule(ends, cordons), FACTS).start, "nor are its pods to go now"

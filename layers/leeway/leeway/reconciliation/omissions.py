@@ -13,6 +13,7 @@ from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.notices.synthetic import Event, Place
 from leeway.policies import VOLUNTARY, Action, Policy
 from leeway.records.arrival import Arrival
+from leeway.records.generations import has_lived_on
 from leeway.records.retirement import OVER, OVERDUE, Phase, Retirement, due
 from leeway.sightings import CHANGE_PREFIX, SeenChange, SeenHook, SeenInstance, SeenInterruption
 
@@ -183,7 +184,7 @@ def about_state(
     """Decide about an instance that stops or ends."""
     if seen.state not in STOPS_OR_ENDS:
         return None
-    if retirement is not None and _serves_an_end(retirement, dry_run):
+    if retirement is not None and _serves_an_end(retirement, now, dry_run):
         return None
     instance, generation = seen.facts.instance, retirement.generation if retirement else 0
     about = f"{seen.state}-{instance}-{generation}"
@@ -191,12 +192,20 @@ def about_state(
     return Lost(instance, event, f"EC2 says that it is {seen.state}, and nobody said so")
 
 
-def _serves_an_end(retirement: Retirement, dry_run: bool) -> bool:
+def _serves_an_end(retirement: Retirement, now: datetime, dry_run: bool) -> bool:
     if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
         return False
     if retirement.came_to_nothing and not dry_run:
         return False
-    return retirement.phase is Phase.FINISHED or retirement.kind in _ENDS_SURELY
+    if retirement.kind in _ENDS_SURELY:
+        return retirement.kind is NoticeKind.STATE_CHANGE or not _only_cordoned(retirement)
+    if retirement.phase is not Phase.FINISHED or _only_cordoned(retirement):
+        return False
+    return not has_lived_on(retirement, now)
+
+
+def _only_cordoned(retirement: Retirement) -> bool:
+    return retirement.phase is Phase.FINISHED and retirement.action is Action.CORDON
 
 
 def about_return(
@@ -250,8 +259,11 @@ def _serves_a_change(
     ended_at = retirement.ended_at
     if retirement.came_to_nothing and not dry_run:
         return ended_at is not None and now < ended_at + ASKED_AGAIN_AFTER
-    if retirement.kind is NoticeKind.REBALANCE and retirement.begun_at is None:
-        return False  # its turn may never come
+    if retirement.kind is NoticeKind.REBALANCE:
+        if retirement.begun_at is None:
+            return False  # its turn may never come
+        if ended_at is not None and now >= ended_at + ENDS_WITHIN:
+            return False  # it has left the instance, and maybe pods that budgets blocked
     return begins is None or retirement.noticed_at >= begins
 
 

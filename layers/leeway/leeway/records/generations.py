@@ -32,6 +32,10 @@ _HARDNESS = {
     NoticeKind.CAPACITY_RESERVATION: 4,
 }
 
+LIVED_ON = timedelta(minutes=10)
+"""How long after its retirement an instance that somebody ends has begun to end. One that stops
+later has lived on meanwhile, and may have pods again."""
+
 CLOCKS = timedelta(seconds=30)
 """How far the times of an interruption and of a restart may be the wrong way round: events count
 whole seconds, by clocks of several services. From a warning to a restart it takes longer."""
@@ -146,7 +150,7 @@ def _why_newer(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None
     if stored.phase is Phase.FINISHED:
         if _has_new_hook(stored, notice):
             return "its lifecycle hook still waits for an answer"
-        return _after_the_end(stored, notice)
+        return _after_the_end(stored, notice, ruling)
     if _is_of_a_later_life(stored, notice):
         return "the instance was interrupted before, and has run again since"
     if notice.time >= due(stored) + OVERDUE:
@@ -204,7 +208,7 @@ def _has_new_hook(stored: Retirement, notice: Notice) -> bool:
     return notice.hook is not None and notice.hook not in stored.hooks
 
 
-def _after_the_end(stored: Retirement, notice: Notice) -> str | None:
+def _after_the_end(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None:
     """A finished retirement stands for what came before it; only what came later begins anew. One
     that came to nothing, or left work, stands for nothing but recommendations."""
     if stored.came_to_nothing and notice.kind not in VOLUNTARY:
@@ -213,9 +217,25 @@ def _after_the_end(stored: Retirement, notice: Notice) -> str | None:
         return "the retirement before it left its group one larger"
     if notice.kind in VOLUNTARY and _is_about_to_go(stored, notice):
         return None
-    if notice.kind is NoticeKind.STATE_CHANGE or notice.time <= stored.noticed_at:
-        return None
-    return "the retirement before it has ended"
+    if _only_cordoned_before(stored, notice, ruling):
+        return "the one before it only cordoned"
+    if notice.kind is NoticeKind.STATE_CHANGE:
+        ends = notice.state != "terminated" and has_lived_on(stored, notice.time)
+        return "the instance has lived on since it was retired" if ends else None
+    return None if notice.time <= stored.noticed_at else "the retirement before it has ended"
+
+
+def has_lived_on(stored: Retirement, now: datetime) -> bool:
+    """Whether an instance that ends or stops now does so for another reason than its retirement,
+    which has ended."""
+    return stored.ended_at is not None and now > stored.ended_at + LIVED_ON
+
+
+def _only_cordoned_before(stored: Retirement, notice: Notice, ruling: Ruling) -> bool:
+    """Whether pods were left on the instance by a policy, and are to go now, in the same life."""
+    if notice.kind in VOLUNTARY or _is_stopped_by(notice.kind, notice.time, stored.noticed_at):
+        return False
+    return stored.action is Action.CORDON and ruling.action is Action.RETIRE
 
 
 def _is_earlier(deadline: datetime | None, stored: datetime | None) -> bool:
