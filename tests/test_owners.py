@@ -36,7 +36,10 @@ def test_a_fargate_node_is_known_by_its_label() -> None:
         ({"eks:cluster-name": "prod"}, "prod"),
         ({"kubernetes.io/cluster/prod": "owned"}, "prod"),
         ({"kubernetes.io/cluster/prod": "shared"}, None),
-        ({"Name": "prod"}, None),
+        ({"kubernetes.io/cluster/prod": "owned", "kubernetes.io/cluster/dev": "shared"}, "prod"),
+        ({"kubernetes.io/cluster/prod": "owned", "kubernetes.io/cluster/dev": "owned"}, None),
+        ({"kubernetes.io/cluster/dev": "owned", "aws:eks:cluster-name": "prod"}, "prod"),
+        ({"Name": "prod", "disk": "owned"}, None),
     ],
 )
 def test_tags_tell_the_cluster(tags: dict[str, str], cluster: str | None) -> None:

@@ -66,9 +66,15 @@ def owner_of(tags: Mapping[str, str], labels: Mapping[str, str] | None = None) -
 
 
 def cluster_of(tags: Mapping[str, str]) -> str | None:
-    """Return the cluster that an instance's tags name, or None where they name none."""
+    """Return the cluster that an instance's tags name, or None where they name none.
+
+    What EKS wrote tells more than what anybody may write. Where that names several clusters, only
+    one has the node, and a guess could end an instance that another cluster's pods run on.
+    """
     for key in CLUSTER_TAGS:
         if name := tags.get(key):
             return name
-    owned = (k for k, value in tags.items() if k.startswith(OWNED_PREFIX) and value == "owned")
-    return next((key.removeprefix(OWNED_PREFIX) for key in sorted(owned)), None)
+    owned = [
+        key for key, value in tags.items() if key.startswith(OWNED_PREFIX) and value == "owned"
+    ]
+    return owned[0].removeprefix(OWNED_PREFIX) if len(owned) == 1 else None

@@ -176,9 +176,8 @@ class Reception:
                 stored.facts if stored else self._world.instances.describe(instance)
             )
             if facts is None:
-                return Received(
-                    Result.NOT_OURS, "no such instance, or its tags name no cluster", instance
-                )
+                said = "no such instance, or its tags name no cluster, or several"
+                return Received(Result.NOT_OURS, said, instance)
             if facts.cluster not in self._world.clusters:
                 reason = f"cluster {facts.cluster} is not under Leeway's care"
                 return Received(Result.NOT_OURS, reason, instance, facts.cluster)

@@ -19,7 +19,7 @@ class Ec2Instances:
         self._client = client
 
     def describe(self, instance: str) -> InstanceFacts | None:
-        """Read an instance; None where EC2 knows none, or its tags name no cluster."""
+        """Read an instance; None where EC2 knows none, or its tags name no one cluster."""
         found = self._read(instance)
         return facts_of(found) if found is not None else None
 
@@ -65,7 +65,7 @@ class Ec2Instances:
 
 
 def facts_of(described: dict[str, Any]) -> InstanceFacts | None:
-    """Translate what DescribeInstances says; None where the tags name no cluster."""
+    """Translate what DescribeInstances says; None where the tags name no one cluster."""
     tags = {tag["Key"]: tag["Value"] for tag in described.get("Tags", [])}
     cluster = cluster_of(tags)
     if cluster is None:

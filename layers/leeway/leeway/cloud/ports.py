@@ -70,7 +70,7 @@ class Instances(Protocol):
     """EC2's instances."""
 
     def describe(self, instance: str) -> InstanceFacts | None:
-        """Read an instance; None where EC2 knows none, or its tags name no cluster."""
+        """Read an instance; None where EC2 knows none, or its tags name no one cluster."""
         ...
 
     def tag_as_detached(self, instance: str, group: str) -> None:
