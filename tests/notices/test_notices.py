@@ -99,6 +99,14 @@ def test_a_health_event_about_other_things_than_instances_names_none() -> None:
     assert parse_notice(health(affectedEntities=[{"entityValue": "h-0abc1234"}])).instances == ()
 
 
+def test_an_end_of_support_that_lists_a_whole_fleet_has_none_of_it_retired() -> None:
+    assert (
+        len(parse_notice(health(eventTypeCode="AWS_EC2_SYSTEM_MAINTENANCE_EVENT")).instances) == 2
+    )
+    lifecycle = parse_notice(health(eventTypeCode="AWS_EC2_PLANNED_LIFECYCLE_EVENT"))
+    assert (lifecycle.kind, lifecycle.instances) == (NoticeKind.SCHEDULED_CHANGE, ())
+
+
 def test_a_health_event_is_narrowed_to_one_instance_and_still_a_notice() -> None:
     whole = json.loads((EVENTS / "scheduled-change.json").read_text())
     wanted = parse_notice(whole).instances[1]

@@ -178,7 +178,7 @@ def _should_have_ended(notice: Notice, deadline: datetime, now: datetime) -> boo
 def _action(notice: Notice, policy: Policy) -> tuple[Action, str]:
     match notice.kind:
         case NoticeKind.SCHEDULED_CHANGE if not notice.instances:
-            return Action.IGNORE, "what is to change is no instance"
+            return Action.IGNORE, "nothing is announced to happen to an instance"
         case NoticeKind.TEST_NOTIFICATION:
             return Action.IGNORE, "a lifecycle hook's test notification asks for nothing"
         case NoticeKind.STATE_CHANGE if notice.state not in LEAVING_STATES:

@@ -28,12 +28,18 @@ class _Entity(Detail):
 
 class _ScheduledChange(Detail):
     event: Annotated[Text, Field(alias="eventArn")]
+    code: Annotated[str, Field(alias="eventTypeCode")] = ""
     service: Literal["EC2"]
     category: Annotated[Literal["scheduledChange"], Field(alias="eventTypeCategory")]
     start: Annotated[AwareDatetime, BeforeValidator(_parse_rfc1123), Field(alias="startTime")]
     status: Annotated[str, Field(alias="statusCode")] = "upcoming"
     entities: Annotated[tuple[_Entity, ...], Field(alias="affectedEntities")] = ()
 
+
+# An end of support or of a generation, which asks people to act in the next months. It lists all
+# that it is about, and at its time nothing happens to an instance: EC2 announces that by itself.
+# Source: AWS Health user guide, "Planned lifecycle events".
+_FOR_PEOPLE = "_PLANNED_LIFECYCLE_EVENT"
 
 _CLOSED = frozenset({"closed", "cancelled", "canceled"})
 _RESOLVED = "resolved"
@@ -46,6 +52,8 @@ def _instance_of(text: str) -> str:
 
 def _scheduled_change(envelope: Envelope) -> Notice:
     detail = _ScheduledChange.model_validate(envelope.detail)
+    if detail.code.endswith(_FOR_PEOPLE):
+        return envelope.notice(NoticeKind.SCHEDULED_CHANGE, [], effective_at=detail.start)
     named = [_instance_of(entity.value) for entity in detail.entities]
     listed = [_instance_of(resource) for resource in envelope.resources]
     instances = [name for name in dict.fromkeys([*named, *listed]) if name.startswith("i-")]
