@@ -58,8 +58,11 @@ def test_a_pod_that_came_back_over_the_cordon_is_named_with_its_toleration() -> 
     assert "operator Exists" in decision.reason
 
 
-def test_a_pod_without_that_toleration_can_not_have_come_back() -> None:
+def test_a_pod_without_that_toleration_has_come_back_only_where_its_like_keep_coming() -> None:
     assert decide(returned=True).verdict is Verdict.EVICT
+    decision = decide_pod(pod(), NOW, returned=True, persists=True)
+    assert decision.verdict is Verdict.RETURNED
+    assert "names this node" in decision.reason
 
 
 @pytest.mark.parametrize(

@@ -285,3 +285,41 @@ def test_who_came_back_before_the_evictions_answer_is_known_for_it() -> None:
     assert unheeded.pods[second.uid].stage is Stage.PENDING, "the first one has not gone yet"
     by_others = observe(seen, [going, other, second], terms(60), NOW)
     assert by_others.pods[second.uid].stage is Stage.PENDING, "it was not asked to go"
+
+
+def named(number: int) -> Pod:
+    """A pod whose maker writes the node's name into it: no cordon keeps it away."""
+    return pod(f"manager-{number}", grace=1, workload="manager")
+
+
+def test_a_workload_that_names_its_node_is_not_evicted_again_and_again() -> None:
+    world = node(named(0), pod("slow", grace=40, workload="slow"))
+    rules = terms(60)
+    drain = world.drain(rules, 2)
+    for number in range(1, 6):
+        world.pods[f"uid-manager-{number}"] = named(number)
+        drain = world.drain(rules, 3, drain)
+    evicted = [ask.pod.name for _, ask in world.asked if ask.pod.workload.endswith("/manager")]
+    assert evicted == ["manager-0", "manager-1", "manager-2"]
+    kept = drain.pods["uid-manager-3"]
+    assert (kept.stage, kept.reason) == (
+        Stage.RETURNED,
+        "its like came back again and again: whoever makes it names this node in its spec",
+    )
+    drain = world.drain(rules, 60, drain)
+    deleted = {ask.pod.name for _, ask in world.asked if ask.way is Way.DELETE}
+    assert deleted == {"manager-3", "manager-4", "manager-5"}
+
+
+def test_pods_that_the_scheduler_was_about_to_put_there_are_evicted_by_the_book() -> None:
+    world = node(named(0), pod("slow", grace=40, workload="slow"))
+    drain = world.drain(terms(60), 1)
+    for number in range(1, 5):
+        world.pods[f"uid-manager-{number}"] = named(number)
+        drain = world.drain(terms(60), 1, drain)
+    assert drain.pods["uid-manager-4"].asked_at is not None
+    for number in range(5, 7):
+        other = pod(f"other-{number}", grace=1, workload="other")
+        world.pods[other.uid] = other
+        drain = world.drain(terms(60), 3, drain)
+    assert drain.pods["uid-other-6"].asked_at is not None, "of this one only one came before"

@@ -172,6 +172,15 @@ def test_a_list_that_fails_is_tried_again_and_never_taken_for_an_empty_node() ->
     assert cluster.evicted == ["web"]
 
 
+def test_where_the_time_is_up_from_the_first_a_list_that_fails_is_tried_again_all_the_same() -> (
+    None
+):
+    cluster = standing(pod("web"))
+    cluster.lists = [ClusterUnavailable("503"), ClusterUnavailable("503")]
+    drain(cluster, -1)
+    assert cluster.evicted == ["web"]
+
+
 def test_who_does_not_get_to_see_the_pods_again_has_not_drained_the_node() -> None:
     cluster = standing()
     cluster.lists = [ClusterUnavailable("503")] * 10_000

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from leeway.drain.deadline import Terms
 from leeway.drain.pods import Pod, Verdict, decide_pod, kept, outlived
@@ -14,6 +14,12 @@ _STAGES = {
     Verdict.AWAIT: Stage.TERMINATING,
     Verdict.RETURNED: Stage.RETURNED,
 }
+
+
+RACES, RACING = 2, timedelta(seconds=5)
+"""How many pods of a workload, and for how long after the first list, the scheduler may still have
+put on a node that was cordoned meanwhile. What comes after them, and does not tolerate the cordon,
+did not come by the scheduler."""
 
 
 def observe(
@@ -85,7 +91,8 @@ def without_volumes(drain: Drain, why: str) -> Drain:
 def _first_sight(
     pod: Pod, drain: Drain, terms: Terms, now: datetime, returned: bool
 ) -> PodProgress:
-    decision = decide_pod(pod, now, returned, terms.skip_deleted_for)
+    persists = returned and _passes_by_the_scheduler(pod.workload, drain, now)
+    decision = decide_pod(pod, now, returned, terms.skip_deleted_for, persists)
     stage = _STAGES[decision.verdict]
     if stage is Stage.RETURNED and _returned_before(pod, drain):
         stage = Stage.LEFT
@@ -112,6 +119,17 @@ def _seen_again(known: PodProgress, pod: Pod, terms: Terms, now: datetime) -> Po
     if known.stage is Stage.TERMINATING and (why := outlived(pod, now, terms.skip_deleted_for)):
         return replace(known, stage=Stage.LEFT, reason=why)
     return known
+
+
+def _passes_by_the_scheduler(workload: str, drain: Drain, now: datetime) -> bool:
+    """Whether so many of its pods have come after the first list, and been sent away, that more of
+    them are there because they name the node."""
+    first = min((known.seen_at for known in drain.pods.values() if known.seen_at), default=now)
+    came_and_went = sum(
+        known.workload == workload and known.seen_at != first and _was_sent_away(known)
+        for known in drain.pods.values()
+    )
+    return came_and_went >= RACES and now - first >= RACING
 
 
 def _was_sent_away(known: PodProgress) -> bool:

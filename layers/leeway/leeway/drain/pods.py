@@ -103,11 +103,13 @@ def decide_pod(
     now: datetime,
     returned: bool = False,
     skip_deleted_for: timedelta | None = SKIP_DELETED_FOR,
+    persists: bool = False,
 ) -> PodDecision:
     """Decide what becomes of one pod of a node that is drained.
 
     `returned` says that it came after the cordon, and that the drain has evicted a pod of its
-    workload before. Source: `kubectl drain`'s filters.
+    workload before; `persists` that others of it have come so before, and were evicted as well.
+    Source: `kubectl drain`'s filters.
     """
     if pod.mirror:
         return PodDecision(pod, Verdict.LEAVE, "a static pod: it lives and dies with the kubelet")
@@ -122,6 +124,9 @@ def decide_pod(
     if returned and pod.cordon_toleration is not None:
         reason = f"it came back after the cordon, which its toleration {pod.cordon_toleration}"
         return PodDecision(pod, Verdict.RETURNED, f"{reason} ignores")
+    if persists:
+        reason = "its like came back again and again: whoever makes it names this node in its spec"
+        return PodDecision(pod, Verdict.RETURNED, reason)
     reason = "it is to run elsewhere"
     if pod.critical:
         reason += f", but as {pod.priority_class} after the ordinary pods"

@@ -24,6 +24,9 @@ LAST_ANSWERS = 2.0
 VOLUMES_EVERY = timedelta(seconds=2)
 """Between two lists of the cluster's volume attachments, which can't be had for one node."""
 
+LAST_LISTS = timedelta(seconds=5)
+"""How long a drain whose time is up from the first goes on trying to see which pods there are."""
+
 BALANCERS_EVERY = timedelta(seconds=2)
 """Between two tries of having load balancers leave the node out."""
 
@@ -133,7 +136,7 @@ class Draining:
                 drain = turn.look(drain, afresh=True)
             if self._watcher:
                 self._watcher(drain)
-            if drain.over or expired:
+            if drain.over or (expired and not turn.may_see_pods_yet(drain)):
                 return drain
             if self._clock.now() >= until or self._may_leave(drain):
                 return turn.abandon(drain)
@@ -199,6 +202,12 @@ class _Turn:
         except ClusterRefused as error:
             return without_volumes(drain, f"its volumes can't be seen: {error}")
         return observe_volumes(drain, self.pods, attached, now)
+
+    def may_see_pods_yet(self, drain: Drain) -> bool:
+        """Whether a node that has not been seen once is worth another look: a list that fails for a
+        moment must not cost all of its pods their SIGTERM."""
+        overdue = not drain.listed and is_expired(self.terms, self._began)
+        return overdue and self._clock.now() < self._began + LAST_LISTS
 
     def decide(self, drain: Drain) -> tuple[Drain, tuple[Ask, ...]]:
         """Decide what is asked for now."""
