@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.completion import kinds
 from cli.errors import BadInputError
 from cli.manifest_files import read_files
 
@@ -14,7 +15,17 @@ if TYPE_CHECKING:
     from leeway.cloud.ports import StoredManifest
 
 KindArgument = Annotated[
-    str, typer.Argument(metavar="[KIND]", help="A kind, such as nodepools.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="[KIND]",
+        help="A kind, such as nodepools; several, as in clusters,headrooms; or KIND/NAME.",
+        show_default=False,
+        autocompletion=kinds,
+    ),
+]
+NamesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME]…", help="Names of manifests.", show_default=False),
 ]
 NamespaceOption = Annotated[
     str,
@@ -43,11 +54,14 @@ class Wanted:
 def wanted(
     kind: str, names: Sequence[str], namespace: str, files: Sequence[Path] | None
 ) -> tuple[Wanted, ...]:
-    """Say what is asked for; without anything, everything is.
+    """Say what is asked for; without anything, everything is. `kind` and `names` may also be things
+    as they are printed, each as KIND/NAME.
 
     Raises:
         BadInputError: both are given, or there is no such kind.
     """
+    if "/" in kind and not files:
+        return tuple(_printed(one, namespace) for one in (kind, *names))
     if files and kind:
         raise BadInputError("expected either KIND [NAME] or --filename, not both")
     if files:
@@ -61,7 +75,18 @@ def wanted(
     return tuple(Wanted(resources, namespace, name, f"{kind} {name}") for name in names)
 
 
-def _resources(word: str) -> frozenset[str]:
+def _printed(word: str, namespace: str) -> Wanted:
+    kind, slash, name = word.partition("/")
+    if not slash or not name:
+        raise BadInputError(f"expected KIND/NAME like those before, got {word}")
+    return Wanted(_resources(kind), namespace, name, f"{kind} {name}")
+
+
+def _resources(words: str) -> frozenset[str]:
+    return frozenset(one for word in words.split(",") for one in _resources_called(word))
+
+
+def _resources_called(word: str) -> frozenset[str]:
     from leeway.manifests.kinds import UnknownKind, kinds_called
 
     try:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from cli.apply import DryRunOption
-from cli.choosing import KindArgument, NamespaceOption, not_found, wanted
+from cli.choosing import KindArgument, NamesArgument, NamespaceOption, not_found, wanted
 from cli.errors import BadInputError, CannotBeDoneError
 from cli.manifest_files import FilesOption
 from cli.output import Format, FormatOption
@@ -15,9 +15,7 @@ from cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 def delete(
     cluster: ClusterOption,
     kind: KindArgument = "",
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]…", help="Names of manifests.")
-    ] = None,
+    names: NamesArgument = None,
     files: FilesOption = None,
     namespace: NamespaceOption = "",
     ignore_not_found: Annotated[
@@ -28,7 +26,7 @@ def delete(
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Delete manifests from a cluster's configuration."""
-    if not files and not names:
+    if not files and not names and "/" not in kind:
         raise BadInputError("expected KIND and NAMEs, or --filename: what is to be deleted")
     asked = wanted(kind, names or (), namespace, files)
 

@@ -1,6 +1,6 @@
 """`leeway drain`: the drain engine from a terminal, with all that `kubectl drain` offers."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,18 +20,39 @@ if TYPE_CHECKING:
     from leeway.drain.deadline import Terms
 
 
-class _BareDryRun(typer.core.TyperCommand):
-    """Takes `--dry-run` without a value for `--dry-run=client`, as kubectl does."""
+class _LikeKubectl(typer.core.TyperCommand):
+    """Takes switches as kubectl does: `--dry-run` without a value, `--force=true` with one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        bare, full = "--dry-run", f"--dry-run={DryRun.CLIENT}"
-        return super().parse_args(ctx, [full if one == bare else one for one in args])
+        switches = {
+            name for one in self.params if getattr(one, "is_flag", False) for name in one.opts
+        }
+        given = [word for arg in args for word in _as_here(arg, switches)]
+        return super().parse_args(ctx, given)
+
+
+def _as_here(arg: str, switches: Collection[str]) -> tuple[str, ...]:
+    """Say a word of kubectl's command line in words of ours: none, where it is a default."""
+    name, _, value = arg.partition("=")
+    if arg == "--dry-run":
+        return (f"--dry-run={DryRun.CLIENT}",)
+    if name in switches and value in {"true", "false"}:
+        return (name,) if value == "true" else ()
+    return (arg,)
+
+
+def _node_name(given: str) -> str:
+    """Take a node as people name it: `NAME`, or `node/NAME` as kubectl prints it."""
+    kind, slash, name = given.rpartition("/")
+    if slash and kind not in {"node", "nodes", "no"}:
+        raise BadInputError(f"NODE: expected a node's name, got {given}")
+    return name
 
 
 app = typer.Typer(add_completion=False)
 
 
-@app.command(cls=_BareDryRun)
+@app.command(cls=_LikeKubectl)
 def drain(
     nodes: options.Nodes = None,
     selector: options.Selector = "",
@@ -63,6 +84,7 @@ def drain(
 
     if bool(nodes) == bool(selector):
         raise BadInputError("drain: expected either names of nodes or a --selector")
+    names = list(dict.fromkeys(_node_name(one) for one in nodes or ()))
     flags = {
         "--ignore-daemonsets": ignore_daemonsets,
         "--delete-emptydir-data": delete_emptydir_data,
@@ -86,7 +108,7 @@ def drain(
             allowed=frozenset(flag for flag, given in flags.items() if given or force),
             output=output,
         )
-        named = nodes or cluster.select_nodes(selector)
+        named = names or cluster.select_nodes(selector)
         if dry_run is DryRun.NONE:
             run.drain(named, as_list=bool(selector))
         else:

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 from leeway.policies import OnBlocked
 
+from cli.completion import nodes
+
 PAGE = 500
 
 
@@ -18,7 +20,9 @@ class DryRun(StrEnum):
     SERVER = "server"
 
 
-Nodes = Annotated[list[str] | None, typer.Argument(metavar="NODE…", help="Names.")]
+Nodes = Annotated[
+    list[str] | None, typer.Argument(metavar="NODE…", help="Names.", autocompletion=nodes)
+]
 Selector = Annotated[
     str, typer.Option("--selector", "-l", help="Drain the nodes with these labels instead.")
 ]

@@ -70,7 +70,12 @@ class DrainRun:
                 self.cluster.cordon(plan.node, None)
             already = "already " if plan.cordoned else ""
             _say(f"node/{plan.node} {already}cordoned")
-        drains, problems = self._work([plan.node for plan in going])
+        try:
+            drains, problems = self._work([plan.node for plan in going])
+        except KeyboardInterrupt:
+            for plan in going:
+                _say(f"node/{plan.node} stays cordoned: kubectl uncordon {plan.node}")
+            raise
         problems = {plan.node: plan.refused for plan in plans if plan.refused} | problems
         if self.output is Format.JSON:
             self._print([_as_data(node, drain) for node, drain in drains.items()], nodes, as_list)
@@ -134,6 +139,8 @@ class DrainRun:
                 drains[node] = self._drain(node)
             except (ClusterRefused, ClusterUnavailable) as error:
                 problems[node] = str(error)
+            except Exception as error:  # noqa: BLE001 (a thread's end would pass unseen)
+                problems[node] = f"{type(error).__name__}: {error}"
             else:
                 if not drains[node].drained:
                     problems[node] = self._why(drains[node])

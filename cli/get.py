@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.choosing import KindArgument, NamespaceOption, not_found, wanted
+from cli.choosing import KindArgument, NamesArgument, NamespaceOption, not_found, wanted
 from cli.errors import CannotBeDoneError
 from cli.manifest_files import FilesOption
 from cli.output import messages, print_json
@@ -29,9 +29,7 @@ class ManifestFormat(StrEnum):
 def get(
     cluster: ClusterOption,
     kind: KindArgument = "",
-    name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="A manifest's name.", show_default=False)
-    ] = "",
+    names: NamesArgument = None,
     files: FilesOption = None,
     namespace: NamespaceOption = "",
     stack: StackOption = DEFAULT_STACK,
@@ -40,7 +38,7 @@ def get(
     ] = ManifestFormat.TABLE,
 ) -> None:
     """Get the manifests of a cluster's configuration."""
-    asked = wanted(kind, [name] if name else (), namespace, files)
+    asked = wanted(kind, names or (), namespace, files)
 
     from cli.changing import stored_of
 
@@ -48,7 +46,8 @@ def get(
     found = [one for one in stored if any(want.matches(one) for want in asked)]
     if missing := not_found(asked, stored):
         raise CannotBeDoneError(f"not found in cluster {cluster}: {', '.join(missing)}")
-    _show(found, cluster, output, alone=bool(name) and len(found) == 1)
+    alone = len(asked) == len(found) == 1 and bool(asked[0].name) and not files
+    _show(found, cluster, output, alone=alone)
 
 
 def _show(

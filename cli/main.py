@@ -11,6 +11,7 @@ import typer
 import typer.core
 import typer.main
 
+from cli.completion import VARIABLE, know_shells
 from cli.errors import BadInputError, CannotBeDoneError
 
 # The order is the one of `leeway --help`. Each module is imported when its command is asked for.
@@ -30,6 +31,7 @@ COMMANDS = {
     "types": "cli.types:types",
     "select": "cli.select:select",
     "sandbox": "cli.sandbox:app",
+    "completion": "cli.completion:completion",
 }
 
 DEBUG = "LEEWAY_DEBUG"
@@ -122,6 +124,8 @@ def run(arguments: list[str] | None = None) -> int:
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last line of defence: one line, no traceback
         return _say_unexpected(error)
+    if outcome == INTERRUPTED:  # what typer makes of Ctrl-C
+        return _say("interrupted", INTERRUPTED)
     return outcome if isinstance(outcome, int) else DONE
 
 
@@ -142,4 +146,6 @@ def _say_unexpected(error: Exception) -> int:
 
 def main() -> None:
     """The console script's entry point."""
+    if VARIABLE in os.environ:
+        know_shells()
     sys.exit(run())

@@ -65,6 +65,11 @@ def read_texts(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
 
 
 def _files(path: Path) -> list[Path]:
+    # A Path of `https://host/x` has one slash only.
+    if str(path).startswith(("https:/", "http:/")):
+        raise BadInputError(
+            f"{path}: expected a file or a folder; of an address: curl -sL … | leeway … -f -"
+        )
     if path == STDIN or not path.is_dir():
         return [path]
     found = sorted(p for p in path.iterdir() if p.suffix in _SUFFIXES and p.is_file())

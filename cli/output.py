@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+UNBROKEN = 10_000
+"""Columns that no line of a result has."""
+
+
 class Format(StrEnum):
     """How a result is printed."""
 
@@ -38,7 +42,8 @@ def messages() -> "Console":
 
 
 def results() -> "Console":
-    """A console on stdout, for the result itself."""
+    """A console on stdout, for the result itself. What reads it through a pipe gets whole lines."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    width = None if sys.stdout.isatty() else UNBROKEN
+    return Console(highlight=False, width=width)

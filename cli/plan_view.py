@@ -66,7 +66,7 @@ def show(explanation: "Explanation", console: "Console") -> None:
     notice = explanation.notice
     console.print(f"[bold]{notice.kind}[/] of {_utc(notice.time)}, {notice.id}", soft_wrap=True)
     if not explanation.instances:
-        console.print(f"  {explanation.ruling.action}: {explanation.ruling.reason}")
+        console.print(f"  {explanation.ruling.action}: {explanation.ruling.reason}", markup=False)
     for plan in explanation.instances:
         _show_instance(plan, console)
 
@@ -90,9 +90,9 @@ def _show_instance(plan: "InstancePlan", console: "Console") -> None:
         }
     console.print(f"\n[bold]{plan.instance}[/]{owner}")
     for title, said in lines.items():
-        console.print(f"  {title:<13}{said}", soft_wrap=True)
+        console.print(f"  {title:<13}{said}", soft_wrap=True, markup=False)
     for remark in plan.remarks:
-        console.print(f"  {'mind':<13}{remark}", soft_wrap=True)
+        console.print(f"  {'mind':<13}{remark}", soft_wrap=True, markup=False)
     if plan.pods:
         console.print(pods_as_table(plan.pods))
 

@@ -27,6 +27,7 @@ def pods_as_data(plans: "Sequence[PodPlan]") -> list[dict[str, Any]]:
 def pods_as_table(plans: "Sequence[PodPlan]", answers: Mapping[str, str] | None = None) -> "Table":
     """Render pods' plans for a terminal; `answers` are the API server's, by pod."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for title in ("POD", "DECISION", "LATEST", "GRACE", "WHY"):
@@ -35,5 +36,6 @@ def pods_as_table(plans: "Sequence[PodPlan]", answers: Mapping[str, str] | None 
         said = f"; the server: {answers[plan.pod]}" if answers and plan.pod in answers else ""
         why = f"{plan.reason}; {plan.warning}" if plan.warning else plan.reason
         latest = f"{plan.latest:%H:%M:%S}" if plan.latest else "-"
-        table.add_row(plan.pod, plan.verdict.value, latest, f"{plan.grace}s", why + said)
+        # As it is: an API server's words may have brackets, which would pass for markup.
+        table.add_row(plan.pod, plan.verdict.value, latest, f"{plan.grace}s", Text(why + said))
     return table

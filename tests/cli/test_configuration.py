@@ -26,6 +26,15 @@ spec:
     rebalance: {action: ignore}
 """
 
+ROOM = """\
+apiVersion: leeway.sh/v1
+kind: Headroom
+metadata: {name: office}
+spec:
+  buffers:
+    - {name: web, pod: {requests: {cpu: 1}}, replicas: 1}
+"""
+
 type Run = Callable[..., tuple[int, str, str]]
 
 
@@ -144,6 +153,23 @@ def test_deleting_is_by_file_or_by_name(run: Run, write: Any) -> None:
     code, _, err = run("delete", "-f", file)
     assert (code, err) == (1, "leeway: not found in cluster prod: cluster.leeway.sh/prod\n")
     assert run("delete", "-f", file, "--ignore-not-found") == (0, "", "")
+
+
+def test_what_is_printed_can_be_asked_for_and_several_kinds_at_once(run: Run, write: Any) -> None:
+    run("apply", "-f", write(CLUSTER), "-f", write(ROOM, "room.yaml"))
+    assert got(run, "cluster.leeway.sh/prod")["metadata"]["name"] == "prod"
+    assert [one["kind"] for one in got(run, "clusters,headroom")["items"]] == [
+        "Cluster",
+        "Headroom",
+    ]
+    both = got(run, "cluster/prod", "headroom/office")["items"]
+    assert [one["metadata"]["name"] for one in both] == ["prod", "office"]
+    assert run("get", "cluster/prod", "office")[0] == 2
+    assert run("get", "cluster/")[0] == 2
+    assert run("get", "headroom/shop")[0] == 1
+    code, out, _ = run("delete", "headroom.leeway.sh/office")
+    assert (code, out) == (0, "headroom.leeway.sh/office deleted\n")
+    assert [one["kind"] for one in got(run)["items"]] == ["Cluster"]
 
 
 def test_a_manifest_that_somebody_else_has_changed_is_not_written_over(
@@ -290,6 +316,7 @@ def test_every_problem_has_its_own_line(run: Run, write: Any) -> None:
     [
         (["apply"], "--filename: expected at least one file"),
         (["apply", "-f", "no-such.yaml"], "no-such.yaml: No such file or directory"),
+        (["apply", "-f", "https://example.com/a.yaml"], "expected a file or a folder; of an"),
         (["get", "nodes", "x"], "KIND: no kind nodes"),
         (["get", "clutser"], "did you mean cluster?"),
         (["delete"], "expected KIND and NAMEs, or --filename"),

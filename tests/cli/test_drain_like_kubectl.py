@@ -3,7 +3,9 @@
 import json
 import re
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -253,3 +255,44 @@ def test_what_can_not_be_meant_is_bad_input(
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
+
+
+def test_a_node_is_named_and_flags_are_given_as_kubectl_takes_them(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(live, node, "kept")
+    assert drain(live, f"node/{node}", "--force=false") == 1
+    assert not is_cordoned(live, node)
+    assert drain(live, f"nodes/{node}", node, "--force=true", "--timeout=30s") == 0
+    assert capsys.readouterr().out == f"node/{node} drained\n"
+    assert drain(live, "pod/kept") == 2
+    assert "NODE: expected a node's name, got pod/kept" in capsys.readouterr().err
+
+
+def test_a_drain_that_is_interrupted_says_what_it_leaves_behind(live: Live, node: str) -> None:
+    run(live, node, "lasting", finalizers=["example.com/never"])
+    command = [sys.executable, "-m", "cli", "drain", node, "--force"]
+    with subprocess.Popen(
+        [*command, "--kubeconfig", str(kubeconfig(live))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as draining:
+        live.until(lambda: "deletionTimestamp" in live.api.get(f"{PODS}/lasting").text)
+        draining.send_signal(signal.SIGINT)
+        out, err = draining.communicate(timeout=30)
+    assert (draining.returncode, out) == (130, "")
+    assert err.splitlines()[-2:] == [
+        f"node/{node} stays cordoned: kubectl uncordon {node}",
+        "leeway: interrupted",
+    ]
+
+
+def test_what_a_pipe_gets_has_a_line_for_each_pod(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "a-pod-of-a-name-that-is-longer-than-half-a-terminal-is-wide"
+    run(live, node, name)
+    assert drain(live, node, "--force", "--dry-run") == 0
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if name in one]
+    assert "evict" in line

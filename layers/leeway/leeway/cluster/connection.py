@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import httpx2
-from lightkube import ApiError, Client
+from lightkube import ApiError, Client, ConfigError
 from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import User
@@ -93,7 +93,7 @@ class Connection:
 
         Raises:
             ClusterUnavailable: no connection, no JSON answer, 401, 408, 410, 429 or 5xx.
-            ClusterRefused: 403, 400, 405, 415 or 422.
+            ClusterRefused: 403, 400, 405, 415 or 422, or a kubeconfig's command gives no token.
             ApiError: 404 and 409, which mean something different to each caller.
         """
         try:
@@ -103,6 +103,8 @@ class Connection:
         except (httpx2.HTTPError, KeyError, ValueError, MsgspecError) as error:
             # A proxy's answer may lack a Content-Type (KeyError) or be no JSON of the right form.
             raise ClusterUnavailable(f"{type(error).__name__}: {error}"[:200]) from error
+        except (ConfigError, OSError) as error:
+            raise ClusterRefused(f"the kubeconfig gives no credentials: {error}"[:300]) from error
 
     def answer(self, request: Callable[["Connection"], object]) -> Response:
         """Make one request and return the answer, whatever it is; status 0 where none came."""
