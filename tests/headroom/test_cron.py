@@ -50,6 +50,9 @@ def test_what_is_no_cron_expression_is_refused_by_its_field(expression: str, why
         ("0 0 1 * mon", "2026-11-20T00:00", "2026-11-23T00:00"),
         ("0 0 */20 * mon", "2026-11-20T00:00", "2026-11-21T00:00"),
         ("0 0 * * mon", "2026-11-20T00:00", "2026-11-23T00:00"),
+        ("0 0 */1 * mon", "2026-11-20T00:00", "2026-11-23T00:00"),
+        ("0 0 1,* * mon", "2026-11-20T00:00", "2026-11-23T00:00"),
+        ("0 0 1-31 * mon", "2026-11-20T00:00", "2026-11-21T00:00"),
     ],
 )
 def test_it_fires_next_strictly_after(expression: str, after: str, fires: str) -> None:

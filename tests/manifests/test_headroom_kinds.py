@@ -89,6 +89,8 @@ def test_a_scaled_object_of_a_user_is_read_as_it_is() -> None:
         ({"start": "0 0 9 * * *"}, "metadata.start: '0 0 9 * * *' has 6 fields: expected five"),
         ({"end": "@daily"}, "metadata.end: '@daily': expected five fields"),
         ({"timezone": "Mars/Base"}, "metadata.timezone: expected a time zone of the IANA database"),
+        ({"timezone": "asia/seoul"}, "such as Europe/Berlin; did you mean Asia/Seoul?"),
+        ({"timezone": "localtime"}, "metadata.timezone: expected a time zone of the IANA database"),
         (
             {"timezone": "../../etc/passwd"},
             "metadata.timezone: expected a time zone of the IANA database",
@@ -198,6 +200,36 @@ def test_buffers_of_one_name_are_refused() -> None:
     document = headroom()
     document["spec"]["buffers"] *= 2
     assert "expected every buffer to have a name of its own, got 'small' twice" in refusal(document)
+
+
+def test_names_that_are_no_label_together_are_refused() -> None:
+    document = headroom(name="b" * 40)
+    document["metadata"]["name"] = "a" * 22
+    assert read(document).written
+    document["metadata"]["name"] = "a" * 23
+    assert "metadata.name: expected, with the name of each buffer, 63" in refusal(document)
+    like = {"scalableRef": {"kind": "Deployment", "name": "web"}, "replicas": 2}
+    buffer = capacity_buffer(**like)
+    buffer["metadata"]["name"] = "w" * 47
+    assert read(buffer).written
+    buffer["metadata"]["name"] = "w" * 48
+    assert "metadata.name: expected 47 characters at most, got 48" in refusal(buffer)
+
+
+@pytest.mark.parametrize(
+    ("linear", "warned"),
+    [
+        ({"coresPerReplica": 1}, True),
+        ({"coresPerReplica": 1, "max": 10}, False),
+        ({"coresPerReplica": 2}, False),
+        ({"nodesPerReplica": 1}, False),
+    ],
+)
+def test_a_size_that_its_own_pods_make_grow_without_end_is_a_warning(
+    linear: dict[str, int], warned: bool
+) -> None:
+    warnings = [str(warning) for warning in read(headroom(linear=linear)).warnings]
+    assert any("spec.buffers[0].linear: its own pods" in one for one in warnings) is warned
 
 
 def test_a_priority_that_autoscalers_ignore_is_a_warning() -> None:

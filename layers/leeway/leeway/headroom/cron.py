@@ -2,7 +2,8 @@
 
 The grammar is the one that KEDA's cron trigger takes, that of robfig/cron's standard parser: lists,
 ranges, steps, names of months and days, `?` for `*`; Sunday is 0. Where both days are restricted
-either may match; a stepped star restricts.
+either may match; a star that is stepped by more than one restricts, and a field with a star in its
+list does not.
 """
 
 import re
@@ -90,13 +91,18 @@ def parse_cron(expression: str) -> Cron:
     return cron
 
 
+_STARS = frozenset({"*", "?", "*/1", "?/1"})
+
+
 def _read_field(text: str, field: _Field) -> str:
     """Return the field as a star, or as the numbers that it stands for."""
-    if text in {"*", "?"}:
-        return "*"
     values: set[int] = set()
+    stars = False
     for term in text.split(","):
         values.update(_read_term(term, field))
+        stars = stars or term in _STARS
+    if stars:
+        return "*"
     return ",".join(str(value) for value in sorted(values))
 
 

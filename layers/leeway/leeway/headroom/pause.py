@@ -12,6 +12,9 @@ LOWEST_THAT_COUNTS = -10
 """Node autoscalers ignore pending pods below it. Source: Cluster Autoscaler's
 `--expendable-pods-priority-cutoff`."""
 
+LONGEST_NAME = 63
+"""Characters of a Deployment's name here: its pods are selected by a label with it."""
+
 IMAGE = "registry.k8s.io/pause:3.10"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 BUFFER_LABEL = "leeway.sh/headroom"

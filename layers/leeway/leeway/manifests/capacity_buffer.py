@@ -4,7 +4,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from leeway.headroom.plan import Chunks, ScaleTarget
+from leeway.headroom.pause import LONGEST_NAME
+from leeway.headroom.plan import Chunks, ScaleTarget, deployment_like
 from leeway.manifests.amounts import Amounts
 from leeway.manifests.base import Manifest, Name, Strict
 
@@ -74,6 +75,15 @@ class CapacityBuffer(Manifest):
         spec, like = self.spec, self.chunks().like
         size = f"{spec.percentage}%" if spec.percentage is not None else spec.replicas
         return (f"{like.kind}/{like.name}", "as many as fit" if size is None else str(size))
+
+    @model_validator(mode="after")
+    def _of_a_name_that_fits(self) -> Self:
+        if len(deployment_like(self.chunks())) > LONGEST_NAME:
+            most = LONGEST_NAME - len(deployment_like(self.chunks())) + len(self.metadata.name)
+            raise ValueError(
+                f"metadata.name: expected {most} characters at most, got {len(self.metadata.name)}"
+            )
+        return self
 
     def chunks(self) -> Chunks:
         """Return the pods that it wants, by whose template they are made."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from leeway.headroom.pause import IMAGE, LOWEST_THAT_COUNTS, PausePods
+from leeway.headroom.pause import IMAGE, LONGEST_NAME, LOWEST_THAT_COUNTS, PausePods
 from leeway.headroom.plan import Buffer
 from leeway.headroom.proportion import Ladder, Linear, Step
 from leeway.headroom.schedule import Schedule
@@ -14,6 +14,7 @@ from leeway.manifests.amounts import Amounts
 from leeway.manifests.base import Duration, Labels, Manifest, Name, Strict
 from leeway.manifests.cron_windows import CronExpression, TimeZone
 from leeway.manifests.problems import Note
+from leeway.selection.quantities import amount
 
 NAMESPACE = "leeway-headroom"
 
@@ -177,7 +178,7 @@ class Headroom(Manifest):
         return (",".join(buffer.name for buffer in self.spec.buffers), str(self.spec.priority))
 
     def notes(self) -> tuple[Note, ...]:
-        """Warn of a priority that autoscalers take no notice of."""
+        """Warn of a priority that autoscalers take no notice of, and of growth without end."""
         notes = super().notes()
         if self.spec.priority < LOWEST_THAT_COUNTS:
             said = (
@@ -185,7 +186,21 @@ class Headroom(Manifest):
                 "told otherwise: the room that is taken may not be filled again"
             )
             notes += (Note(("spec", "priority"), said),)
-        return notes
+        return notes + tuple(
+            Note(("spec", "buffers", index, "linear"), _WITHOUT_END)
+            for index, buffer in enumerate(self.spec.buffers)
+            if _feeds_itself(buffer)
+        )
+
+    @model_validator(mode="after")
+    def _of_names_that_fit(self) -> Self:
+        for buffer in self.buffers():
+            if len(buffer.pods.name) > LONGEST_NAME:
+                raise ValueError(
+                    f"metadata.name: expected, with the name of each buffer, {LONGEST_NAME} "
+                    f"characters at most: {buffer.pods.name} has {len(buffer.pods.name)}"
+                )
+        return self
 
     def buffers(self) -> tuple[Buffer, ...]:
         """Return the pause pods that it wants."""
@@ -213,6 +228,20 @@ class Headroom(Manifest):
             at_least=spec.replicas,
             lead=spec.lead_time,
         )
+
+
+_WITHOUT_END = (
+    "its own pods need as many cores as it counts for them, so that every node brings another: "
+    "expected max"
+)
+
+
+def _feeds_itself(buffer: BufferSpec) -> bool:
+    """Whether a node for one of its pods asks for one more pod at least."""
+    linear = buffer.linear
+    if linear is None or linear.max is not None or linear.cores_per_replica is None:
+        return False
+    return amount("cpu", buffer.pod.requests.get("cpu", "0")) >= 1000 * linear.cores_per_replica
 
 
 def _schedule(windows: tuple[WindowSpec, ...]) -> Schedule | None:
