@@ -1,0 +1,178 @@
+"""What the documents say of this repository is so: links, anchors, files, commands and options."""
+
+import functools
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from cli import main
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(path for top in ROOT.glob("[a-z]*/") for path in top.rglob("*.md"))]
+)
+OURS = [page for page in PAGES if "manifests" not in page.relative_to(ROOT).parts]
+"""Without the pages that are made from models."""
+
+FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\[([^]]*)\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+FILE = re.compile(r"[a-z_]+/[\w./-]+\.(?:py|json|yaml|yml|md|toml|txt)")
+SHELLS = {"", "sh", "console", "bash"}
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link of a page to a place in the repository."""
+
+    page: Path
+    text: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{named(self.page)}: [{self.text}]({self.target})"
+
+    @property
+    def path(self) -> Path:
+        """The file that it leads to."""
+        path = self.target.partition("#")[0]
+        return (self.page.parent / path).resolve() if path else self.page
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@functools.cache
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def links(page: Path) -> list[Link]:
+    prose = CODE.sub("", FENCE.sub("", text_of(page)))
+    found = [Link(page, text, target) for text, target in LINK.findall(prose)]
+    return [link for link in found if "://" not in link.target]
+
+
+def anchors(page: Path) -> set[str]:
+    """The fragments by which GitHub links to a page's headings."""
+    taken: set[str] = set()
+    for heading in HEADING.findall(FENCE.sub("", text_of(page))):
+        plain = LINK.sub(r"\1", heading).replace("`", "").lower()
+        slug = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        free = (f"{slug}-{n}" if n else slug for n in range(100))
+        taken.add(next(name for name in free if name not in taken))
+    return taken
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of every `leeway …` on a page, in blocks of a shell and within lines."""
+    text = text_of(page)
+    lines = [
+        line.strip().removeprefix("$ ")
+        for language, block in FENCE.findall(text)
+        if language in SHELLS
+        for line in block.replace("\\\n", " ").splitlines()
+    ]
+    for line in [*lines, *CODE.findall(FENCE.sub("", text))]:
+        if line.startswith("leeway "):
+            yield shlex.split(re.split(r" (?:&&|\||&|>) ?", line)[0], comments=True)[1:]
+
+
+def unknown(words: list[str]) -> str:
+    """The first word that the command line does not know, as command or as option; or nothing."""
+    command: Any = typer.main.get_command(main.app)
+    rest = list(words)
+    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+        name = rest.pop(0)
+        # What is no word in small letters stands for any command.
+        if not re.fullmatch(r"[a-z]+", name):
+            return ""
+        if name not in command.commands:
+            return name
+        command = command.commands[name]
+    known = {"--help", "-h"}
+    for parameter in command.params:
+        known |= {*parameter.opts, *parameter.secondary_opts}
+    options = (word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word))
+    return next((option for option in options if option not in known), "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    dead = [
+        str(link)
+        for link in links(page)
+        if not link.path.exists()
+        or ("#" in link.target and link.target.partition("#")[2] not in anchors(link.path))
+    ]
+    assert dead == []
+
+
+@pytest.mark.parametrize("page", OURS, ids=named)
+def test_a_link_that_says_test_leads_to_tests(page: Path) -> None:
+    tests = [link for link in links(page) if "/tests/" in str(link.path) and link.text == "test"]
+    assert [str(one) for one in tests if "\ndef test_" not in text_of(one.path)] == []
+
+
+@pytest.mark.parametrize("page", OURS, ids=named)
+def test_files_and_modules_that_are_named_are_there(page: Path) -> None:
+    spoken = CODE.findall(FENCE.sub("", text_of(page)))
+    files = [word for word in spoken if FILE.fullmatch(word)]
+    tops = {path.name for path in ROOT.iterdir()}
+    gone = [name for name in files if name.split("/")[0] in tops and not (ROOT / name).exists()]
+    modules = [word for word in spoken if re.fullmatch(r"leeway\.[a-z_.]+", word)]
+    gone += [name for name in modules if not is_in_the_layer(name)]
+    assert gone == []
+
+
+def is_in_the_layer(name: str) -> bool:
+    """Whether there is such a module, or a module with such a name in it."""
+    outer, _, last = name.rpartition(".")
+    try:
+        module = importlib.import_module(outer)
+    except ModuleNotFoundError:
+        return False
+    return hasattr(module, last) or (
+        hasattr(module, "__path__") and importlib.util.find_spec(name) is not None
+    )
+
+
+@pytest.mark.parametrize("page", OURS, ids=named)
+def test_commands_and_options_that_are_written_down_exist(page: Path) -> None:
+    wrong = {" ".join(words): what for words in commands(page) if (what := unknown(words))}
+    assert wrong == {}
+
+
+def test_the_check_of_commands_knows_what_is_wrong() -> None:
+    assert unknown(["drain", "NODE", "--deadline", "2m"]) == ""
+    assert unknown(["drain", "NODE", "--dedline", "2m"]) == "--dedline"
+    assert unknown(["sandbox", "upp"]) == "upp"
+    assert anchors(README) >= {"what-it-does-today", "deploy-it"}
+
+
+def test_the_verbs_of_make_that_are_written_down_exist() -> None:
+    rules = set(re.findall(r"^([a-z-]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
+    verbs = {
+        verb
+        for page in OURS
+        for verb in re.findall(r"(?:^|`)make ([a-z-]+)", text_of(page), re.MULTILINE)
+    }
+    assert verbs
+    assert verbs - rules == set()
+
+
+def test_every_feature_of_the_readme_has_its_test() -> None:
+    today = text_of(README).partition("## What it does today")[2].partition("\n## ")[0]
+    features = [line for line in today.splitlines() if re.match(r"\| +[^ |-]", line)]
+    assert len(features) > 40
+    assert [line for line in features if "](tests/" not in line and "](bench/" not in line] == []
