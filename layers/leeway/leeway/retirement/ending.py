@@ -5,7 +5,6 @@ from datetime import timedelta
 from functools import partial
 
 from leeway.cloud.ports import CloudRefused, CloudUnavailable
-from leeway.drain.progress import Drain
 from leeway.execution.orders import Order
 from leeway.execution.steps import Steps
 from leeway.hooks import HookResult
@@ -13,9 +12,9 @@ from leeway.lifecycle_actions import Answered, LifecycleActions
 from leeway.owners import OwnerKind
 from leeway.records.retirement import Phase, Retirement
 from leeway.replacement import Method
-from leeway.retirement.outcome import FAILED, Outcome, Result, result_of
+from leeway.retirement.outcome import FAILED, Outcome
 from leeway.retirement.rehearsing import rehearsed
-from leeway.retirement.results import Course, Finished, Located, Replaced
+from leeway.retirement.results import Course, Finished, Located, Replaced, Standing
 from leeway.retirement.surging import Surging
 from leeway.retirement.surroundings import TROUBLE, Surroundings
 
@@ -24,13 +23,6 @@ HOOK_TOLD_WITHIN = timedelta(seconds=10)
 
 LOOK_EVERY = 0.5
 """Seconds."""
-
-_RESULTS = {
-    Course.CORDON: Result.CORDONED,
-    Course.DECLINE: Result.DECLINED,
-    Course.REHEARSE: Result.REHEARSED,
-    Course.UNDO: Result.UNDONE,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,50 +43,32 @@ class Ending:
         self._actions = actions
         self._surging = surging
 
-    def finish(
-        self,
-        order: Order,
-        record: Retirement,
-        located: Located,
-        replaced: Replaced,
-        drain: Drain,
-    ) -> Finished:
+    def finish(self, order: Order, record: Retirement, standing: Standing) -> Finished:
         """Have a group that was made larger end its instance, close the record, answer every hook
         that told of this instance, and terminate what is Leeway's to terminate.
 
         The record is closed before the rest: the state changes that follow are then known to be
         its own doing, and a hook that is announced after it gets a generation that answers it.
         """
-        drained = located.settled and (not located.node or drain.drained)
         lowered = Lowered(record)
-        if drained or not record.counts_from_its_turn:
+        if standing.drained or not record.counts_from_its_turn:
             lowered = self._lower(order, record)
         closed = self._close(order, lowered, Phase.FINISHED, HookResult.CONTINUE)
         if closed is None:
             return Finished(None)
-        # One that left its group before, and whose record is lost, is ended by nobody else.
-        detached = replaced.method is Method.DETACH or (
-            closed.facts.owner.kind is OwnerKind.DETACHED
-        )
-        terminate = drained and detached
-        terminated, refused = self._terminate(closed) if terminate else (False, ())
-        refused = lowered.refused + refused
+        terminated, refused = False, lowered.refused
+        if standing.drained and _is_ended_by_nobody_else(closed, standing.replaced):
+            terminated, said = self._terminate(closed)
+            refused += said
         answered = self._actions.answer(order.instance, closed.hooks, HookResult.CONTINUE)
-        refused += tuple(refusal.said for refusal in answered.refused)
-        result = result_of(located.settled, located.node, drain)
-        reason = located.problem or drain.problem or closed.reason
-        outcome = self._outcome(
-            order, closed, located, replaced, drain, result, reason, refused, terminated
-        )
-        self._world.telemetry.retired(outcome)
-        return Finished(outcome, answered)
+        return self._finished(closed, standing, answered, refused, terminated)
 
     def finish_early(self, order: Order, record: Retirement, located: Located) -> Finished:
         """Close a retirement that does not go as far as a drain: one that only cordons, is
         declined, undone, or rehearsed."""
-        replaced, drain = Replaced(True, record, reason="not asked for"), Drain()
+        standing = Standing(located, Replaced(True, record, reason="not asked for"))
         if located.course is Course.REHEARSE:
-            replaced, drain = rehearsed(self._world, record, located.node)
+            standing = Standing(located, *rehearsed(self._world, record, located.node))
         lowered, phase = Lowered(record), Phase.FINISHED
         if located.course is Course.UNDO:
             lowered, phase = self._lower(order, record, stays=True), Phase.UNDONE
@@ -105,11 +79,39 @@ class Ending:
         answered = Answered()
         if answer is not None:
             answered = self._actions.answer(order.instance, closed.hooks, answer)
-        refused = lowered.refused + tuple(refusal.said for refusal in answered.refused)
-        reason = located.problem or closed.reason
-        result = _RESULTS[located.course]
-        outcome = self._outcome(
-            order, closed, located, replaced, drain, result, reason, refused, False
+        return self._finished(closed, standing, answered, lowered.refused)
+
+    def _finished(
+        self,
+        closed: Retirement,
+        standing: Standing,
+        answered: Answered,
+        refused: tuple[str, ...],
+        terminated: bool = False,
+    ) -> Finished:
+        """Render how it ended, and log it. `refused` is what AWS said before the hooks' answers."""
+        located, replaced, drain = standing.located, standing.replaced, standing.drain
+        outcome = Outcome(
+            result=standing.result,
+            instance=closed.instance,
+            cluster=closed.facts.cluster,
+            node=located.node,
+            kind=closed.kind,
+            generation=closed.generation,
+            reason=standing.problem or closed.reason,
+            noticed_at=closed.noticed_at,
+            cordoned_at=located.cordoned_at,
+            ended_at=self._world.clock.now(),
+            deadline=closed.deadline,
+            replacement=replaced.method if replaced.settled else FAILED,
+            replacement_reason=replaced.reason,
+            refused=refused + tuple(refusal.said for refusal in answered.refused),
+            hooks=tuple(hook.name for hook in closed.hooks),
+            terminated=terminated,
+            pods=tuple(drain.pods.values()),
+            load_balancers=drain.load_balancers,
+            kept=closed.owes,
+            still_attached=tuple(pod.pod for pod in drain.unclean),
         )
         self._world.telemetry.retired(outcome)
         return Finished(outcome, answered)
@@ -159,41 +161,6 @@ class Ending:
         written = self._world.write(order, lowered.record, closed)
         return written[0] if written else None
 
-    def _outcome(
-        self,
-        order: Order,
-        closed: Retirement,
-        located: Located,
-        replaced: Replaced,
-        drain: Drain,
-        result: Result,
-        reason: str,
-        refused: tuple[str, ...],
-        terminated: bool,
-    ) -> Outcome:
-        return Outcome(
-            result=result,
-            instance=order.instance,
-            cluster=order.cluster,
-            node=located.node,
-            kind=closed.kind,
-            generation=order.generation,
-            reason=reason,
-            noticed_at=closed.noticed_at,
-            cordoned_at=located.cordoned_at,
-            ended_at=self._world.clock.now(),
-            deadline=closed.deadline,
-            replacement=replaced.method if replaced.settled else FAILED,
-            replacement_reason=replaced.reason,
-            refused=refused,
-            hooks=tuple(hook.name for hook in closed.hooks),
-            terminated=terminated,
-            pods=tuple(drain.pods.values()),
-            load_balancers=drain.load_balancers,
-            kept=closed.owes,
-            still_attached=tuple(pod.pod for pod in drain.unclean),
-        )
-
     def _terminate(self, record: Retirement) -> tuple[bool, tuple[str, ...]]:
         """Terminate the instance: whether that was asked for, and what was refused, in words. One
         that EC2 takes anyway is left to it where EC2 throttles."""
@@ -239,6 +206,12 @@ class Ending:
             self._world.patiently(lambda: cluster_named(outcome.cluster).note(event))
         except TROUBLE as error:
             self._world.telemetry.not_told(outcome, f"no Kubernetes Event: {error}")
+
+
+def _is_ended_by_nobody_else(closed: Retirement, replaced: Replaced) -> bool:
+    """Whether the instance has left its group: by this retirement, or by one before it whose
+    record is lost."""
+    return replaced.method is Method.DETACH or closed.facts.owner.kind is OwnerKind.DETACHED
 
 
 def _ending(record: Retirement) -> tuple[Retirement, None]:

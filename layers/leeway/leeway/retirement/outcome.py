@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from leeway.cluster.ports import NodeEvent
-from leeway.drain.progress import ENDS, Drain, PodProgress, Stage, Way
+from leeway.drain.progress import ENDS, PodProgress, Stage, Way
 from leeway.notices import NoticeKind
 from leeway.replacement import Method
 from leeway.typed_json import adapter_of
@@ -188,13 +188,6 @@ class Outcome:
             message=f"{self.sentence} ({self.replacement_reason})",
             warning=self.troubled,
         )
-
-
-def result_of(node_settled: bool, node: str, drain: Drain) -> Result:
-    """Decide how a retirement ended."""
-    if node_settled and not node:
-        return Result.NO_NODE
-    return Result.DRAINED if node_settled and drain.drained else Result.INCOMPLETE
 
 
 def _went_as_planned(pod: PodProgress) -> bool:

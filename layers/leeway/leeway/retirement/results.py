@@ -14,7 +14,7 @@ from leeway.hooks import HeldHook
 from leeway.lifecycle_actions import Answered
 from leeway.records.retirement import Retirement
 from leeway.replacement import Method
-from leeway.retirement.outcome import Outcome
+from leeway.retirement.outcome import Outcome, Result
 
 
 class Course(StrEnum):
@@ -34,7 +34,7 @@ class Located:
 
     `settled` says that the node is as the course asks, or known not to exist (`node` empty). There
     is no record where a newer generation has taken over; so with the results below. `rest` is how
-    many seconds to wait before asking for its turn again.
+    many seconds to wait before trying again, where nothing else is to be done meanwhile.
     """
 
     settled: bool
@@ -87,6 +87,50 @@ class Passed:
     def after(self, before: Drain) -> "Passed":
         """Return what was written down with the whole drain."""
         return replace(self, drain=resumed(before, self.drain, self.pace), pace=None)
+
+
+_ENDED_EARLY = {
+    Course.DECLINE: Result.DECLINED,
+    Course.REHEARSE: Result.REHEARSED,
+    Course.UNDO: Result.UNDONE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a retirement has come with all that it does; never written down as such."""
+
+    located: Located
+    replaced: Replaced
+    drain: Drain = field(default_factory=Drain)
+
+    @property
+    def drained(self) -> bool:
+        """Whether every pod that had to go is gone. Where there is no node there is none."""
+        return self.located.settled and (not self.located.node or self.drain.drained)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to try: the node, the pods and the successor are seen to."""
+        emptied = self.located.settled and (not self.located.node or self.drain.over)
+        return emptied and self.replaced.settled
+
+    @property
+    def result(self) -> Result:
+        """How it ends, if it ends here."""
+        course, settled = self.located.course, self.located.settled
+        if course in _ENDED_EARLY:
+            return _ENDED_EARLY[course]
+        if course is Course.CORDON and settled:
+            return Result.CORDONED
+        if settled and not self.located.node:
+            return Result.NO_NODE
+        return Result.DRAINED if self.drained else Result.INCOMPLETE
+
+    @property
+    def problem(self) -> str:
+        """What stood in the way last; empty where nothing did."""
+        return self.located.problem or self.drain.problem
 
 
 @dataclass(frozen=True, slots=True)

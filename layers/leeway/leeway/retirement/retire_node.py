@@ -12,7 +12,14 @@ from leeway.retirement.entering import Entering
 from leeway.retirement.outcome import Outcome
 from leeway.retirement.recollection import KnownGroups
 from leeway.retirement.replacing import Replacing
-from leeway.retirement.results import Course, Finished, Located, Passed, Replaced
+from leeway.retirement.results import (
+    Course,
+    Finished,
+    Located,
+    Passed,
+    Replaced,
+    Standing,
+)
 from leeway.retirement.surging import Surging
 from leeway.retirement.surroundings import Surroundings
 
@@ -47,13 +54,16 @@ class RetireNode:
         return finished.outcome
 
     def _empty(self, order: Order, located: Located, steps: Steps) -> Finished:
+        """See to the successor and the pods, and to what failed before, until all is done or the
+        time is up."""
         if located.record is None:
             return Finished(None)
         replaced = self._replacing.succeed(order, located.record, steps)
         located = self._entering.expect(order, located, replaced, steps)
         passed = Passed(Drain(), replaced.record)
+        standing = Standing(located, replaced)
         turn = 0
-        while passed.record is not None and not _is_over(located, replaced, passed):
+        while passed.record is not None and not (passed.expired or standing.over):
             turn += 1
             if not located.settled:
                 cordon = partial(self._entering.cordon, order, passed.record)
@@ -66,13 +76,8 @@ class RetireNode:
             passed = steps.run(f"drain-{turn}", Passed, work).after(passed.drain)
             if passed.rest:
                 steps.wait(f"rest-{turn}", passed.rest)
+            standing = Standing(located, replaced, passed.drain)
         if passed.record is None:
             return Finished(None)
-        finish = partial(self._ending.finish, order, passed.record, located, replaced, passed.drain)
+        finish = partial(self._ending.finish, order, passed.record, standing)
         return steps.run("finish", Finished, finish)
-
-
-def _is_over(located: Located, replaced: Replaced, passed: Passed) -> bool:
-    """Whether nothing is left to try: all is done, or the time is up."""
-    drained = located.settled and (not located.node or passed.drain.over)
-    return passed.expired or (drained and replaced.settled)
