@@ -58,12 +58,6 @@ def test_ledgers_are_read_as_they_were_written(ledgers: DynamoLedgers) -> None:
     assert ledgers.surge("fresh") == ledger
 
 
-def test_a_successor_succeeds_one_instance_alone(ledgers: DynamoLedgers) -> None:
-    assert ledgers.claim("i-new", "i-a")
-    assert ledgers.claim("i-new", "i-a"), "asked again by the same"
-    assert not ledgers.claim("i-new", "i-b")
-
-
 def test_an_unavailable_offering_is_an_item_that_expires(aws: Sandbox) -> None:
     until = datetime.now(UTC) + timedelta(minutes=3)
     offerings = DynamoUnavailableOfferings(maker(aws, "dynamodb"), TABLE)
@@ -98,12 +92,32 @@ def test_a_group_is_raised_by_one_and_ends_an_instance_with_a_decrement(aws: San
     groups.set_desired("surging", 3)
     came = set(groups.capacity("surging").members) - set(before.members)
     assert len(came) == 1
+    aws.client("autoscaling").suspend_processes(
+        AutoScalingGroupName="surging", ScalingProcesses=["Launch"]
+    )
+    assert groups.capacity("surging").missing == 0
+    groups.terminate_in_group(came.pop())
+    assert groups.capacity("surging").missing == 1, "it has one to start"
     groups.terminate_in_group(first, decrement=True)
     after = groups.capacity("surging")
     assert after.desired == 2
     assert first not in after.members, "what is on its way out counts no more"
     with pytest.raises(CloudRefused):
         groups.set_desired("surging", 4)
+
+
+class Weighing:
+    """What Auto Scaling says of a group whose types weigh, after its API reference."""
+
+    def describe_auto_scaling_groups(self, **_: Any) -> dict[str, Any]:
+        member = {"LifecycleState": "InService", "WeightedCapacity": "4"}
+        members = [{"InstanceId": f"i-{number}", **member} for number in range(10)]
+        sizes = {"DesiredCapacity": 46, "MaxSize": 60, "MinSize": 0}
+        return {"AutoScalingGroups": [{**sizes, "Instances": members}]}
+
+
+def test_of_a_group_that_counts_units_it_is_known_how_many_instances_are_missing() -> None:
+    assert AutoScalingGroups(Weighing).capacity("weighing").missing == 2, "6 units, 4 each"
 
 
 def test_a_group_that_is_not_there_is_said_to_be_none(aws: Sandbox) -> None:

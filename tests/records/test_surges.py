@@ -130,13 +130,26 @@ def test_who_asks_again_for_days_is_remembered_for_days() -> None:
 
 
 def test_all_that_wait_at_the_same_time_count_successors_from_the_same_members() -> None:
-    first = SurgeLedger(group="ng").counting_from(("i-a", "i-b"), NOTICED)
+    first = SurgeLedger(group="ng").counting_from("i-a", ("i-a", "i-b"), NOTICED)
     assert first.counted == ("i-a", "i-b")
-    soon = first.counting_from(("i-a", "i-b", "i-new"), NOTICED + timedelta(minutes=9))
+    now = ("i-a", "i-b", "i-new")
+    soon = first.counting_from("i-b", now, NOTICED + timedelta(minutes=9))
     assert soon.counted == ("i-a", "i-b"), "the newcomer may be either's successor"
-    later = soon.counting_from(("i-b", "i-new"), NOTICED + timedelta(minutes=19))
-    assert later.counted == ("i-b", "i-new")
-    assert (first.version, soon.version, later.version) == (1, 2, 3)
+    assert soon.newcomers("i-b", (), now) == ("i-new",)
+    found = soon.succeeded("i-a", "i-new", NOTICED + timedelta(minutes=9))
+    assert found.newcomers("i-b", (), now) == (), "now it is one's"
+    later = found.counting_from("i-c", (*now, "i-c"), NOTICED + timedelta(minutes=30))
+    assert later.counted == (*now, "i-c"), "nobody waits any more"
+    assert (first.version, soon.version, found.version, later.version) == (1, 2, 3, 4)
+
+
+def test_a_ledger_that_an_earlier_version_wrote_is_read() -> None:
+    stored = """{"group":"ng","version":7,"holder":"","lowering":false,"before":3,"until":null,
+    "base":3,"raised":{"i-a":"2026-11-20T09:45:00Z"},"counted":["i-a","i-b"],
+    "counted_at":"2026-11-20T09:45:00Z"}"""
+    ledger = SurgeLedger.model_validate_json(stored)
+    assert ledger.next_for("i-a", 4, 9, NOTICED).step is Step.DONE, "it is raised for it already"
+    assert ledger.newcomers("i-a", ["i-a", "i-b"], ["i-a", "i-b", "i-new"]) == ("i-new",)
 
 
 @given(

@@ -47,6 +47,7 @@ POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 HOOKED = ("leeway-drain",)
 ORDER = Order(FACTS.instance, FACTS.cluster, 1)
 SUCCESSOR = "i-0successor00000000"
+OTHERS = ("i-0other000000000000", "i-0third000000000000")
 
 
 @dataclass
@@ -55,13 +56,20 @@ class LedgersInMemory:
 
     churns: dict[str, ChurnLedger] = field(default_factory=dict)
     surges: dict[str, SurgeLedger] = field(default_factory=dict)
-    claims: dict[str, str] = field(default_factory=dict)
 
     def churn(self, cluster: str) -> ChurnLedger:
         return self.churns.get(cluster, ChurnLedger(cluster=cluster))
 
     def surge(self, group: str) -> SurgeLedger:
         return self.surges.get(group, SurgeLedger(group=group))
+
+    @property
+    def successors(self) -> dict[str, str]:
+        """Who was found to succeed whom, in all groups."""
+        waits = {
+            name: one for ledger in self.surges.values() for name, one in ledger.waiting.items()
+        }
+        return {name: one.successor for name, one in waits.items() if one.successor}
 
     def write(self, ledger: ChurnLedger | SurgeLedger) -> None:
         if isinstance(ledger, ChurnLedger):
@@ -72,9 +80,6 @@ class LedgersInMemory:
             if ledger.version != self.surge(ledger.group).version + 1:
                 raise RecordChanged(ledger.group)
             self.surges[ledger.group] = ledger
-
-    def claim(self, successor: str, retiring: str) -> bool:
-        return self.claims.setdefault(successor, retiring) == retiring
 
 
 @dataclass
@@ -217,10 +222,15 @@ class Surrounding:
         return GroupFacts(**facts | self.facts_)
 
     def capacity(self, group: str) -> GroupCapacity:
-        members = [FACTS.instance, "i-0other000000000000"]
-        if self.launched_at is not None:
-            members.append(SUCCESSOR)
-        return GroupCapacity(self.desired, self.maximum, tuple(members))
+        members = [*OTHERS, *self.came()]
+        if self.state == "InService":
+            members.append(FACTS.instance)
+        missing = max(0, self.desired - len(members))
+        return GroupCapacity(self.desired, self.maximum, tuple(members), missing=missing)
+
+    def came(self) -> tuple[str, ...]:
+        """The successor, once it is launched."""
+        return () if self.launched_at is None else (SUCCESSOR,)
 
     def set_desired(self, group: str, desired: int) -> None:
         self.did(f"desired {desired}")

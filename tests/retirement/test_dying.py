@@ -132,5 +132,5 @@ def test_wherever_it_dies_everything_is_done_and_nothing_twice(case: str, when: 
         assert acts == expected, number
         assert world.desired == 3, number
         if kind is NoticeKind.REBALANCE:
-            assert world.ledgers.claims == {SUCCESSOR: FACTS.instance}, number
+            assert world.ledgers.successors == {FACTS.instance: SUCCESSOR}, number
             assert world.ledgers.churns["prod"].turns.keys() == {FACTS.instance}, number

@@ -3,20 +3,23 @@
 from datetime import timedelta
 
 import pytest
-from leeway.cluster.ports import ClusterUnavailable
+from leeway.cloud.ports import GroupCapacity
+from leeway.cluster.ports import ClusterUnavailable, Node
 from leeway.drain.pods import Pod
 from leeway.hooks import HookResult
 from leeway.notices import NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import Action, ChurnCap, ClusterPolicy
 from leeway.records.generations import undo
-from leeway.records.retirement import OVERDUE, Phase, ReplacementIntent, due
+from leeway.records.retirement import OVERDUE, InstanceFacts, Phase, ReplacementIntent, due
+from leeway.records.surges import SurgeLedger, Wait
 from leeway.records.turns import ChurnLedger
 from leeway.retirement.outcome import Result
 
 from tests.records.retirements import FACTS, NOTICED, notice, take
 from tests.retirement.retiring import (
     HOOKED,
+    OTHERS,
     POD,
     SUCCESSOR,
     Surrounding,
@@ -42,7 +45,7 @@ def test_a_rebalance_evicts_nothing_before_the_successor_is_ready() -> None:
     evicted = next(at for what, at in world.done if what == "evict")
     assert evicted - NOTICED >= timedelta(seconds=60)
     assert f"successor {SUCCESSOR} is Ready" in outcome.replacement_reason
-    assert world.ledgers.claims == {SUCCESSOR: FACTS.instance}
+    assert world.ledgers.successors == {FACTS.instance: SUCCESSOR}
 
 
 def test_from_a_group_without_a_hook_it_is_detached_and_waits_as_well() -> None:
@@ -67,9 +70,38 @@ def test_a_successor_that_does_not_come_is_waited_for_ten_minutes() -> None:
 
 def test_a_successor_that_another_retirement_waits_for_is_not_this_ones() -> None:
     world = rebalanced()
-    world.ledgers.claims[SUCCESSOR] = "i-0another00000000"
+    waits = {"i-0another00000000": Wait(since=NOTICED, successor=SUCCESSOR)}
+    world.ledgers.surges["ng"] = SurgeLedger(group="ng", waiting=waits)
     outcome = retire(world)
     assert "no successor was Ready" in outcome.replacement_reason
+
+
+def test_what_its_group_started_for_an_interrupted_instance_is_not_relied_on() -> None:
+    world = rebalanced(starts_in=120)
+    theirs = "i-0aneighbours000000"
+    node, describe = world.node, world.describe
+
+    def capacity(group: str) -> GroupCapacity:
+        """One of the others was interrupted; the group starts one for it first."""
+        came = world.launched_at is not None
+        members = (FACTS.instance, OTHERS[0], *((theirs,) if came else ()), *world.came())
+        return GroupCapacity(world.desired, 6, members, missing=world.desired - len(members))
+
+    def node_named(name: str) -> Node | None:
+        if name == theirs:
+            return Node(name, "uid-3", f"aws:///z/{theirs}", False, True, {})
+        return node(name)
+
+    def described(instance: str) -> InstanceFacts | None:
+        return FACTS if instance == theirs else describe(instance)
+
+    world.capacity = capacity  # type: ignore[method-assign]
+    world.node = node_named  # type: ignore[method-assign]
+    world.describe = described  # type: ignore[method-assign]
+    outcome = retire(world)
+    evicted = next(at for what, at in world.done if what == "evict")
+    assert evicted - NOTICED >= timedelta(seconds=120)
+    assert "is Ready" in outcome.replacement_reason
 
 
 def test_a_group_that_is_full_replaces_as_in_an_interruption() -> None:

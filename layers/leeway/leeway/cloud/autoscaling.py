@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import ceil
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -100,12 +101,19 @@ class AutoScalingGroups:
             raise GroupGone(f"there is no group {group}")
         found = answer["AutoScalingGroups"][0]
         members = [
-            member["InstanceId"]
+            member
             for member in found["Instances"]
             if member["LifecycleState"].startswith(("Pending", "InService"))
         ]
+        # A group whose types weigh counts units: one instance may be several.
+        weights = [int(member.get("WeightedCapacity") or 1) for member in members]
+        lacks = max(0, found["DesiredCapacity"] - sum(weights))
         return GroupCapacity(
-            found["DesiredCapacity"], found["MaxSize"], tuple(members), found["MinSize"]
+            desired=found["DesiredCapacity"],
+            maximum=found["MaxSize"],
+            members=tuple(member["InstanceId"] for member in members),
+            minimum=found["MinSize"],
+            missing=ceil(lacks / max(weights, default=1)),
         )
 
     def set_desired(self, group: str, desired: int) -> None:

@@ -1,7 +1,6 @@
 """What retirements must agree on, in the table, by boto3.
 
-Keys: `pk` = CLUSTER#<name>, `sk` = CHURN; `pk` = GROUP#<name>, `sk` = SURGE; `pk` = INSTANCE#<id>,
-`sk` = SUCCESSION.
+Keys: `pk` = CLUSTER#<name>, `sk` = CHURN; `pk` = GROUP#<name>, `sk` = SURGE.
 """
 
 from collections.abc import Callable
@@ -34,7 +33,7 @@ class DynamoLedgers:
         return ChurnLedger.model_validate_json(stored) if stored else ChurnLedger(cluster=cluster)
 
     def surge(self, group: str) -> SurgeLedger:
-        """Read consistently for whom a group's desired capacity is or was raised."""
+        """Read consistently for whom a group was made one larger, and who waits for a successor."""
         stored = self._read(_surge_key(group))
         return SurgeLedger.model_validate_json(stored) if stored else SurgeLedger(group=group)
 
@@ -61,32 +60,15 @@ class DynamoLedgers:
             "ExpressionAttributeNames": {"#version": "version"},
             "ExpressionAttributeValues": {":read": {"N": str(ledger.version - 1)}},
         }
-        if not self._put({**key, **body}, condition):
-            raise RecordChanged(key["pk"]["S"])
-
-    def claim(self, successor: str, retiring: str) -> bool:
-        """Note that one instance succeeds another; False where it succeeds a third."""
-        key = {"pk": {"S": f"INSTANCE#{successor}"}, "sk": {"S": "SUCCESSION"}}
-        condition: dict[str, Any] = {
-            "ConditionExpression": "attribute_not_exists(pk) OR succeeds = :retiring",
-            "ExpressionAttributeValues": {":retiring": {"S": retiring}},
-        }
-        return self._put({**key, "succeeds": {"S": retiring}}, condition)
-
-    def _put(self, item: dict[str, Any], condition: dict[str, Any]) -> bool:
         expires = int((datetime.now(UTC) + KEPT_FOR).timestamp())
+        item = {**key, **body, "expires": {"N": str(expires)}}
         with aws_errors():
             try:
-                self._client().put_item(
-                    TableName=self._table,
-                    Item={**item, "expires": {"N": str(expires)}},
-                    **condition,
-                )
+                self._client().put_item(TableName=self._table, Item=item, **condition)
             except ClientError as error:
                 if code_of(error) == _TAKEN:
-                    return False
+                    raise RecordChanged(key["pk"]["S"]) from error
                 raise
-        return True
 
 
 def _churn_key(cluster: str) -> dict[str, Any]:

@@ -57,13 +57,14 @@ class RecordChanged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GroupCapacity:
-    """How many instances a group wants, may have and must have, and the ids of those that are in it
-    and not on their way out."""
+    """How many instances a group wants, may have and must have, the ids of those that are in it and
+    not on their way out, and how many it has still to start, at the least."""
 
     desired: int
     maximum: int
     members: tuple[str, ...]
     minimum: int = 0
+    missing: int = 0
 
 
 class Instances(Protocol):
@@ -344,7 +345,7 @@ class Ledgers(Protocol):
         ...
 
     def surge(self, group: str) -> SurgeLedger:
-        """Read consistently for whom a group's desired capacity is or was raised."""
+        """Read consistently for whom a group was made one larger, and who waits for a successor."""
         ...
 
     def write(self, ledger: ChurnLedger | SurgeLedger) -> None:
@@ -353,10 +354,6 @@ class Ledgers(Protocol):
         Raises:
             RecordChanged: the stored version is another one.
         """
-        ...
-
-    def claim(self, successor: str, retiring: str) -> bool:
-        """Note that one instance succeeds another; False where it succeeds a third."""
         ...
 
 

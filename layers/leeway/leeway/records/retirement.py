@@ -11,7 +11,14 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.owners import Owner
-from leeway.policies import LONGEST_TURN, SUCCESSOR_WITHIN, Action, OnBlocked, Replacement
+from leeway.policies import (
+    LONGEST_TURN,
+    SUCCESSOR_WITHIN,
+    VOLUNTARY,
+    Action,
+    OnBlocked,
+    Replacement,
+)
 from leeway.replacement import Method
 
 NOTICES_REMEMBERED = 50
@@ -69,8 +76,9 @@ class ReplacementIntent(BaseModel):
     """The replacement that a retirement asked for; written before the call that asks.
 
     `members` are instances that the group had before, where the successor is waited for: what came
-    since may be it. `owed` says that the group was made one larger and is to be as large as before,
-    `ending` that it is just being asked to end the instance for that.
+    since may be it, and `successor` was found to be. `owed` says that the group was made one larger
+    and is to be as large as before, `ending` that it is just being asked to end the instance for
+    that.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -80,6 +88,7 @@ class ReplacementIntent(BaseModel):
     asked_at: AwareDatetime
     group: str = ""
     members: tuple[str, ...] = ()
+    successor: str = ""
     owed: bool = False
     ending: bool = False
 
@@ -145,6 +154,13 @@ class Retirement(BaseModel):
     def is_open(self) -> bool:
         """Whether something is still to come of it."""
         return self.phase not in OVER or self.owes
+
+    @property
+    def waits_for_successor(self) -> bool:
+        """Whether it has asked for a successor, and its pods are to go only when that is Ready."""
+        asked = self.replaced
+        waits = self.kind in VOLUNTARY and self.phase is Phase.RUNNING and self.begun_at is None
+        return waits and asked is not None and bool(asked.members)
 
     @property
     def ends_in_its_group(self) -> bool:

@@ -6,11 +6,14 @@ two. So a group has a ledger in the table. Whoever raises or lowers takes it fir
 which number; who finds a raise that was left half done does that one first, and only then its own.
 """
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from leeway.policies import SUCCESSOR_WITHIN
 
 HELD_FOR = timedelta(seconds=30)
 """How long the ledger is held for whoever raises: longer than the call to Auto Scaling takes."""
@@ -18,10 +21,9 @@ HELD_FOR = timedelta(seconds=30)
 REMEMBERED_FOR = timedelta(days=4)
 """How long it is remembered for whom a group was raised, since they last asked."""
 
-
-BURST = timedelta(minutes=10)
-"""How long after one retirement another belongs to the same burst: as long as a successor is waited
-for, so that any two that wait at the same time count from the same members."""
+WAITS_FOR = SUCCESSOR_WITHIN + timedelta(minutes=5)
+"""How long a retirement may be waiting for its successor, with all that its looks take, and asking
+for it before that."""
 
 
 class Step(StrEnum):
@@ -46,13 +48,22 @@ class NextStep:
     desired: int | None = None
 
 
+class Wait(BaseModel):
+    """A retirement's wait for its successor, since then; `successor` is empty until it is over."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    since: AwareDatetime
+    successor: str = ""
+
+
 class SurgeLedger(BaseModel):
-    """Who raises a group's desired capacity, or lowers it, from what, until when; and for whom it
-    is one larger.
+    """Who raises a group's desired capacity, or lowers it, from what, until when; for whom it is
+    one larger; and who waits for a successor.
 
     `base` is what the group wanted without those in `raised`, which are kept with the moment when
-    they last asked. `counted` are the members from which on successors are counted, last asked at
-    `counted_at`. `version` counts writes, under which it is locked.
+    they last asked. `counted` are the members from which on the successors of those in `waiting`
+    are counted. `version` counts writes, under which it is locked.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -66,17 +77,64 @@ class SurgeLedger(BaseModel):
     base: int = 0
     raised: dict[str, AwareDatetime] = {}
     counted: tuple[str, ...] = ()
-    counted_at: AwareDatetime | None = None
+    waiting: dict[str, Wait] = {}
 
-    def counting_from(self, members: tuple[str, ...], now: datetime) -> "SurgeLedger":
-        """Decide from which members on successors are counted, for one more retirement.
+    def counting_from(
+        self, instance: str, members: tuple[str, ...], now: datetime
+    ) -> "SurgeLedger":
+        """Decide from which members on successors are counted, with one more retirement that waits.
 
         All that wait at the same time have the same choice of successors: if each counted from
         what it found itself, an earlier one might take the only node that a later one may have.
+        What has become somebody's successor is no choice for those who come later.
         """
-        going_on = self.counted_at is not None and now - self.counted_at < BURST
-        counted = self.counted if going_on else members
-        return self._changed({"counted": counted, "counted_at": now})
+        recent = {name: one for name, one in self.waiting.items() if now - one.since < WAITS_FOR}
+        counted = members
+        if any(not one.successor for one in recent.values()):
+            known = {*self.counted, *(one.successor for one in self.waiting.values())}
+            counted = tuple(member for member in members if member in known)
+        return self._changed({"counted": counted, "waiting": {**recent, instance: Wait(since=now)}})
+
+    def newcomers(
+        self, instance: str, before: Collection[str], members: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Return the members that may be an instance's successor: that came since, are not on their
+        way out themselves, and succeed nobody.
+
+        `before` is from which members it counts by itself, where its wait is not known here.
+        """
+        waits = instance in self.waiting and not self.waiting[instance].successor
+        counted = self.counted if waits else before
+        successors = (one.successor for one in self.waiting.values())
+        taken = {instance, *counted, *successors, *self.waiting, *self.raised}
+        return tuple(member for member in members if member not in taken)
+
+    def others_waiting(
+        self, instance: str, members: Collection[str], now: datetime
+    ) -> tuple[str, ...]:
+        """Return the other instances for which the group has been asked to start a successor that
+        is waited for: it was raised for them, or they have left it.
+
+        Whether they still wait is told by their own records.
+        """
+        return tuple(
+            name
+            for name, one in self.waiting.items()
+            if name != instance
+            and not one.successor
+            and now - one.since < WAITS_FOR
+            and (name in self.raised or name not in members)
+        )
+
+    def successor_of(self, instance: str) -> str:
+        """Return who was found to succeed an instance that waited; empty where nobody was."""
+        wait = self.waiting.get(instance)
+        return wait.successor if wait else ""
+
+    def succeeded(self, instance: str, successor: str, now: datetime) -> "SurgeLedger":
+        """Note who succeeds an instance, which waits no longer."""
+        over = Wait(since=now, successor=successor)
+        return self._changed({"waiting": {**self.waiting, instance: over}})
 
     def next_for(self, instance: str, desired: int, maximum: int, now: datetime) -> NextStep:
         """Decide what to do so that the group is raised once for this instance.

@@ -22,6 +22,7 @@ from leeway.replacement import (
 from leeway.retirement.entering import marks_of
 from leeway.retirement.recollection import KnownGroups
 from leeway.retirement.results import Replaced
+from leeway.retirement.succession import Succession
 from leeway.retirement.surging import Surging
 from leeway.retirement.surroundings import TROUBLE, Surroundings
 
@@ -42,6 +43,7 @@ class Replacing:
         self._world = world
         self._known_groups = known_groups
         self._surging = surging
+        self._succession = Succession(world)
 
     def succeed(self, order: Order, record: Retirement, steps: Steps) -> Replaced:
         """Ask for the successor and, where there is time, wait until it is Ready: after that the
@@ -119,7 +121,8 @@ class Replacing:
         if known is not None and known.method == decision.method:
             intent = known.model_copy(update={"owed": owed})
             return running.model_copy(update={"replaced": intent}), (decision, group)
-        members = self._surging.members_before(group.name) if decision.before else ()
+        wait_from = self._succession.wait_from
+        members = wait_from(record.instance, group.name) if decision.before else ()
         intent = ReplacementIntent(
             method=decision.method,
             reason=decision.reason,
@@ -177,7 +180,7 @@ class Replacing:
             again = self.ask(order, record)
             return replace(again, rest=0) if look >= LOOKS else again
         try:
-            successor = self._world.patiently(partial(self._successor_of, record))
+            successor = self._world.patiently(partial(self._succession.successor_of, record))
         except TROUBLE:
             successor = ""
         if successor:
@@ -189,29 +192,12 @@ class Replacing:
         reason = f"{replaced.reason}; no successor was Ready in {minutes:g} minutes"
         return replace(replaced, record=record, reason=reason, rest=0)
 
-    def _successor_of(self, record: Retirement) -> str:
-        """Return an instance of the group that came since, is Ready, and succeeds no other."""
-        asked = record.replaced
-        if asked is None:
-            return ""
-        cluster = self._world.cluster_named(record.facts.cluster)
-        came = set(self._world.groups.capacity(asked.group).members) - {*asked.members}
-        for instance in sorted(came):
-            facts = self._world.instances.describe(instance)
-            for name in (facts.private_dns_name, instance) if facts else ():
-                node = cluster.node(name) if name else None
-                if node is None or not node.runs_on(instance):
-                    continue
-                usable = node.ready and not node.unschedulable
-                if usable and self._world.ledgers.claim(instance, record.instance):
-                    return instance
-        return ""
-
     def _begin(self, order: Order, replaced: Replaced) -> Replaced:
         """Note that the pods are asked to go from now on."""
         if replaced.record is None:
             return replaced
-        written = self._world.write(order, replaced.record, self._begun)
+        begin = partial(self._begun, replaced.successor)
+        written = self._world.write(order, replaced.record, begin)
         if written is None:
             return replace(replaced, record=None)
         record, _ = written
@@ -221,10 +207,14 @@ class Replacing:
             return replace(replaced, settled=False, record=record, reason=str(error), rest=0)
         return replace(replaced, record=record)
 
-    def _begun(self, record: Retirement) -> tuple[Retirement, None]:
+    def _begun(self, successor: str, record: Retirement) -> tuple[Retirement, None]:
         if record.begun_at is not None:
             return record, None
-        return begun(record, self._world.clock.now()), None
+        on = begun(record, self._world.clock.now())
+        if successor and on.replaced is not None:
+            asked = on.replaced.model_copy(update={"successor": successor})
+            on = on.model_copy(update={"replaced": asked})
+        return on, None
 
     def _mark(self, record: Retirement) -> None:
         cluster, node = self._world.node_of(record)

@@ -9,7 +9,7 @@ from leeway.cloud.ports import (
     Ledgers,
     RecordChanged,
 )
-from leeway.records.surges import NextStep, Step
+from leeway.records.surges import NextStep, Step, SurgeLedger
 from leeway.retirement.surroundings import LOCK_TRIES
 
 TRIES = 2 * LOCK_TRIES
@@ -23,19 +23,6 @@ class Surging:
         self._ledgers = ledgers
         self._groups = groups
         self._clock = clock
-
-    def members_before(self, group: str) -> tuple[str, ...]:
-        """Read, or agree on, from which members of the group on a newcomer may be a successor."""
-        for _ in range(TRIES):
-            ledger = self._ledgers.surge(group)
-            members = self._groups.capacity(group).members
-            agreed = ledger.counting_from(members, self._clock.now())
-            try:
-                self._ledgers.write(agreed)
-            except RecordChanged:
-                continue
-            return agreed.counted
-        raise CloudUnavailable(f"group {group}: many of its instances are replaced just now")
 
     def raise_for(self, instance: str, group: str) -> bool:
         """Have the group start one more, once for this instance; False where it may not."""
@@ -87,13 +74,16 @@ class Surging:
         return group is not None and group.lifecycle_state == "InService"
 
     def _is_written(self, todo: NextStep) -> bool:
-        if todo.ledger is None:
-            return True
-        try:
-            self._ledgers.write(todo.ledger)
-        except RecordChanged:
-            return False
-        return True
+        return todo.ledger is None or is_written(self._ledgers, todo.ledger)
+
+
+def is_written(ledgers: Ledgers, changed: SurgeLedger) -> bool:
+    """Write a group's ledger; False where somebody else wrote it since it was read."""
+    try:
+        ledgers.write(changed)
+    except RecordChanged:
+        return False
+    return True
 
 
 def _may_shrink(todo: NextStep, now: GroupCapacity) -> bool:
