@@ -1,7 +1,7 @@
 """How a retirement empties its node: one pass of the drain after the other."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from leeway.drain.deadline import Terms
@@ -20,10 +20,30 @@ from leeway.retirement.surroundings import LONGEST_RETRY, RETRY_EVERY, TROUBLE, 
 PASS = timedelta(seconds=10)
 """How long one drain step lasts at most; what it achieved is checkpointed at its end."""
 
-
 BELIEVED_FOR = timedelta(seconds=2)
 """How long it is believed that no newer generation has taken over: it would ask the same pods to
 go, which does no harm twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What a pass of a drain must not miss: the deadline, the next heartbeat of a hook, and, unless
+    all else is `settled`, the next try of what has failed."""
+
+    deadline: datetime | None
+    heartbeat: datetime | None
+    settled: bool
+
+    def pause(self, drain: Drain, now: datetime) -> timedelta:
+        """Return how long pods that only need time may be left alone."""
+        if not self.settled:
+            return timedelta(0)
+        return pause_while_they_go(drain, now, self.deadline, self.heartbeat)
+
+    def rest(self, drain: Drain, started: datetime, now: datetime) -> timedelta:
+        """Return how long to rest until the next pass of a drain that has been on since then."""
+        paced = pause_before_next(started, now, self.deadline, self.heartbeat)
+        return paced or self.pause(drain, now)
 
 
 class Emptying:
@@ -44,21 +64,12 @@ class Emptying:
         held = held_for(record, passed.held, clock.now())
         held = self._actions.keep(order.instance, held)
         deadline = with_hooks(record.deadline, held)
-        heartbeat = next_heartbeat(held)
-
-        def pause(so_far: Drain) -> timedelta:
-            # What has not succeeded yet is tried again in time.
-            if tries:
-                return timedelta(0)
-            return pause_while_they_go(so_far, clock.now(), deadline, heartbeat)
-
+        limits = _Limits(deadline, next_heartbeat(held), settled=not tries)
         if located.node:
-            terms = Terms(deadline, record.on_blocked)
-            drain = self._work(order, record, located, drain, terms, heartbeat, pause)
+            drain = self._work(order, record, located, drain, limits)
         rest = timedelta(0)
         if not drain.over or tries:
-            started = record.begun_at or record.noticed_at
-            rest = pause_before_next(started, clock.now(), deadline, heartbeat) or pause(drain)
+            rest = limits.rest(drain, record.begun_at or record.noticed_at, clock.now())
         # A drain that is on paces itself, and must not be looked away from near its deadline.
         if tries and not rest and (drain.over or not located.node):
             clock.sleep(min(tries * RETRY_EVERY, LONGEST_RETRY))
@@ -81,33 +92,27 @@ class Emptying:
         return wanted
 
     def _work(
-        self,
-        order: Order,
-        record: Retirement,
-        located: Located,
-        drain: Drain,
-        terms: Terms,
-        heartbeat: datetime | None,
-        pause: Callable[[Drain], timedelta],
+        self, order: Order, record: Retirement, located: Located, drain: Drain, limits: _Limits
     ) -> Drain:
-        until = self._world.clock.now() + PASS
-        if heartbeat is not None:
-            until = min(until, heartbeat)
-        node, since = located.node, located.cordoned_at
+        clock, node, since = self._world.clock, located.node, located.cordoned_at
+        until = clock.now() + PASS
+        if limits.heartbeat is not None:
+            until = min(until, limits.heartbeat)
+        terms = Terms(limits.deadline, record.on_blocked)
         showing = Showing(self._world, order, node, first=not drain.listed)
         try:
             cluster = self._world.cluster_named(record.facts.cluster)
             draining = Draining(
                 cluster,
-                self._world.clock,
+                clock,
                 showing.round,
-                may_leave=lambda so_far: bool(pause(so_far)),
+                may_leave=lambda so_far: bool(limits.pause(so_far, clock.now())),
             )
             wanted = self._while_current(order)
             machine = Machine(located.node_uid, since) if since is not None else None
             drain = draining.work(node, drain, terms, until, wanted, machine=machine)
         except TROUBLE as error:
-            self._world.clock.sleep(RETRY_EVERY)
+            clock.sleep(RETRY_EVERY)
             drain = replace(drain, problem=f"{type(error).__name__}: {error}")
         showing.end(drain)
         return drain
