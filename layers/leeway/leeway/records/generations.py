@@ -81,12 +81,14 @@ def undo(stored: Retirement | None, notice: Notice) -> Change[Retirement] | None
         reason = _why_undone(stored, notice)
     if reason is None:
         return None
+    called_off = notice.kind is NoticeKind.SCHEDULED_CHANGE
     # Its id is not remembered: a change that comes later is received again under the same.
     undoing = stored.model_copy(
         update={
             "generation": stored.generation + 1,
             "version": stored.version + 1,
             "phase": Phase.UNDOING,
+            "stays_cordoned": stored.stays_cordoned and called_off,
             "answer": None,
             "noticed_at": notice.time,
             "reason": reason,
@@ -102,7 +104,8 @@ def _why_undone(stored: Retirement, notice: Notice) -> str | None:
         return None  # it ran before it was interrupted
     if notice.kind is NoticeKind.SCHEDULED_CHANGE:
         same = stored.kind is notice.kind and stored.event in {"", notice.event}
-        if same and stored.phase is Phase.NOTICED and stored.replaced is None:
+        only_cordoned = stored.phase is Phase.NOTICED or stored.action is Action.CORDON
+        if same and only_cordoned and stored.replaced is None:
             return "the scheduled change is called off, or comes later"
         return None
     if stored.stops or stored.phase is Phase.FINISHED:
@@ -262,6 +265,8 @@ def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceF
     anew: dict[str, Any] = {"hooks": ()} if fresh else {}
     if fresh and not stored.owes:
         anew["replaced"] = None
+    if stored.action is Action.CORDON and not fresh:
+        anew["stays_cordoned"] = True
     return _remember(stored.model_copy(update=anew), notice).model_copy(
         update={
             "facts": facts,

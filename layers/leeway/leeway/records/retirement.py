@@ -97,7 +97,9 @@ class Retirement(BaseModel):
     """One instance's retirement, in all its generations.
 
     `version` counts writes (the optimistic lock); `generation` counts starts of `retire_node`.
-    `stops` says that the instance is only stopped, and may run again. `running_at` is when its
+    `stops` says that the instance is only stopped, and may run again. `stays_cordoned` says that a
+    policy had the node cordoned, and no more, for an earlier notice: whatever a later one comes to,
+    it stays so until the instance runs again. `running_at` is when its
     execution first saw to a successor, `begun_at` when its pods were first asked to go, where that
     was not at once. `ended_at` is when it was closed last.
     `answer` is what came of it for the `hooks` that told of it: None until it has ended, and where
@@ -119,6 +121,7 @@ class Retirement(BaseModel):
     notices: tuple[str, ...]
     action: Action = Action.RETIRE
     stops: bool = False
+    stays_cordoned: bool = False
     running_at: AwareDatetime | None = None
     begun_at: AwareDatetime | None = None
     ended_at: AwareDatetime | None = None

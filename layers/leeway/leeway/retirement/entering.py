@@ -7,10 +7,11 @@ from functools import partial
 
 from leeway.cloud.ports import CloudUnavailable, RecordChanged
 from leeway.cluster.ports import Cluster, Marks, Node
+from leeway.draining.engine import pause_before_next
 from leeway.execution.orders import Order
 from leeway.execution.steps import Steps
-from leeway.policies import VOLUNTARY, Action, ClusterPolicy, Replacement
-from leeway.records.retirement import INTERRUPTIONS, Phase, Retirement
+from leeway.policies import LONGEST_TURN, VOLUNTARY, Action, ClusterPolicy, Replacement
+from leeway.records.retirement import INTERRUPTIONS, Phase, Retirement, due
 from leeway.records.turns import (
     Turn,
     Verdict,
@@ -21,7 +22,7 @@ from leeway.records.turns import (
 )
 from leeway.replacement import groups_own_business
 from leeway.retirement.results import Course, Located, Replaced
-from leeway.retirement.surroundings import LOCK_TRIES, TROUBLE, Surroundings
+from leeway.retirement.surroundings import LOCK_TRIES, LONGEST_RETRY, TROUBLE, Surroundings
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 
@@ -42,7 +43,7 @@ class Entering:
         """Wait for the retirement's turn and cordon the node, or learn that it is not to be."""
         located = steps.run("cordon", Located, partial(self._enter, order))
         turn = 0
-        while located.course is Course.WAIT and located.record is not None:
+        while located.rest and located.record is not None:
             turn += 1
             steps.wait(f"wait-for-turn-{turn}", located.rest)
             located = steps.run(f"turn-{turn}", Located, partial(self._enter, order))
@@ -114,13 +115,23 @@ class Entering:
         try:
             return self._world.patiently(find_and_cordon)
         except TROUBLE as error:
-            return Located(settled=False, record=record, problem=f"{type(error).__name__}: {error}")
+            return self._not_cordoned(record, f"{type(error).__name__}: {error}")
+
+    def _not_cordoned(self, record: Retirement, problem: str) -> Located:
+        """A node that is to go is drained meanwhile; where nothing else is to be done, the cordon
+        is tried again until the time is up."""
+        now, course = self._world.clock.now(), course_of(record)
+        rest = 0
+        if course is Course.CORDON and now < min(due(record), record.noticed_at + LONGEST_TURN):
+            paced = pause_before_next(record.noticed_at, now, deadline=None)
+            rest = int(max(paced.total_seconds(), LONGEST_RETRY))
+        return Located(False, record, problem=problem, course=course, rest=rest)
 
     def _find_and_cordon(self, record: Retirement | None, by_name: bool) -> Located:
         if record is None:
             return Located(settled=False)
         cluster, node = self._world.node_of(record, by_name)
-        course = Course.CORDON if record.action is Action.CORDON else Course.RETIRE
+        course = course_of(record)
         if node is None:
             problem = "the instance has no node in the cluster"
             return Located(True, record, problem=problem, course=course)
@@ -133,8 +144,9 @@ class Entering:
 
     def _released(self, order: Order, located: Located) -> Located:
         """Take off what generations up to this one put on the node. Nothing but success will do:
-        a node that stays would be left cordoned."""
-        if located.record is None:
+        a node that stays would be left cordoned. One that a policy had cordoned is to be left so.
+        """
+        if located.record is None or located.record.stays_cordoned:
             return located
         cluster, node = self._world.node_of(located.record)
         if node is None:
@@ -207,7 +219,7 @@ class Entering:
 
     def _left_to_group(self, record: Retirement) -> str | None:
         """Say why the group sees to the instance; its terminate hook tells when it does."""
-        if record.replacement is Replacement.NONE:
+        if record.replacement is Replacement.NONE or course_of(record) is Course.CORDON:
             return None
         group = self._world.groups.facts(record.instance)
         if group is None or not group.holds:
@@ -246,6 +258,11 @@ class Entering:
 def _may_still_join(record: Retirement) -> bool:
     """Whether EC2 leaves the instance its time: neither its group ends it before, nor Leeway."""
     return record.kind in INTERRUPTIONS and not record.hooks and record.replaced is None
+
+
+def course_of(record: Retirement) -> Course:
+    """Return what a retirement comes to whose turn has come."""
+    return Course.CORDON if record.action is Action.CORDON else Course.RETIRE
 
 
 def marks_of(record: Retirement) -> Marks:
