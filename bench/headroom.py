@@ -15,7 +15,7 @@ import yaml
 from leeway.clock import SystemClock
 from leeway.cloud.headroom import DynamoHeadroom
 from leeway.cloud.manifests import DynamoManifests, DynamoManifestWriting
-from leeway.cloud.ports import StoredManifest
+from leeway.cloud.stores import StoredManifest
 from leeway.cluster.connection import Connection
 from leeway.cluster.http_workloads import HttpWorkloads
 from leeway.cluster.kubeconfig import kubeconfig_connection

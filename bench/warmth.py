@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import boto3
 import yaml
 from leeway.cloud.manifests import DynamoManifestWriting
-from leeway.cloud.ports import StoredManifest
+from leeway.cloud.stores import StoredManifest
 from leeway.manifests.reading import read_manifests
 from lightkube import Client, KubeConfig
 from lightkube.codecs import from_dict

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from leeway.cloud.ports import RecordChanged, StoredManifest
+from leeway.cloud.stores import RecordChanged, StoredManifest
 
 from cli.aws import aws_trouble
 from cli.changes import Change, Planned, plan

@@ -11,7 +11,7 @@ from cli.manifest_files import FilesOption, read_files
 from cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
 if TYPE_CHECKING:
-    from leeway.cloud.ports import StoredManifest
+    from leeway.cloud.stores import StoredManifest
 
 DIFFERS, TROUBLE = 1, 3
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from leeway.cloud.ports import CloudUnavailable, Offering
+from leeway.cloud.ports import CloudUnavailable
+from leeway.cloud.stores import Offering
 from leeway.policies import ClusterPolicy
 from leeway.selection.offers.catalog import Unavailable
 

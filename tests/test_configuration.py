@@ -4,7 +4,8 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from leeway.cloud.ports import CloudUnavailable, StoredManifest
+from leeway.cloud.ports import CloudUnavailable
+from leeway.cloud.stores import StoredManifest
 from leeway.configuration import Configuration
 from leeway.notices import NoticeKind
 from leeway.owners import OwnerKind

@@ -9,7 +9,8 @@ import pytest
 from leeway.admission.admit_node import AdmitNode
 from leeway.admission.outcome import Welcome
 from leeway.admission.readiness import Result
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver, RecordChanged
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver
+from leeway.cloud.stores import RecordChanged
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, Node, NodeEvent, Taint
 from leeway.execution.orders import Order
 from leeway.hooks import HookResult

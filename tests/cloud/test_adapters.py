@@ -7,13 +7,8 @@ from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import DynamoRecords, RememberedClusters
 from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.eventbridge import EventBridgeAnnouncements
-from leeway.cloud.ports import (
-    CloudRefused,
-    CloudUnavailable,
-    ClusterEndpoint,
-    LifecycleActionOver,
-    RecordChanged,
-)
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, ClusterEndpoint, LifecycleActionOver
+from leeway.cloud.stores import RecordChanged
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook
 from leeway.owners import Owner, OwnerKind

@@ -11,8 +11,9 @@ from leeway.clock import SystemClock
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.ledgers import DynamoLedgers
 from leeway.cloud.memory import DynamoMemory
-from leeway.cloud.ports import CloudRefused, GroupGone, Offering, RecordChanged
+from leeway.cloud.ports import CloudRefused, GroupGone
 from leeway.cloud.scheduler import EventBridgeSchedules, ScheduleTarget
+from leeway.cloud.stores import Offering, RecordChanged
 from leeway.cloud.unavailable import DynamoUnavailableOfferings
 from leeway.policies import ChurnCap
 from leeway.records.surges import SurgeLedger

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from leeway.cloud.headroom import DynamoHeadroom
-from leeway.cloud.ports import HeadroomStates
+from leeway.cloud.stores import HeadroomStates
 from leeway.headroom.kept import Kept
 from leeway.headroom.plan import ScaleTarget
 

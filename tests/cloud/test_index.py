@@ -7,7 +7,8 @@ import pytest
 from leeway.cloud.dynamodb import FACTS as FACTS_KEY
 from leeway.cloud.dynamodb import DynamoRecords, item_key
 from leeway.cloud.dynamodb_index import DynamoIndex
-from leeway.cloud.ports import CloudUnavailable, Known
+from leeway.cloud.ports import CloudUnavailable
+from leeway.cloud.stores import Known
 from leeway.reception import Result
 from leeway.records.retirement import InstanceFacts
 

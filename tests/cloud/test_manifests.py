@@ -4,7 +4,8 @@ from functools import partial
 
 import pytest
 from leeway.cloud.manifests import DynamoManifests, DynamoManifestWriting
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, RecordChanged
+from leeway.cloud.ports import CloudRefused, CloudUnavailable
+from leeway.cloud.stores import RecordChanged
 
 from tests.cloud.stored import TABLE, manifest
 from tests.sandbox.aws.started import Sandbox

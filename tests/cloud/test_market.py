@@ -6,13 +6,8 @@ from functools import partial
 
 import pytest
 from leeway.cloud.market import Ec2Market, PricingPriceList, pricing_region
-from leeway.cloud.ports import (
-    CloudRefused,
-    CloudUnavailable,
-    Market,
-    Offering,
-    UnavailableOfferings,
-)
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, Market
+from leeway.cloud.stores import Offering, UnavailableOfferings
 from leeway.cloud.surveys import LARGEST, DynamoSurveys
 from leeway.cloud.unavailable import DynamoUnavailableOfferings
 from leeway.refresh_catalog import NothingSurveyed, RefreshCatalog, Surveyed, Surveyor

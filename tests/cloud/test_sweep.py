@@ -7,7 +7,8 @@ import pytest
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import RETIREMENT, SHARDS, DynamoRecords, item_key
 from leeway.cloud.ec2 import Ec2Instances
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, UnderWay
+from leeway.cloud.ports import CloudRefused, CloudUnavailable
+from leeway.cloud.stores import UnderWay
 from leeway.cloud.sweep import Ec2Sweep
 from leeway.cloud.waiting import AutoScalingWaitingActions
 from leeway.hooks import HookResult

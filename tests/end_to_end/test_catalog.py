@@ -8,7 +8,7 @@ from functools import partial
 
 import boto3
 import pytest
-from leeway.cloud.ports import Offering
+from leeway.cloud.stores import Offering
 from leeway.cloud.surveys import DynamoSurveys
 from leeway.cloud.unavailable import DynamoUnavailableOfferings
 

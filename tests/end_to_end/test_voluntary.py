@@ -12,7 +12,7 @@ import boto3
 import pytest
 from leeway import __version__
 from leeway.cloud.manifests import DynamoManifestWriting
-from leeway.cloud.ports import StoredManifest
+from leeway.cloud.stores import StoredManifest
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 

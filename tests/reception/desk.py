@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.cloud.ports import CloudUnavailable, Known, RecordChanged
+from leeway.cloud.ports import CloudUnavailable
+from leeway.cloud.stores import Known, RecordChanged
 from leeway.notices import NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, Action, ClusterPolicy

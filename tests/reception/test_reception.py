@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from leeway.cloud.ports import Offering
+from leeway.cloud.stores import Offering
 from leeway.notices import NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy

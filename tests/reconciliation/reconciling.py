@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, Known, LifecycleActionOver, UnderWay
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver
+from leeway.cloud.stores import Known, UnderWay
 from leeway.cluster.ports import Attachment, ClusterUnavailable, Node
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook

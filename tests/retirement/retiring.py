@@ -5,15 +5,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.cloud.ports import (
-    CloudRefused,
-    CloudUnavailable,
-    GroupCapacity,
-    Known,
-    LifecycleActionOver,
-    Recalled,
-    RecordChanged,
-)
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, GroupCapacity, LifecycleActionOver
+from leeway.cloud.stores import Known, Recalled, RecordChanged
 from leeway.cluster.ports import (
     Attachment,
     ClusterRefused,

@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, Recalled
+from leeway.cloud.ports import CloudRefused, CloudUnavailable
+from leeway.cloud.stores import Recalled
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.records.retirement import Phase

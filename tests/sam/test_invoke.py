@@ -14,7 +14,7 @@ from leeway.clock import SystemClock
 from leeway.cloud.dynamodb import DynamoRecords
 from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.manifests import DynamoManifestWriting
-from leeway.cloud.ports import StoredManifest
+from leeway.cloud.stores import StoredManifest
 from leeway.manifests.reading import read_manifests
 from leeway.reception import Reception, Surroundings
 

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from leeway import __version__
 from leeway.clock import Clock
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, StoredManifest, StoredManifests
+from leeway.cloud.ports import CloudRefused, CloudUnavailable
+from leeway.cloud.stores import StoredManifest, StoredManifests
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.interpreting import Written
 from leeway.manifests.policy import cluster_policy

@@ -10,16 +10,18 @@ from typing import Any
 from leeway.clock import Clock
 from leeway.cloud.ports import (
     AdmitNode,
-    Arrivals,
     CleanUp,
     CloudUnavailable,
-    ClusterPolicies,
     Instances,
+    RetireNode,
+    Schedules,
+)
+from leeway.cloud.stores import (
+    Arrivals,
+    ClusterPolicies,
     Offering,
     RecordChanged,
     Records,
-    RetireNode,
-    Schedules,
     UnavailableOfferings,
 )
 from leeway.hooks import EKS_HOOKS

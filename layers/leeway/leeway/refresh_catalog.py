@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from leeway.clock import Clock
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, Market, PriceList, Surveys
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, Market, PriceList
+from leeway.cloud.stores import Surveys
 from leeway.selection.offers.compressed import UnknownForm, compressed, unpacked
 from leeway.selection.offers.survey import Part, Survey
 

@@ -9,15 +9,8 @@ from typing import Protocol
 from leeway.admission.outcome import Welcome
 from leeway.admission.readiness import Expected, Result, Seen, Verdict, decide, missing, pause
 from leeway.clock import Clock
-from leeway.cloud.ports import (
-    Announcements,
-    Arrivals,
-    CloudRefused,
-    CloudUnavailable,
-    Groups,
-    InstanceTypes,
-    RecordChanged,
-)
+from leeway.cloud.ports import Announcements, CloudRefused, CloudUnavailable, Groups, InstanceTypes
+from leeway.cloud.stores import Arrivals, RecordChanged
 from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable, Node
 from leeway.execution.orders import Order
 from leeway.execution.steps import Steps

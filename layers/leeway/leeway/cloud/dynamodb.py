@@ -15,8 +15,9 @@ from botocore.exceptions import ClientError
 from pydantic import BaseModel, ValidationError
 
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.cloud.ports import ClusterEndpoint, Clusters, Known, RecordChanged, UnderWay
+from leeway.cloud.ports import ClusterEndpoint, Clusters
 from leeway.cloud.query import query_all
+from leeway.cloud.stores import Known, RecordChanged, UnderWay
 from leeway.records.arrival import Arrival
 from leeway.records.retirement import InstanceFacts, Retirement
 

@@ -10,7 +10,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.cloud.ports import RecordChanged
+from leeway.cloud.stores import RecordChanged
 from leeway.records.surges import SurgeLedger
 from leeway.records.turns import ChurnLedger
 

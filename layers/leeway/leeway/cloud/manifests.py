@@ -12,8 +12,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.cloud.ports import RecordChanged, StoredManifest
 from leeway.cloud.query import query_cluster
+from leeway.cloud.stores import RecordChanged, StoredManifest
 
 _PREFIX = "MANIFEST#"
 

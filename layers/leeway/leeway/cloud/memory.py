@@ -10,7 +10,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.cloud.ports import Recalled
+from leeway.cloud.stores import Recalled
 
 KEPT_FOR = timedelta(hours=1)
 """How long the table keeps what nobody believes any more."""

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from leeway.cloud.errors import aws_errors
-from leeway.cloud.ports import Offering
 from leeway.cloud.query import query_all
+from leeway.cloud.stores import Offering
 from leeway.selection.offers.catalog import Unavailable
 
 REFRESHED_AFTER = timedelta(seconds=30)

@@ -6,7 +6,8 @@ from datetime import datetime
 from functools import partial
 
 from leeway.clock import Clock
-from leeway.cloud.ports import Known, Sweep, Unfinished, WaitingActions
+from leeway.cloud.ports import Sweep, WaitingActions
+from leeway.cloud.stores import Known, Unfinished
 from leeway.failures import described
 from leeway.hooks import EKS_HOOKS
 from leeway.notices import NoticeKind

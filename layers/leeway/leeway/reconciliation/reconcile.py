@@ -15,15 +15,13 @@ from pydantic import Field
 from leeway.clock import Clock
 from leeway.cloud.ports import (
     AdmitNode,
-    ClusterPolicies,
     Groups,
-    Index,
     LifecycleActionOver,
     RetireNode,
     Sweep,
-    Unfinished,
     WaitingActions,
 )
+from leeway.cloud.stores import ClusterPolicies, Index, Unfinished
 from leeway.cluster.ports import Node, Remains
 from leeway.failures import described
 from leeway.notices.synthetic import Place

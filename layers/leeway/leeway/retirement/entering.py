@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from leeway.cloud.ports import CloudUnavailable, RecordChanged
+from leeway.cloud.ports import CloudUnavailable
+from leeway.cloud.stores import RecordChanged
 from leeway.cluster.ports import Cluster, Marks, Node
 from leeway.draining.engine import pause_before_next
 from leeway.execution.orders import Order

@@ -14,7 +14,8 @@ from functools import partial
 from pydantic import ValidationError
 
 from leeway.clock import Clock
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, Groups, Memory, Recalled
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, Groups
+from leeway.cloud.stores import Memory, Recalled
 from leeway.notices import LifecycleHook
 from leeway.replacement import GroupRules
 from leeway.typed_json import adapter_of

@@ -1,14 +1,8 @@
 """How a retirement has its group made one larger, until it is over, and one smaller again."""
 
 from leeway.clock import Clock
-from leeway.cloud.ports import (
-    CloudUnavailable,
-    GroupCapacity,
-    GroupGone,
-    Groups,
-    Ledgers,
-    RecordChanged,
-)
+from leeway.cloud.ports import CloudUnavailable, GroupCapacity, GroupGone, Groups
+from leeway.cloud.stores import Ledgers, RecordChanged
 from leeway.records.surges import NextStep, Step, SurgeLedger
 from leeway.retirement.surroundings import LOCK_TRIES
 

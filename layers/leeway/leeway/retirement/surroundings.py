@@ -7,18 +7,8 @@ from functools import partial
 from typing import Protocol
 
 from leeway.clock import Clock
-from leeway.cloud.ports import (
-    Announcements,
-    CloudRefused,
-    CloudUnavailable,
-    ClusterPolicies,
-    DrainStates,
-    Groups,
-    Instances,
-    Ledgers,
-    RecordChanged,
-    Records,
-)
+from leeway.cloud.ports import Announcements, CloudRefused, CloudUnavailable, Groups, Instances
+from leeway.cloud.stores import ClusterPolicies, DrainStates, Ledgers, RecordChanged, Records
 from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable, Node
 from leeway.execution.orders import Order
 from leeway.records.retirement import Retirement

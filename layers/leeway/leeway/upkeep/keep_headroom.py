@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from leeway.clock import Clock
-from leeway.cloud.ports import HeadroomStates
+from leeway.cloud.stores import HeadroomStates
 from leeway.cluster.ports import Workloads
 from leeway.failures import described
 from leeway.headroom.kept import Kept
