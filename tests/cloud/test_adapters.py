@@ -4,10 +4,10 @@ import json
 
 import pytest
 from leeway.cloud.autoscaling import AutoScalingGroups
-from leeway.cloud.dynamodb import DynamoRecords, RememberedClusters
+from leeway.cloud.dynamodb import DynamoRecords
 from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.eventbridge import EventBridgeAnnouncements
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, ClusterEndpoint, LifecycleActionOver
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver
 from leeway.cloud.stores import RecordChanged
 from leeway.hooks import HookResult
 from leeway.notices import LifecycleHook

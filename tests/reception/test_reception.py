@@ -1,15 +1,17 @@
 """What becomes of notices: by policy, by owner, at once, weeks ahead, or undone."""
 
+import threading
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.cloud.stores import Offering
+from leeway.cloud.ports import CloudUnavailable
+from leeway.cloud.stores import Known, Offering
 from leeway.notices import NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy
-from leeway.reception import NotAllReceived, Result
+from leeway.reception import HANDS, NotAllReceived, Result
 from leeway.records.retirement import Phase
 
 from tests.notices.events import event, health
@@ -25,7 +27,7 @@ from tests.reception.desk import (
     warning,
 )
 from tests.records.retirements import FACTS
-from tests.stand_ins import OnePolicy
+from tests.stand_ins import CleanUps, OfferingsInMemory, OnePolicy
 
 
 @pytest.mark.parametrize(
@@ -210,6 +212,59 @@ def test_what_a_terminated_instance_leaves_is_cleaned_up_also_after_its_retireme
     assert desk.results(state("terminated", "2026-11-20T09:47:30Z")) == [Result.KNOWN]
     assert desk.cleaning.started == [(FIRST, "prod")]
     assert desk.started == [f"{FIRST}-1"], "and no second retirement is"
+
+
+def test_an_empty_node_is_left_to_the_minute_and_one_that_filled_up_again_is_not() -> None:
+    desk = Desk(now_=AFTERWARDS)
+    desk.receive(warning("2026-11-20T09:45:00Z"))
+    desk.finished()
+    before = desk.stored[FIRST]
+    desk.stored[FIRST] = before.model_copy(update={"emptied": True})
+    desk.receive(state("terminated", "2026-11-20T09:47:30Z"))
+    assert desk.cleaning.started == []
+    undone = {"emptied": True, "phase": Phase.UNDONE}
+    desk.stored[FIRST] = before.model_copy(update=undone)
+    desk.receive(state("terminated", "2026-11-20T11:47:30Z"))
+    assert desk.cleaning.started == [FIRST]
+    assert not desk.stored[FIRST].emptied, "another retirement has begun"
+
+
+class ThrottledLambda(CleanUps):
+    """Lambda, when it takes no more."""
+
+    def start(self, instance: str, cluster: str) -> None:
+        raise CloudUnavailable("TooManyRequestsException")
+
+
+class ThrottledTable(OfferingsInMemory):
+    """The table, when one of its items is written by all of a storm."""
+
+    def mark(self, offering: Offering, reason: str, until: datetime) -> None:
+        raise CloudUnavailable("ThrottlingException")
+
+
+def test_what_a_notice_leads_to_besides_does_not_fail_it_and_is_said() -> None:
+    desk = Desk(now_=AFTERWARDS, offerings=ThrottledTable(), cleaning=ThrottledLambda())
+    (warned,) = desk.receive(warning("2026-11-20T12:00:00Z")).instances
+    assert warned.result is Result.STARTED
+    assert "not marked as unavailable: ThrottlingException" in warned.reason
+    (ended,) = desk.receive(state("terminated", "2026-11-20T12:02:00Z")).instances
+    assert "by the minute, and not at once: TooManyRequestsException" in ended.reason
+
+
+def test_the_instances_of_a_notice_are_seen_to_by_many_hands_at_once() -> None:
+    together = threading.Barrier(HANDS, timeout=20)
+
+    class Slow(Desk):
+        def known(self, instance: str) -> Known:
+            together.wait()
+            return super().known(instance)
+
+    named = [f"i-0{number:016x}" for number in range(2 * HANDS)]
+    told = health(affectedEntities=[{"entityValue": one} for one in named])
+    received = Slow().receive({**told, "resources": []}).instances
+    assert [one.instance for one in received] == named
+    assert {one.result for one in received} == {Result.SCHEDULED}
 
 
 def test_what_a_strangers_instance_or_a_stopped_one_leaves_is_not() -> None:

@@ -244,6 +244,7 @@ class World:
                 clusters=frozenset(clusters or self.clusters),
                 place=Place("123456789012", "us-east-1"),
                 sweep=self,
+                hasty_sweep=self,
                 waiting=self,
                 groups=seen,
                 index=self,

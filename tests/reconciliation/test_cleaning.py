@@ -1,10 +1,10 @@
 """What a terminated instance leaves is cleaned up, and nothing that another one has by now."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from leeway.cloud.ports import CloudUnavailable
 from leeway.cluster.ports import Attachment
 from leeway.reconciliation.cleaning import Result
 from leeway.reconciliation.reconcile import Round
@@ -20,6 +20,9 @@ from tests.reconciliation.reconciling import (
     run,
     seen,
 )
+from tests.records.retirements import interrupted
+
+AT_ONCE = Round(OURS.instance, "prod")
 
 
 def test_what_a_terminated_instance_leaves_is_cleaned_up_its_volumes_first() -> None:
@@ -51,7 +54,7 @@ def test_an_instance_that_ec2_has_forgotten_is_gone_if_it_was_once_seen() -> Non
 def test_a_node_whose_instance_is_not_terminated_never_gets_the_taint(state: str) -> None:
     stopped = gone(instances_=[seen(state=state)], fresh={OURS.instance: state})
     assert run(stopped).cleaned == []
-    stopped.reconciliation().run(Round(OURS.instance, "prod"))
+    stopped.reconciliation().run(AT_ONCE)
     assert stopped.clusters["prod"].vouched == []
     assert stopped.clusters["prod"].deleted == []
 
@@ -93,7 +96,7 @@ def test_a_node_that_another_instance_has_by_now_is_not_removed() -> None:
     newer = gone()
     cluster = newer.clusters["prod"]
     cluster.nodes[OURS.private_dns_name] = node(facts(9), name=OURS.private_dns_name)
-    (report,) = newer.reconciliation().run(Round(OURS.instance, "prod"))
+    (report,) = newer.reconciliation().run(AT_ONCE)
     assert [one.result for one in report.cleaned] == [Result.NOTHING]
     assert cluster.deleted == []
 
@@ -108,7 +111,7 @@ class Reborn(OneCluster):
 
 
 @pytest.mark.parametrize("volumes", [[VOLUME], []])
-@pytest.mark.parametrize("wanted", [Round(), Round(OURS.instance, "prod")])
+@pytest.mark.parametrize("wanted", [Round(), AT_ONCE])
 def test_a_node_that_came_back_under_the_same_name_meanwhile_is_neither_vouched_for_nor_removed(
     volumes: list[Attachment], wanted: Round
 ) -> None:
@@ -132,7 +135,7 @@ def inherited(**changes: Any) -> World:
 
 def test_a_node_object_that_a_newer_instance_goes_on_with_is_left_to_it() -> None:
     world = inherited()
-    (report,) = world.reconciliation().run(Round(OURS.instance, "prod"))
+    (report,) = world.reconciliation().run(AT_ONCE)
     assert [one.result for one in report.cleaned] == [Result.LEFT]
     assert facts(9).instance in report.cleaned[0].reason
     assert run(world).cleaned == []
@@ -152,21 +155,114 @@ def test_a_node_object_that_a_newer_instance_begins_with_is_left_to_it() -> None
 
 def test_a_namesake_in_another_clusters_vpc_is_no_heir() -> None:
     world = inherited(cluster="blue")
-    (report,) = world.reconciliation("prod", "blue").run(Round(OURS.instance, "prod"))
+    (report,) = world.reconciliation("prod", "blue").run(AT_ONCE)
     assert [one.result for one in report.cleaned] == [Result.CLEANED]
 
 
 def test_whether_there_is_an_heir_must_be_known() -> None:
     world = inherited()
     world.fails = {"named"}
-    with pytest.raises(CloudUnavailable):
-        world.reconciliation().run(Round(OURS.instance, "prod"))
+    (report,) = world.reconciliation().run(AT_ONCE)
+    assert [one.result for one in report.cleaned] == [Result.LATER]
     assert world.clusters["prod"].deleted == []
+
+
+@pytest.mark.parametrize("part", ["states", "known", "the cluster"])
+def test_what_is_throttled_at_once_is_said_in_one_line_and_done_by_the_next_minute(
+    part: str,
+) -> None:
+    storm = gone(fails={part})
+    storm.clusters["prod"].down = part == "the cluster"
+    (report,) = storm.reconciliation().run(AT_ONCE)
+    assert report.problems == [], "no function error, and no alarm"
+    (later,) = report.cleaned
+    assert (later.result, later.instance, later.cluster) == (Result.LATER, OURS.instance, "prod")
+    assert later.reason.startswith("the next minute's run cleans up: C")
+    assert storm.clusters["prod"].nodes, "nothing is done on a bad read"
+    storm.fails.clear()
+    storm.clusters["prod"].down = False
+    assert [one.result for one in run(storm).cleaned] == [Result.CLEANED]
+
+
+def test_what_nobody_foresaw_is_an_error_at_once_too() -> None:
+    broken = gone(breaks={"states"})
+    with pytest.raises(KeyError):
+        broken.reconciliation().run(AT_ONCE)
+
+
+def test_about_an_instance_whose_node_is_gone_ec2_is_not_asked() -> None:
+    clean = gone(clusters={"prod": OneCluster()})
+    (report,) = clean.reconciliation().run(AT_ONCE)
+    assert [one.result for one in report.cleaned] == [Result.NOTHING]
+    assert clean.asked == []
+
+
+def named_after_its_instance() -> World:
+    world = gone()
+    cluster = world.clusters["prod"]
+    cluster.nodes = {OURS.instance: node(OURS, name=OURS.instance)}
+    cluster.volumes = {OURS.instance: [VOLUME]}
+    return world
+
+
+def of_another_by_now() -> World:
+    world = gone()
+    name = OURS.private_dns_name
+    world.clusters["prod"].nodes[name] = node(facts(9), name=name)
+    return world
+
+
+def begun_with_by_a_newer_one() -> World:
+    world = inherited()
+    world.clusters["prod"].nodes[OURS.private_dns_name] = node(OURS, heard=True)
+    return world
+
+
+def without_volumes() -> World:
+    world = gone()
+    world.clusters["prod"].volumes.clear()
+    return world
+
+
+def only_stopped() -> World:
+    return gone(instances_=[seen(state="stopped")], fresh={OURS.instance: "stopped"})
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        gone,
+        without_volumes,
+        lambda: gone(instances_=[], fresh={}),
+        lambda: gone(fresh={OURS.instance: "running"}),
+        only_stopped,
+        named_after_its_instance,
+        of_another_by_now,
+        begun_with_by_a_newer_one,
+        lambda: gone(clusters={"prod": OneCluster()}),
+    ],
+)
+def test_a_minutes_run_does_all_that_cleaning_up_at_once_does(left: Callable[[], World]) -> None:
+    at_once, by_the_minute = left(), left()
+    at_once.reconciliation().run(AT_ONCE)
+    by_the_minute.reconciliation().run(Round())
+    did, does = at_once.clusters["prod"], by_the_minute.clusters["prod"]
+    assert (does.vouched, does.deleted, does.volumes) == (did.vouched, did.deleted, did.volumes)
+    assert does.nodes.keys() == did.nodes.keys()
+
+
+def test_an_instance_that_was_never_indexed_is_cleaned_up_after_by_the_minute_as_at_once() -> None:
+    record = interrupted().model_copy(update={"facts": OURS})
+    for wanted in (AT_ONCE, Round()):
+        young = gone(index={}, records=[record])
+        young.under_way = False
+        (report,) = young.reconciliation().run(wanted)
+        assert [one.result for one in report.cleaned] == [Result.CLEANED]
 
 
 def test_an_instance_that_ec2_has_forgotten_is_cleaned_up_after_when_a_late_notice_comes() -> None:
     forgotten = gone(instances_=[], fresh={})
-    (report,) = forgotten.reconciliation().run(Round(OURS.instance, "prod"))
+    (report,) = forgotten.reconciliation().run(AT_ONCE)
     assert [(one.result, one.freed) for one in report.cleaned] == [
         (Result.CLEANED, ("shop/data-0",))
     ]
@@ -182,8 +278,8 @@ def test_an_instance_that_ec2_does_not_list_but_still_knows_keeps_its_node() -> 
 
 def test_a_terminated_instance_is_cleaned_up_after_at_once_when_its_notice_comes() -> None:
     left = gone()
-    (report,) = left.reconciliation().run(Round(OURS.instance, "prod"))
+    (report,) = left.reconciliation().run(AT_ONCE)
     assert [one.result for one in report.cleaned] == [Result.CLEANED]
     unknown = gone(index={})
-    (report,) = unknown.reconciliation().run(Round(OURS.instance, "prod"))
+    (report,) = unknown.reconciliation().run(AT_ONCE)
     assert report.cleaned == []

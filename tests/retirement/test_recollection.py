@@ -12,6 +12,7 @@ from leeway.owners import Owner, OwnerKind
 from leeway.records.retirement import Phase
 from leeway.replacement import GroupRules, Method
 from leeway.retirement.recollection import ASKS_FOR, FRESH_FOR, KnownGroups, Recollection
+from leeway.typed_json import adapter_of
 
 from tests.records.retirements import HOOK, NOTICED
 from tests.retirement.retiring import MemoryInMemory, Surrounding, retire, surrounding
@@ -65,6 +66,26 @@ def test_one_that_never_tells_is_waited_for_no_longer_than_it_may_take() -> None
     recollecting(world).rules_of("ng")
     assert world.looks == ["rules of ng"]
     assert world.now_ - began < ASKS_FOR + timedelta(seconds=1)
+
+
+class Counting(SlowReader):
+    """A table that counts how often somebody says that it is its turn."""
+
+    claims = 0
+
+    def claim(self, what: str, now: datetime, until: datetime) -> bool:
+        self.claims += 1
+        return super().claim(what, now, until)
+
+
+def test_who_waits_for_another_does_not_ask_for_its_turn_at_every_look() -> None:
+    world = surrounding(memory=Counting(looks_left=8), **HOOKS)
+    rules = world.rules("ng")
+    body = adapter_of(GroupRules).dump_json(rules).decode()
+    world.memory.written = Recalled(body, world.now_)
+    world.memory.claim("group/ng", world.now_, world.now_ + ASKS_FOR)
+    assert recollecting(world).rules_of("ng") == rules
+    assert world.memory.claims == 2, "that of the one who reads, and one in vain"
 
 
 class AlwaysAnothersTurn(MemoryInMemory):

@@ -10,7 +10,7 @@ def in_parallel[T, R](work: Callable[[T], R], things: Sequence[T], at_once: int)
     Raises:
         Exception: what the work on the first that failed raised, when all have been worked on.
     """
-    if not things:
-        return []
+    if len(things) < 2:  # a thread for one thing would only take time to start
+        return [work(thing) for thing in things]
     with ThreadPoolExecutor(min(at_once, len(things))) as pool:
         return list(pool.map(work, things))

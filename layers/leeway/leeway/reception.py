@@ -1,16 +1,18 @@
 """Use case: a notice arrives, is written down, and starts what it asks for."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from leeway.clock import Clock
 from leeway.cloud.ports import (
     AdmitNode,
     CleanUp,
+    CloudRefused,
     CloudUnavailable,
     Instances,
     RetireNode,
@@ -28,6 +30,7 @@ from leeway.hooks import EKS_HOOKS
 from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.notices.health import narrowed
 from leeway.notices.parse import parse_notice
+from leeway.parallel import in_parallel
 from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy, begins_at, rule
 from leeway.records.arrival import Arrival, requested_by, take
 from leeway.records.generations import receive, undo
@@ -35,6 +38,10 @@ from leeway.records.retirement import Change, InstanceFacts, Retirement
 
 LOCK_TRIES = 6
 """How often a record is read again when another notice for it was written in between."""
+
+HANDS = 16
+"""Instances of a notice that are seen to at the same time: AWS Health names hundreds in one, and
+the function has half a minute."""
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
 """How long an offering is not launched from which EC2 takes an instance back."""
@@ -148,15 +155,16 @@ class Reception:
         if not notice.instances:
             said = rule(notice, DEFAULTS[notice.kind])
             return Receipt(notice, (Received(Result.IGNORED, said.reason),))
-        received: list[Received] = []
-        failures: list[Exception] = []
-        for instance in notice.instances:
+
+        def receive_for(instance: InstanceId) -> Received | Exception:
             try:
-                received.append(self._receive_for(instance, notice, event, begun))
+                return self._receive_for(instance, notice, event, begun)
             except Exception as error:  # noqa: BLE001 (raised below, when all had their turn)
-                failures.append(error)
-        receipt = Receipt(notice, tuple(received))
-        if failures:
+                return error
+
+        done = in_parallel(receive_for, notice.instances, HANDS)
+        receipt = Receipt(notice, tuple(one for one in done if isinstance(one, Received)))
+        if failures := [one for one in done if isinstance(one, Exception)]:
             raise NotAllReceived(receipt, failures)
         return receipt
 
@@ -208,8 +216,8 @@ class Reception:
             return case.became(Result.IGNORED, rule(notice, case.policy).reason)
         if case.policy.action is Action.ADMIT:
             return self._admit(case)
-        if notice.state == _ENDED and not case.dry_run:
-            self._world.cleaning.start(case.facts.instance, case.facts.cluster)
+        if notice.state == _ENDED:
+            return self._clean_up(case, self._retire(case))
         begins = begins_at(notice, case.policy)
         if begins is None:
             return self._retire(case)
@@ -217,6 +225,15 @@ class Reception:
             return self._schedule(case, begins)
         # Weeks may lie between the notice and its lead: what it asks for, it asks for from then on.
         return self._retire(replace(case, notice=replace(notice, time=max(notice.time, begins))))
+
+    def _clean_up(self, case: _Case, received: Received) -> Received:
+        """Have cleaned up at once what a terminated instance leaves. After a retirement that left
+        nothing on its node, that is the Node, which can wait for the minute's reconcile: it is what
+        most of a storm's instances leave."""
+        if case.dry_run or (case.stored is not None and case.stored.left_nothing):
+            return received
+        start = partial(self._world.cleaning.start, case.facts.instance, case.facts.cluster)
+        return _besides(received, "it is cleaned up after by the minute, and not at once", start)
 
     def _schedule(self, case: _Case, begins: datetime) -> Received:
         event = narrowed(case.event, case.facts.instance)
@@ -243,10 +260,12 @@ class Reception:
             notice = replace(notice, hook=None)
         change = receive(case.stored, notice, ruling, case.facts)
         self._carry_out(change)
-        if case.notice.kind is NoticeKind.SPOT_INTERRUPTION:
-            self._mark_unavailable(case.notice, case.facts)
         result = Result.STARTED if change.start else Result.KNOWN
-        return case.became(result, change.reason, change.record.generation)
+        received = case.became(result, change.reason, change.record.generation)
+        if case.notice.kind is not NoticeKind.SPOT_INTERRUPTION:
+            return received
+        mark = partial(self._mark_unavailable, case.notice, case.facts)
+        return _besides(received, "its offering is not marked as unavailable", mark)
 
     def _admit(self, case: _Case) -> Received:
         """Start an admission. One that only rehearses leaves the hook to whoever answers it now."""
@@ -281,6 +300,16 @@ class Reception:
 
 
 _RUNS, _ENDED = "running", "terminated"
+
+
+def _besides(received: Received, otherwise: str, work: Callable[[], None]) -> Received:
+    """Do what a notice leads to besides, and without which it is received all the same: where that
+    fails, it is said. A storm would else be received again and again for it."""
+    try:
+        work()
+    except (CloudUnavailable, CloudRefused) as error:
+        return replace(received, reason=f"{received.reason}; {otherwise}: {error}")
+    return received
 
 
 def _left_to_owner(case: _Case, policy: ClusterPolicy) -> Received | None:

@@ -1,9 +1,8 @@
-"""What the table holds, by boto3: retirement records, and where clusters are.
+"""What the table holds of instances, by boto3: retirements, admissions, facts.
 
 Keys: `pk` = INSTANCE#<instance id>, `sk` = RETIREMENT, ARRIVAL or FACTS. The `cluster` of FACTS
 feeds the index `by-cluster`; `open` of the others, <cluster>#<shard> where work is under way, the
-index `open-by-cluster`;
-`pk` = CLUSTER#<name>, `sk` = ENDPOINT. `expires` is the table's time to live.
+index `open-by-cluster`. `expires` is the table's time to live.
 """
 
 import zlib
@@ -15,7 +14,6 @@ from botocore.exceptions import ClientError
 from pydantic import BaseModel, ValidationError
 
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.cloud.ports import ClusterEndpoint, Clusters
 from leeway.cloud.query import query_all
 from leeway.cloud.stores import Known, RecordChanged, UnderWay
 from leeway.records.arrival import Arrival
@@ -52,8 +50,8 @@ class DynamoRecords:
         items = {item["sk"]["S"]: item for item in answer["Items"]}
         return Known(
             _read(Retirement, items.get(RETIREMENT)),
-            _read(InstanceFacts, items.get(FACTS)),
-            _read(Arrival, items.get(ARRIVAL)),
+            _read_if_understood(InstanceFacts, items.get(FACTS)),
+            _read_if_understood(Arrival, items.get(ARRIVAL)),
         )
 
     def retirement(self, instance: str) -> Retirement | None:
@@ -144,6 +142,15 @@ def _read[T: BaseModel](kind: type[T], item: dict[str, Any] | None) -> T | None:
     return kind.model_validate_json(item["record"]["S"]) if item else None
 
 
+def _read_if_understood[T: BaseModel](kind: type[T], item: dict[str, Any] | None) -> T | None:
+    """Read what a retirement can do without: what another version wrote is as if it were not there.
+    Whoever would write in its place learns by its version that it is."""
+    try:
+        return _read(kind, item)
+    except ValidationError:
+        return None
+
+
 def item_key(instance: str, sort: str) -> dict[str, Any]:
     """Return the key of one of an instance's items: RETIREMENT, ARRIVAL or FACTS."""
     return {"pk": {"S": f"INSTANCE#{instance}"}, "sk": {"S": sort}}
@@ -154,42 +161,3 @@ def _expecting(version: int) -> dict[str, Any]:
         "ExpressionAttributeNames": {"#version": "version"},
         "ExpressionAttributeValues": {":read": {"N": str(version)}},
     }
-
-
-class RememberedClusters:
-    """The Clusters Protocol, over the table: a hundred functions that start at once in a storm
-    must not all ask EKS, which allows far fewer calls a second.
-
-    `ask` is whoever knows when the table does not.
-    """
-
-    REMEMBERED_FOR = timedelta(minutes=15)
-
-    def __init__(self, client: Callable[[], Any], table: str, ask: Clusters) -> None:
-        self._client = client
-        self._table = table
-        self._ask = ask
-
-    def endpoint(self, name: str) -> ClusterEndpoint:
-        """Read where the cluster's API server is.
-
-        Raises:
-            CloudRefused: there is no such cluster, or it has no endpoint yet.
-        """
-        now = datetime.now(UTC)
-        key = {"pk": {"S": f"CLUSTER#{name}"}, "sk": {"S": "ENDPOINT"}}
-        with aws_errors():
-            item = self._client().get_item(TableName=self._table, Key=key).get("Item")
-        # DynamoDB removes expired items only some time after they expire.
-        if item and int(item["expires"]["N"]) > now.timestamp():
-            return ClusterEndpoint(name, item["url"]["S"], item["authority"]["S"])
-        found = self._ask.endpoint(name)
-        expires = int((now + self.REMEMBERED_FOR).timestamp())
-        known = {
-            "url": {"S": found.url},
-            "authority": {"S": found.certificate_authority},
-            "expires": {"N": str(expires)},
-        }
-        with aws_errors():
-            self._client().put_item(TableName=self._table, Item={**key, **known})
-        return found

@@ -11,6 +11,8 @@ from leeway.cloud.ports import CloudRefused, CloudUnavailable
 # EC2 API reference "Error codes", EC2 Auto Scaling API reference "Common errors".
 _PASSING = frozenset(
     {
+        "BandwidthLimitExceeded",
+        "EC2ThrottledException",
         "InternalError",
         "InternalFailure",
         "InternalServerError",
@@ -50,7 +52,7 @@ def aws_errors() -> Iterator[None]:
         yield
     except ClientError as error:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if code_of(error) in _PASSING or status >= 500:
+        if code_of(error) in _PASSING or status == 429 or status >= 500:
             raise CloudUnavailable(str(error)) from error
         raise CloudRefused(str(error)) from error
     except BotoCoreError as error:

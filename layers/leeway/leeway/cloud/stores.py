@@ -38,7 +38,7 @@ class RecordChanged(Exception):
 class Known:
     """All that the table holds about one instance: its retirement, its admission, and `facts` of
     the index, which are at most some minutes old. None where it holds none, which says nothing
-    about the instance.
+    about the instance. An admission or facts that nobody can make sense of are as good as none.
     """
 
     retirement: Retirement | None = None

@@ -35,6 +35,7 @@ class Result(StrEnum):
     NOTHING = "nothing"
     WAITING = "waiting"
     LEFT = "left"
+    LATER = "later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +92,17 @@ class Cleaning:
             ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused: nothing is known, or
                 not all could be done; what is left can be cleaned up by another call.
         """
+        cluster = self._cluster_named(facts.cluster)
+        node = node or _named(cluster, facts)
+        if node is None:
+            why = "it has no node of its name"
+            return Cleaned(Result.NOTHING, facts.instance, facts.cluster, "", why)
         if state is None:
             state = self.states([facts.instance])[facts.instance]
         if state != TERMINATED:
             # One that is stopped comes back, and its volumes with it.
             why = f"EC2 says that the instance is {state}"
             return Cleaned(Result.LEFT, facts.instance, facts.cluster, "", why)
-        cluster = self._cluster_named(facts.cluster)
-        node = node or _named(cluster, facts)
-        if node is None:
-            why = "it has no node of its name"
-            return Cleaned(Result.NOTHING, facts.instance, facts.cluster, "", why)
         return self._clean(cluster, _Remains(facts, node), self._clock.now() + patience)
 
     def states(self, instances: Collection[str]) -> dict[str, str]:

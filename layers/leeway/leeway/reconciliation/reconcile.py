@@ -15,6 +15,8 @@ from pydantic import Field
 from leeway.clock import Clock
 from leeway.cloud.ports import (
     AdmitNode,
+    CloudRefused,
+    CloudUnavailable,
     Groups,
     LifecycleActionOver,
     RetireNode,
@@ -22,7 +24,7 @@ from leeway.cloud.ports import (
     WaitingActions,
 )
 from leeway.cloud.stores import ClusterPolicies, Index, Unfinished
-from leeway.cluster.ports import Node, Remains
+from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, Node, Remains
 from leeway.failures import described
 from leeway.notices.synthetic import Place
 from leeway.parallel import in_parallel
@@ -42,6 +44,8 @@ itself, and keeps no other cluster waiting."""
 
 ENOUGH = timedelta(seconds=40)
 """How long a run goes on cleaning up after instances: the next minute's run does the rest."""
+
+_TROUBLE = (CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +102,13 @@ class ClusterReport:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What reconciling takes. `clusters` are those under Leeway's care."""
+    """What reconciling takes. `clusters` are those under Leeway's care. `hasty_sweep` gives up soon
+    where EC2 throttles."""
 
     clusters: frozenset[str]
     place: Place
     sweep: Sweep
+    hasty_sweep: Sweep
     waiting: WaitingActions
     groups: Groups
     index: Index
@@ -121,17 +127,17 @@ class Reconciliation:
     def __init__(self, world: Surroundings) -> None:
         self._world = world
         self._cleaning = Cleaning(world.sweep, world.cluster_named, world.clock)
+        self._cleaning_at_once = Cleaning(world.hasty_sweep, world.cluster_named, world.clock)
         self._finding = Finding(world.records, world.waiting, world.sweep, world.place, world.clock)
 
     def run(self, wanted: Round) -> tuple[ClusterReport, ...]:
         """Look at everything once, or clean up after one instance.
 
         Raises:
-            CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused: nothing could be
-                looked at.
+            CloudUnavailable, CloudRefused: nothing could be looked at.
         """
         if wanted.instance:
-            return (self._clean_up_after(wanted.instance),)
+            return (self._clean_up_after(wanted),)
         names = sorted(self._world.clusters)
         if not names:
             return ()
@@ -149,13 +155,24 @@ class Reconciliation:
         changes = report.guard("scheduled events", lambda: list(sweep.changes()))
         return Region(instances, interruptions or (), changes), report.problems
 
-    def _clean_up_after(self, instance: str) -> ClusterReport:
-        """Clean up after an instance that is on record as one of a cluster under Leeway's care."""
-        known = self._world.records.known(instance)
-        facts = known.facts or (known.retirement.facts if known.retirement else None)
-        report = ClusterReport(facts.cluster if facts else "")
-        if facts is not None and facts.cluster in self._world.clusters:
-            report.cleaned.append(self._cleaning.clean(facts))
+    def _clean_up_after(self, wanted: Round) -> ClusterReport:
+        """Clean up after an instance that is on record as one of a cluster under Leeway's care.
+
+        In a storm there is one of these for each of hundreds, and the next minute's run asks EC2
+        about all of them at once: what is throttled here, or fails in any other known way, is left
+        to that, which tells of what it cannot do either.
+        """
+        report = ClusterReport(wanted.cluster)
+        try:
+            known = self._world.records.known(wanted.instance)
+            facts = known.facts or (known.retirement.facts if known.retirement else None)
+            report.cluster = facts.cluster if facts else wanted.cluster
+            if facts is not None and facts.cluster in self._world.clusters:
+                report.cleaned.append(self._cleaning_at_once.clean(facts))
+        except _TROUBLE as error:
+            why = f"the next minute's run cleans up: {described(error)}"
+            later = Cleaned(Result.LATER, wanted.instance, report.cluster, "", why)
+            report.cleaned.append(later)
         return report
 
     def _reconcile(self, region: Region, cluster: str) -> ClusterReport:

@@ -274,6 +274,7 @@ def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceF
             "phase": Phase.NOTICED,
             "running_at": None,
             "begun_at": None,
+            "emptied": False,
             "answer": None,
             **_asked(notice, ruling),
         }

@@ -58,7 +58,7 @@ class Emptying:
         often the cordon or the replacement has been tried in vain, 0 where both are settled: the
         more, the longer until the next."""
         drain, clock = passed.drain, self._world.clock
-        record = self._world.read_patiently(order)
+        record = self._record(order, passed)
         if record is None:
             return Passed(Drain(), None)
         held = held_for(record, passed.held, clock.now())
@@ -77,9 +77,20 @@ class Emptying:
         after = Passed(drain, record, int(rest.total_seconds()), expired, held)
         return after.since(passed.drain, clock.now())
 
-    def _while_current(self, order: Order) -> Callable[[], bool]:
-        """Ask, at a pace, whether no newer generation has taken over. It was none just now."""
+    def _record(self, order: Order, passed: Passed) -> Retirement | None:
+        """Read the record, unless this execution has just written it."""
+        record = passed.record if not passed.drain.listed else None
+        written_at = record.running_at if record is not None else None
+        if written_at and timedelta(0) <= self._world.clock.now() - written_at < BELIEVED_FOR:
+            return record
+        return self._world.read_patiently(order)
+
+    def _while_current(self, order: Order, record: Retirement) -> Callable[[], bool]:
+        """Ask, at a pace, whether no newer generation has taken over. It was none just now, and
+        where EC2 takes the instance anyway, a pass goes by that."""
         clock = self._world.clock
+        if record.ec2_takes_it:
+            return lambda: True
         asked_at = clock.now()
 
         def wanted() -> bool:
@@ -108,7 +119,7 @@ class Emptying:
                 showing.round,
                 may_leave=lambda so_far: bool(limits.pause(so_far, clock.now())),
             )
-            wanted = self._while_current(order)
+            wanted = self._while_current(order, record)
             machine = Machine(located.node_uid, since) if since is not None else None
             drain = draining.work(node, drain, terms, until, wanted, machine=machine)
         except TROUBLE as error:

@@ -53,7 +53,8 @@ class Ending:
         lowered = Lowered(record)
         if standing.drained or not record.counts_from_its_turn:
             lowered = self._lower(order, record)
-        closed = self._close(order, lowered, Phase.FINISHED, HookResult.CONTINUE)
+        emptied = drained and not drain.unclean
+        closed = self._close(order, lowered, Phase.FINISHED, HookResult.CONTINUE, emptied)
         if closed is None:
             return Finished(None)
         terminated, refused = False, lowered.refused
@@ -144,12 +145,18 @@ class Ending:
         return latest
 
     def _close(
-        self, order: Order, lowered: Lowered, phase: Phase, answer: HookResult | None
+        self,
+        order: Order,
+        lowered: Lowered,
+        phase: Phase,
+        answer: HookResult | None,
+        emptied: bool = False,
     ) -> Retirement | None:
         """Close the record; None where a newer generation has taken over."""
         if lowered.record is None:
             return None
-        fields = {"phase": phase, "answer": answer, "ended_at": self._world.clock.now()}
+        ended_at = self._world.clock.now()
+        fields = {"phase": phase, "answer": answer, "ended_at": ended_at, "emptied": emptied}
 
         def closed(record: Retirement) -> tuple[Retirement, None]:
             intent = record.replaced

@@ -64,13 +64,17 @@ class Recollection:
         known = self._known.get(what)
         if known is not None and _is_fresh(known, self._clock.now()):
             return known
+        anothers_since: datetime | None = None
         for _ in range(LOOKS if self._may_wait(what) else 1):
             now = self._clock.now()
             recalled = self._memory.recall(what)
             if recalled is not None and _is_fresh(recalled, now):
                 return recalled
-            if self._memory.claim(what, now, now + ASKS_FOR):
-                return None
+            # A claim that fails costs a write like one that succeeds, and hundreds wait here.
+            if anothers_since is None or now - anothers_since > ASKS_FOR:
+                if self._memory.claim(what, now, now + ASKS_FOR):
+                    return None
+                anothers_since = now
             self._clock.sleep(LOOK_EVERY)
         self._in_vain[what] = self._clock.now()
         return None

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, partial
+from threading import Lock
 from typing import Any
 
 import boto3
@@ -79,6 +80,8 @@ def session() -> boto3.Session:
     return opened
 
 
+_BUILDING = Lock()
+
 # Of a call's processor time, a tenth went into naming SDK, platform and features in each request,
 # and into checking parameters, which the tests of the adapters have checked.
 _LEAN = Config(user_agent=f"leeway/{__version__}", parameter_validation=False)
@@ -98,14 +101,16 @@ def patient_client(service: str, region: str | None = None) -> Any:
 
 @cache
 def client(service: str, tries: int = 0) -> Any:
-    """Build a boto3 client, once per warm function; `tries` where not the service's usual."""
+    """Build a boto3 client, once per warm function; `tries` where not the service's usual. Many
+    hands may want their first at the same time, and a session builds one after the other only."""
     usual = TRIES_AMID_A_DRAIN.get(service, TRIES)
     config = Config(
         retries={"mode": "standard", "total_max_attempts": tries or usual},
         connect_timeout=2,
         read_timeout=5,
     )
-    return session().client(service, config=_LEAN.merge(config))
+    with _BUILDING:
+        return session().client(service, config=_LEAN.merge(config))
 
 
 def prepare(services: Iterable[str], written: Iterable[type[Any]]) -> None:

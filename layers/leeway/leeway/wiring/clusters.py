@@ -2,8 +2,8 @@
 
 from functools import cache, partial
 
-from leeway.cloud.dynamodb import RememberedClusters
 from leeway.cloud.eks import EksClusters
+from leeway.cloud.endpoints import RememberedClusters
 from leeway.cloud.ports import ClusterEndpoint
 from leeway.cluster.connection import Connection
 from leeway.cluster.eks import eks_connection
@@ -30,7 +30,7 @@ def _cluster_on(connection: Connection) -> LightkubeCluster:
 @cache
 def _connections() -> OpenedClusters[Connection]:
     asked = RememberedClusters(
-        partial(client, "dynamodb"), settings().table, EksClusters(partial(client, "eks"))
+        partial(client, "dynamodb"), settings().table, EksClusters(partial(client, "eks")), clock()
     )
     return OpenedClusters(asked, _connect, clock())
 
