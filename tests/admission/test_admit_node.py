@@ -353,3 +353,25 @@ def test_an_event_that_may_not_be_put_takes_neither_log_line_nor_kubernetes_even
     admit(silent)
     assert [line.split(":")[0].split()[-1] for line in silent.told] == ["admitted", "event"]
     assert [reason for reason, _ in silent.events] == ["LeewayAdmitted"]
+
+
+def test_an_instance_that_never_joins_goes_into_its_warm_pool_and_is_not_abandoned() -> None:
+    bound = World(ask(None, "n-1", into_pool=True).record)
+    outcome = admit(bound)
+    assert outcome.result is Result.POOLED
+    assert bound.answers == [HookResult.CONTINUE]
+    assert outcome.ended_at >= NOTICED + 15 * MINUTE, "it may still be starting up"
+    assert "Leeway Node Pooled" in bound.told
+    assert not outcome.troubled
+
+
+def test_a_cluster_that_is_dark_keeps_no_instance_out_of_its_warm_pool() -> None:
+    dark = World(ask(None, "n-1", into_pool=True).record, down=True)
+    assert admit(dark).result is Result.POOLED
+    assert dark.answers == [HookResult.CONTINUE]
+
+
+def test_a_node_that_joins_on_its_way_into_the_warm_pool_need_not_wait() -> None:
+    early = World(ask(None, "n-1", into_pool=True).record, nodes={NODE.name: NODE})
+    assert admit(early).result is Result.ADMITTED
+    assert early.now_ < NOTICED + MINUTE

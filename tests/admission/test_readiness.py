@@ -103,14 +103,20 @@ def test_a_node_that_could_not_be_looked_at_is_not_given_up_while_its_hook_waits
     seconds=st.integers(0, 400_000),
     hooks_wait=st.booleans(),
     hooks_over=st.booleans(),
+    into_pool=st.booleans(),
 )
 def test_only_a_read_that_succeeded_after_the_deadline_gives_a_node_up(
-    lacks: tuple[str, ...] | None, seconds: int, hooks_wait: bool, hooks_over: bool
+    lacks: tuple[str, ...] | None,
+    seconds: int,
+    hooks_wait: bool,
+    hooks_over: bool,
+    into_pool: bool,
 ) -> None:
     now = ASKED + timedelta(seconds=seconds)
-    result = end(lacks, now, hooks_wait=hooks_wait, hooks_over=hooks_over)
+    result = end(lacks, now, hooks_wait=hooks_wait, hooks_over=hooks_over, into_pool=into_pool)
     if result is Result.NOT_READY:
         assert lacks
+        assert not into_pool
         assert now >= DEADLINE
     assert (result is Result.ADMITTED) == (lacks == ())
 

@@ -47,6 +47,7 @@ def reception(
         Surroundings(
             records=records,
             instances=Ec2Instances(maker(aws, "ec2")),
+            changes=Ec2Instances(maker(aws, "ec2")),
             policies=OnePolicy(ClusterPolicy(**policy)),
             retire_node=starts,
             schedules=SchedulesInMemory(),

@@ -1,11 +1,14 @@
 """The table's manifests, against DynamoDB as the sandbox answers it."""
 
 from functools import partial
+from typing import ClassVar
 
 import pytest
+from leeway.clock import SystemClock
 from leeway.cloud.manifests import DynamoManifests, DynamoManifestWriting
 from leeway.cloud.ports import CloudRefused, CloudUnavailable
 from leeway.cloud.stores import RecordChanged
+from leeway.configuration import CAUTIOUS, Configuration
 
 from tests.cloud.stored import TABLE, manifest
 from tests.sandbox.aws.started import Sandbox
@@ -69,3 +72,32 @@ def test_a_throttled_table_is_worth_another_try_and_a_missing_one_is_not(
     aws.control("PUT", "faults", {"faults": []})
     with pytest.raises(CloudRefused, match="ResourceNotFound"):
         DynamoManifests(partial(aws.client, "dynamodb"), "no-such-table").of("prod")
+
+
+def test_an_item_that_somebody_wrote_by_hand_hides_no_other_and_makes_a_policy_cautious(
+    aws: Sandbox, manifests: DynamoManifests, writing: DynamoManifestWriting
+) -> None:
+    class Reported:
+        lines: ClassVar[list[str]] = []
+
+        def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
+            self.lines.append(f"{manifest}: {problem}")
+
+    key = {"pk": {"S": "CLUSTER#by-hand"}, "sk": {"S": "MANIFEST#cluster.leeway.sh#/by-hand"}}
+    for told in (
+        {},
+        {"body": {"N": "1"}, "version": {"S": "first"}, "written_at": {"S": "yesterday"}},
+        {"body": {"S": "{"}, "version": {"N": "1.5"}},
+    ):
+        aws.client("dynamodb").put_item(TableName=TABLE, Item={**key, **told})
+        scaled = manifest("web", resource="scaledobject.keda.sh", namespace="shop")
+        if len(manifests.of("by-hand")) == 1:
+            writing.write("by-hand", scaled, 0)
+        assert scaled in manifests.of("by-hand")
+        configuration = Configuration(manifests, SystemClock(), Reported())
+        assert configuration.policy_of("by-hand") == CAUTIOUS
+        assert Reported.lines.pop().startswith("cluster.leeway.sh/by-hand: ")
+    aws.client("dynamodb").put_item(TableName=TABLE, Item=key)
+    (bare, _) = manifests.of("by-hand")
+    writing.write("by-hand", manifest("by-hand"), bare.version)
+    assert Configuration(manifests, SystemClock(), Reported()).policy_of("by-hand") != CAUTIOUS

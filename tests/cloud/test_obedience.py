@@ -43,6 +43,7 @@ class Deployed:
             Surroundings(
                 records=self.records,
                 instances=Ec2Instances(maker(aws, "ec2")),
+                changes=Ec2Instances(maker(aws, "ec2")),
                 policies=self.configuration,
                 retire_node=self.starts,
                 schedules=SchedulesInMemory(),

@@ -155,7 +155,7 @@ def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: E
     assert found[member].facts.owner == Owner(OwnerKind.MANAGED_NODE_GROUP, "general")
 
 
-def test_what_ec2_has_scheduled_for_instances_is_found_until_it_is_done_or_called_off(
+def test_what_ec2_has_scheduled_for_instances_is_found_and_when_it_is_done_or_called_off(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     degraded, quiet = launch(aws, {"Name": "degraded"}), launch(aws, {"Name": "quiet"})
@@ -171,9 +171,13 @@ def test_what_ec2_has_scheduled_for_instances_is_found_until_it_is_done_or_calle
     assert (found.instance, found.event, found.code) == (degraded, event, "system-reboot")
     assert timedelta(minutes=115) < found.starts_at - datetime.now(UTC) <= timedelta(hours=2)
     assert event.startswith(CHANGE_PREFIX)
+    assert not found.over
+    one = Ec2Instances(maker(aws, "ec2"))
+    assert (one.changes_of(degraded), one.changes_of(quiet)) == ([found], [])
     for over in ("[Completed]", "[Canceled]"):
         aws.control("POST", "maintenance", {**command, "event": event, "over": over})
-        assert changes() == []
+        assert [(change.event, change.over) for change in changes()] == [(event, True)]
+        assert [change.over for change in one.changes_of(degraded)] == [True]
 
 
 def test_scheduled_events_are_read_to_the_last_page(aws: Sandbox, sweep: Ec2Sweep) -> None:

@@ -179,3 +179,13 @@ def test_whatever_stands_in_a_field_is_a_notice_or_one_clear_error(field: str, v
     except (MalformedNotice, UnknownNotice):
         instances = ()
     assert instances in ((), ("i-0b662ef9931388ba0",))
+
+
+@pytest.mark.parametrize(("destination", "into_pool"), [("WarmPool", True), ("EC2", False)])
+def test_a_hook_tells_whether_the_instance_goes_into_a_warm_pool(
+    destination: str, into_pool: bool
+) -> None:
+    told = json.loads((EVENTS / "launch-lifecycle-action.json").read_text())
+    assert not parse_notice(told).into_pool
+    told["detail"] |= {"Origin": "EC2", "Destination": destination}
+    assert parse_notice(told).into_pool is into_pool

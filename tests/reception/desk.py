@@ -12,6 +12,7 @@ from leeway.policies import DEFAULTS, Action, ClusterPolicy
 from leeway.reception import Receipt, Reception, Result, Surroundings
 from leeway.records.arrival import Arrival
 from leeway.records.retirement import InstanceFacts, Phase, Retirement
+from leeway.sightings import SeenChange
 
 from tests.notices.events import event
 from tests.records.retirements import FACTS, at
@@ -54,6 +55,8 @@ class Desk:
     started: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     broken: str = ""
+    changes: list[SeenChange] = field(default_factory=list)
+    ec2_fails: bool = False
     arrivals: ArrivalsInMemory = field(default_factory=ArrivalsInMemory)
     admissions: Starts = field(default_factory=Starts)
     cleaning: CleanUps = field(default_factory=CleanUps)
@@ -83,6 +86,11 @@ class Desk:
         self.asked.append(instance)
         return FACTS.model_copy(update={"instance": instance, "owner": self.owner})
 
+    def changes_of(self, instance: str) -> list[SeenChange]:
+        if self.ec2_fails:
+            raise CloudUnavailable("RequestLimitExceeded")
+        return [one for one in self.changes if one.instance == instance]
+
     def tag_as_detached(self, instance: str, group: str) -> None:
         raise AssertionError("receiving changes no instance")
 
@@ -97,6 +105,7 @@ class Desk:
         world = Surroundings(
             records=self,
             instances=self,
+            changes=self,
             policies=self.policies,
             retire_node=self,
             schedules=self.schedules,

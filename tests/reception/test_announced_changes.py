@@ -8,6 +8,7 @@ from leeway.notices import NoticeKind
 from leeway.policies import DEFAULTS
 from leeway.reception import Result
 from leeway.records.retirement import Phase
+from leeway.sightings import SeenChange
 
 from tests.notices.events import health
 from tests.reception.desk import CHANGE_AT, FIRST, LEAD, SECOND, Desk, policy
@@ -129,3 +130,42 @@ def test_a_policy_may_say_how_long_ahead_a_scheduled_change_begins() -> None:
     desk = Desk(policies=OnePolicy(policy(scheduled_change=change)))
     desk.receive(health())
     assert {at for at, _ in desk.schedules.due.values()} == {CHANGE_AT - timedelta(days=1)}
+
+
+def due_now() -> tuple[Desk, dict[str, Any]]:
+    """A change that AWS Health announced weeks ago, and whose schedule has just come."""
+    desk = Desk()
+    desk.receive(health())
+    (_, told), _ = desk.schedules.due.values()
+    desk.now_ = LEAD + timedelta(seconds=20)
+    return desk, dict(told)
+
+
+SCHEDULED = SeenChange(FIRST, "instance-event-0abc", "instance-retirement", CHANGE_AT)
+OVER = replace(SCHEDULED, over=True)
+
+
+def test_what_ec2_has_called_off_is_not_begun_though_the_news_of_it_got_lost() -> None:
+    desk, told = due_now()
+    desk.changes = [OVER, replace(OVER, instance=SECOND)]
+    assert desk.results(told) == [Result.IGNORED]
+    assert desk.started == []
+
+
+def test_what_ec2_does_not_call_off_is_begun_whatever_else_it_tells_or_does_not() -> None:
+    at_another_time = replace(OVER, starts_at=CHANGE_AT + timedelta(days=1))
+    for changes in ([], [SCHEDULED], [OVER, SCHEDULED], [at_another_time]):
+        desk, told = due_now()
+        desk.changes = changes
+        assert desk.results(told) == [Result.STARTED]
+    desk, told = due_now()
+    desk.ec2_fails, desk.changes = True, [OVER]
+    assert desk.results(told) == [Result.STARTED], "its time is near, whoever does not answer"
+
+
+def test_what_waits_for_its_turn_is_undone_when_ec2_calls_it_off() -> None:
+    desk, told = due_now()
+    assert desk.results(told) == [Result.STARTED]
+    desk.changes = [OVER]
+    assert desk.results(told) == [Result.UNDOING]
+    assert desk.stored[FIRST].phase is Phase.UNDOING

@@ -225,7 +225,7 @@ def test_an_empty_node_is_left_to_the_minute_and_one_that_filled_up_again_is_not
     undone = {"emptied": True, "phase": Phase.UNDONE}
     desk.stored[FIRST] = before.model_copy(update=undone)
     desk.receive(state("terminated", "2026-11-20T11:47:30Z"))
-    assert desk.cleaning.started == [FIRST]
+    assert desk.cleaning.started == [(FIRST, "prod")]
     assert not desk.stored[FIRST].emptied, "another retirement has begun"
 
 

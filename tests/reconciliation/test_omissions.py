@@ -344,7 +344,8 @@ def test_a_change_that_ec2_announces_no_more_or_for_later_is_called_off_where_it
     assert off(record, ANNOUNCED) is None
     later = replace(ANNOUNCED, starts_at=CHANGE_AT + timedelta(days=1))
     another = replace(ANNOUNCED, instance="i-0abc1234")
-    for changes in ((), (later,), (another,)):
+    over = replace(ANNOUNCED, over=True)
+    for changes in ((), (later,), (another,), (over,)):
         called_off = told(off(record, *changes))
         assert called_off.over == {I}
         undone = undo(record, called_off)
@@ -352,8 +353,24 @@ def test_a_change_that_ec2_announces_no_more_or_for_later_is_called_off_where_it
         assert undone.start
     running = record.model_copy(update={"phase": Phase.RUNNING})
     assert off(running) is None, "its successor is asked for"
-    health = record.model_copy(update={"event": "arn:aws:health:::event/EC2/1"})
-    assert off(health) is None, "AWS Health says what becomes of its own"
+
+
+def test_what_health_announced_is_called_off_where_ec2_says_so_of_that_very_time() -> None:
+    told_by_health = {"event": "arn:aws:health:::event/EC2/1", "effective_at": CHANGE_AT}
+    record = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", **told_by_health).record
+    assert off(record) is None, "Health may know of more than EC2 tells"
+    assert off(record, ANNOUNCED) is None
+    over = replace(ANNOUNCED, over=True)
+    another_time = replace(over, starts_at=CHANGE_AT + timedelta(hours=1))
+    assert off(record, another_time) is None
+    assert off(record, replace(over, instance="i-0abc1234")) is None
+    assert off(record, over, ANNOUNCED) is None, "it was only announced anew"
+    called_off = told(off(record, over, another_time))
+    assert called_off.over == {I}
+    assert called_off.event == record.event
+    undone = undo(record, called_off)
+    assert undone is not None
+    assert undone.start
 
 
 def test_a_start_that_was_lost_is_made_again() -> None:

@@ -53,3 +53,12 @@ def test_a_late_notice_of_an_admission_that_has_ended_starts_no_other() -> None:
 def test_a_record_is_read_as_it_was_written_by_this_version() -> None:
     asked = ask(None, "n-1", labels={"a": "b"}, startup_taints=("example.com/agent",)).record
     assert Arrival.model_validate_json(asked.model_dump_json()) == asked
+
+
+def test_an_instance_that_comes_out_of_the_warm_pool_is_admitted_again_and_for_good() -> None:
+    into = ask(None, "n-1", into_pool=True).record
+    assert into.into_pool
+    assert ask(into, "n-1", into_pool=True).record == into
+    out = ask(into.model_copy(update={"phase": Phase.RUNNING}), "n-2", after=60)
+    assert (out.start, out.record.generation, out.record.into_pool) == (True, 2, False)
+    assert out.record.hooks == into.hooks

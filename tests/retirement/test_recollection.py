@@ -79,13 +79,14 @@ class Counting(SlowReader):
 
 
 def test_who_waits_for_another_does_not_ask_for_its_turn_at_every_look() -> None:
-    world = surrounding(memory=Counting(looks_left=8), **HOOKS)
+    memory = Counting(looks_left=8)
+    world = surrounding(memory=memory, **HOOKS)
     rules = world.rules("ng")
     body = adapter_of(GroupRules).dump_json(rules).decode()
-    world.memory.written = Recalled(body, world.now_)
-    world.memory.claim("group/ng", world.now_, world.now_ + ASKS_FOR)
+    memory.written = Recalled(body, world.now_)
+    memory.claim("group/ng", world.now_, world.now_ + ASKS_FOR)
     assert recollecting(world).rules_of("ng") == rules
-    assert world.memory.claims == 2, "that of the one who reads, and one in vain"
+    assert memory.claims == 2, "that of the one who reads, and one in vain"
 
 
 class AlwaysAnothersTurn(MemoryInMemory):

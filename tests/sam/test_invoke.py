@@ -95,6 +95,7 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
         Surroundings(
             records=records,
             instances=Ec2Instances(partial(client_of, sandbox, "ec2")),
+            changes=Ec2Instances(partial(client_of, sandbox, "ec2")),
             policies=OnePolicy(),
             retire_node=held_back,
             schedules=SchedulesInMemory(),

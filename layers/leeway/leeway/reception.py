@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -16,6 +17,7 @@ from leeway.cloud.ports import (
     CloudUnavailable,
     Instances,
     RetireNode,
+    ScheduledChanges,
     Schedules,
 )
 from leeway.cloud.stores import (
@@ -35,6 +37,7 @@ from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy, begins_at, 
 from leeway.records.arrival import Arrival, requested_by, take
 from leeway.records.generations import receive, undo
 from leeway.records.retirement import Change, InstanceFacts, Retirement
+from leeway.sightings import CHANGE_PREFIX, is_over
 
 LOCK_TRIES = 6
 """How often a record is read again when another notice for it was written in between."""
@@ -100,6 +103,7 @@ class Surroundings:
 
     records: Records
     instances: Instances
+    changes: ScheduledChanges
     policies: ClusterPolicies
     retire_node: RetireNode
     schedules: Schedules
@@ -209,9 +213,7 @@ class Reception:
         if notice.state == _RUNS and (undone := self._undo(case)):
             return undone
         if case.facts.instance in notice.over:
-            self._world.schedules.remove(case.schedule)
-            reason = "the scheduled change is called off or done, and nothing was begun"
-            return self._undo(case) or case.became(Result.IGNORED, reason)
+            return self._called_off(case)
         if case.policy.action is Action.IGNORE:
             return case.became(Result.IGNORED, rule(notice, case.policy).reason)
         if case.policy.action is Action.ADMIT:
@@ -219,12 +221,32 @@ class Reception:
         if notice.state == _ENDED:
             return self._clean_up(case, self._retire(case))
         begins = begins_at(notice, case.policy)
+        if begins is not None and begins > self._world.clock.now():
+            return self._schedule(case, begins)
+        if self._is_over(case):
+            now = self._world.clock.now()
+            return self._called_off(replace(case, notice=replace(notice, time=now)))
         if begins is None:
             return self._retire(case)
-        if begins > self._world.clock.now():
-            return self._schedule(case, begins)
         # Weeks may lie between the notice and its lead: what it asks for, it asks for from then on.
         return self._retire(replace(case, notice=replace(notice, time=max(notice.time, begins))))
+
+    def _called_off(self, case: _Case) -> Received:
+        self._world.schedules.remove(case.schedule)
+        reason = "the scheduled change is called off or done, and nothing was begun"
+        return self._undo(case) or case.became(Result.IGNORED, reason)
+
+    def _is_over(self, case: _Case) -> bool:
+        """Whether EC2 says that what AWS Health has announced is called off or done: Health's own
+        word of that may have got lost. While EC2 does not answer, it is still to come."""
+        notice = case.notice
+        by_health = notice.kind is NoticeKind.SCHEDULED_CHANGE
+        if not by_health or notice.event.startswith(CHANGE_PREFIX) or notice.effective_at is None:
+            return False
+        instance = case.facts.instance
+        with suppress(CloudUnavailable, CloudRefused):
+            return is_over(self._world.changes.changes_of(instance), instance, notice.effective_at)
+        return False
 
     def _clean_up(self, case: _Case, received: Received) -> Received:
         """Have cleaned up at once what a terminated instance leaves. After a retirement that left

@@ -1,7 +1,8 @@
 """What a look at AWS shows of instances: their states, hooks, interruptions, scheduled changes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.records.retirement import InstanceFacts
@@ -44,9 +45,26 @@ same."""
 @dataclass(frozen=True, slots=True)
 class SeenChange:
     """What EC2 itself schedules for an instance, as `instance-retirement`, from `starts_at` on.
-    `event` is EC2's id for it."""
+    `event` is EC2's id for it; `over` says that it is done or called off, which is told of for
+    about a week."""
 
     instance: str
     event: str
     code: str
     starts_at: datetime
+    over: bool = False
+
+
+SAME_MOMENT = timedelta(minutes=5)
+"""How far the times may lie apart that AWS Health and EC2 give for one thing."""
+
+
+def is_over(changes: Iterable[SeenChange], instance: str, starts_at: datetime) -> bool:
+    """Whether EC2 says that what it had scheduled for an instance at this time is done or called
+    off. What it does not tell of may still come: AWS Health knows of more."""
+    then = [
+        one.over
+        for one in changes
+        if one.instance == instance and abs(one.starts_at - starts_at) <= SAME_MOMENT
+    ]
+    return bool(then) and all(then)

@@ -26,7 +26,11 @@ SEARCH_EVERY = timedelta(minutes=1)
 """A node that does not have its instance's name is found only by listing all nodes: not before most
 have joined, and not at every look."""
 
-_ANSWERS = {Result.ADMITTED: HookResult.CONTINUE, Result.NOT_READY: HookResult.ABANDON}
+_ANSWERS = {
+    Result.ADMITTED: HookResult.CONTINUE,
+    Result.POOLED: HookResult.CONTINUE,
+    Result.NOT_READY: HookResult.ABANDON,
+}
 _TROUBLE = (ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused)
 
 
@@ -148,6 +152,7 @@ class AdmitNode:
             now,
             hooks_wait=bool(record.hooks),
             hooks_over=none_waits(looked.held, now),
+            into_pool=record.into_pool,
         )
         rest = pause(record.noticed_at, now, record.deadline, next_heartbeat(looked.held))
         return replace(looked, verdict=verdict, rest=int(rest.total_seconds()))

@@ -8,6 +8,9 @@ from leeway.admission.readiness import Result
 from leeway.cluster.ports import NodeEvent
 from leeway.typed_json import adapter_of
 
+_WORDS = {Result.ADMITTED: "Admitted", Result.POOLED: "Pooled"}
+_OTHERWISE = "Not Admitted"
+
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
@@ -35,8 +38,7 @@ class Welcome:
     @property
     def title(self) -> str:
         """The detail-type of the Leeway event: rules can match on it."""
-        admitted = self.result is Result.ADMITTED
-        return "Leeway Node Admitted" if admitted else "Leeway Node Not Admitted"
+        return f"Leeway Node {_WORDS.get(self.result, _OTHERWISE)}"
 
     @property
     def sentence(self) -> str:
@@ -62,12 +64,11 @@ class Welcome:
 
     def as_node_event(self, node_uid: str) -> NodeEvent:
         """Render the Kubernetes Event; its name makes a repeated report the same Event."""
-        admitted = self.result is Result.ADMITTED
         return NodeEvent(
             name=f"{self.node}.leeway-admit-{self.instance}-{self.generation}",
             node=self.node,
             node_uid=node_uid,
-            reason="LeewayAdmitted" if admitted else "LeewayNotAdmitted",
+            reason="Leeway" + _WORDS.get(self.result, _OTHERWISE).replace(" ", ""),
             message=self.sentence,
             warning=self.troubled,
         )

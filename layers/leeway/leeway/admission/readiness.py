@@ -14,6 +14,7 @@ class Result(StrEnum):
     """How an admission ends."""
 
     ADMITTED = "admitted"
+    POOLED = "pooled"
     NOT_READY = "not-ready"
     NOT_WAITED_FOR = "not-waited-for"
     UNSEEN = "unseen"
@@ -124,11 +125,13 @@ def decide(
     *,
     hooks_wait: bool,
     hooks_over: bool,
+    into_pool: bool = False,
 ) -> Verdict | None:
     """Decide whether an admission is over, by what the node lacks; None says that it goes on.
 
     `lacks` is of a read that has just succeeded, None where that failed: a node that could not be
-    looked at is given up by nobody, as long as a hook waits for it.
+    looked at is given up by nobody, as long as a hook waits for it. An instance on its way into a
+    warm pool has the same time to start up, and needs no node there: many join only out of it.
     """
     if lacks == ():
         return Verdict(Result.ADMITTED, "the node is ready for pods")
@@ -138,6 +141,8 @@ def decide(
         )
     if now < deadline:
         return None
+    if into_pool:
+        return Verdict(Result.POOLED, "it has had its time to start up, and joins out of the pool")
     if lacks is not None:
         return Verdict(Result.NOT_READY, "; ".join(lacks))
     if hooks_wait:

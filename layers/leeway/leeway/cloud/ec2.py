@@ -8,12 +8,19 @@ from botocore.exceptions import ClientError
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.owners import DETACHED_FROM_TAG, cluster_of, owner_of
 from leeway.records.retirement import InstanceFacts
+from leeway.sightings import SeenChange
 
 _UNKNOWN = "InvalidInstanceID.NotFound"
 
 
+# How EC2 begins the description of what is done or called off: that is told for another week.
+# Source: EC2 API reference, InstanceStatusEvent; EC2 user guide, "Scheduled events".
+_OVER = ("[Completed]", "[Canceled]")
+
+
 class Ec2Instances:
-    """The Instances and InstanceTypes Protocols; `client` makes boto3's client when first asked."""
+    """The Instances, ScheduledChanges and InstanceTypes Protocols; `client` makes boto3's client
+    when first asked."""
 
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
@@ -33,6 +40,12 @@ class Ec2Instances:
                 raise
         found = [i for r in answer["Reservations"] for i in r["Instances"]]
         return found[0] if found else None
+
+    def changes_of(self, instance: str) -> list[SeenChange]:
+        """Read what EC2 has scheduled for a running instance; among it what is over."""
+        with aws_errors():
+            answer = self._client().describe_instance_status(InstanceIds=[instance])
+        return [change for status in answer["InstanceStatuses"] for change in changes_in(status)]
 
     def accelerators(self, instance_type: str) -> tuple[str, ...]:
         """Return who made a type's accelerators, as EC2 calls them; nothing where it has none."""
@@ -62,6 +75,22 @@ class Ec2Instances:
             except ClientError as error:
                 if code_of(error) != _UNKNOWN:
                     raise
+
+
+def changes_in(status: dict[str, Any]) -> list[SeenChange]:
+    """Translate the scheduled events of an instance's status; without those that lack their id or
+    their time."""
+    return [
+        SeenChange(
+            status["InstanceId"],
+            event["InstanceEventId"],
+            event["Code"],
+            event["NotBefore"],
+            event.get("Description", "").startswith(_OVER),
+        )
+        for event in status.get("Events", [])
+        if event.get("InstanceEventId") and event.get("NotBefore")
+    ]
 
 
 def facts_of(described: dict[str, Any]) -> InstanceFacts | None:

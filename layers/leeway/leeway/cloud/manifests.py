@@ -6,7 +6,7 @@ attribute `cluster`, and so stay out of the index `by-cluster`.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -85,25 +85,38 @@ def _key(cluster: str, manifest: StoredManifest) -> dict[str, Any]:
 
 
 def _unchanged(version: int) -> dict[str, Any]:
-    """The condition that the stored version is this one; 0: that nothing is stored."""
+    """The condition that the stored version is this one; 0: that nothing is stored, or something
+    without a version."""
+    named = {"ExpressionAttributeNames": {"#version": "version"}}
     if version == 0:
-        return {"ConditionExpression": "attribute_not_exists(pk)"}
+        return {"ConditionExpression": "attribute_not_exists(#version)", **named}
     return {
         "ConditionExpression": "#version = :read",
-        "ExpressionAttributeNames": {"#version": "version"},
         "ExpressionAttributeValues": {":read": {"N": str(version)}},
+        **named,
     }
 
 
 def _read(item: dict[str, Any]) -> StoredManifest:
+    """Read an item. One that somebody has written by hand is a manifest all the same, though with
+    an empty body it is one that nobody can make sense of: it must not hide the others, and a policy
+    that is there must not count as none."""
     resource, _, rest = item["sk"]["S"].removeprefix(_PREFIX).partition("#")
     namespace, _, name = rest.partition("/")
+    version = item.get("version", {}).get("N", "0")
     return StoredManifest(
         resource=resource,
         namespace=namespace,
         name=name,
-        body=item["body"]["S"],
-        version=int(item["version"]["N"]),
-        written_by=item["written_by"]["S"],
-        written_at=datetime.fromisoformat(item["written_at"]["S"]),
+        body=item.get("body", {}).get("S", ""),
+        version=int(version) if version.isdigit() else 0,
+        written_by=item.get("written_by", {}).get("S", "nobody knows whom"),
+        written_at=_moment(item.get("written_at", {}).get("S", "")),
     )
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return datetime.fromtimestamp(0, UTC)

@@ -76,7 +76,7 @@ class Sweep(Protocol):
         ...
 
     def changes(self) -> Sequence[SeenChange]:
-        """List what EC2 has scheduled for instances, and has neither done nor called off."""
+        """List what EC2 has scheduled for instances; among it what is over, for about a week."""
         ...
 
     def named(self, private_dns_name: str) -> Sequence[SeenInstance]:
@@ -86,6 +86,14 @@ class Sweep(Protocol):
 
     def states(self, instances: Collection[str]) -> Mapping[str, str]:
         """Read the states of these very instances now; one that EC2 does not know is left out."""
+        ...
+
+
+class ScheduledChanges(Protocol):
+    """What EC2 has scheduled for instances."""
+
+    def changes_of(self, instance: str) -> Sequence[SeenChange]:
+        """Read what it has scheduled for a running instance; among it what is over."""
         ...
 
 

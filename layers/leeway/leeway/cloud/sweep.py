@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import batched
 from typing import Any
 
-from leeway.cloud.ec2 import facts_of
+from leeway.cloud.ec2 import changes_in, facts_of
 from leeway.cloud.errors import aws_errors
 from leeway.notices import InterruptionAction
 from leeway.owners import CLUSTER_TAGS, OWNED_PREFIX
@@ -26,8 +26,7 @@ _MARKED = {
     "marked-for-stop": InterruptionAction.STOP,
 }
 
-# What EC2 schedules, and how it marks what is over: that is told for another week.
-# Source: EC2 API reference, InstanceStatusEvent; EC2 user guide, "Scheduled events".
+# What EC2 schedules. Source: EC2 API reference, InstanceStatusEvent.
 _CODES = [
     "instance-reboot",
     "instance-retirement",
@@ -35,7 +34,6 @@ _CODES = [
     "system-maintenance",
     "system-reboot",
 ]
-_OVER = ("[Completed]", "[Canceled]")
 
 
 class Ec2Sweep:
@@ -96,7 +94,7 @@ class Ec2Sweep:
         return seen
 
     def changes(self) -> list[SeenChange]:
-        """List what EC2 has scheduled for instances, and has neither done nor called off."""
+        """List what EC2 has scheduled for instances; among it what is over, for about a week."""
         seen = []
         with aws_errors():
             pages = (
@@ -106,9 +104,7 @@ class Ec2Sweep:
             )
             for page in pages:
                 for status in page["InstanceStatuses"]:
-                    seen += [
-                        change for event in status["Events"] if (change := _change(status, event))
-                    ]
+                    seen += changes_in(status)
         return seen
 
     def states(self, instances: Collection[str]) -> dict[str, str]:
@@ -121,14 +117,6 @@ class Ec2Sweep:
             for described in self._described([{"Name": "instance-id", "Values": list(values)}]):
                 found[described["InstanceId"]] = described["State"]["Name"]
         return found
-
-
-def _change(status: dict[str, Any], event: dict[str, Any]) -> SeenChange | None:
-    """Translate a scheduled event; None for one that is over, or that lacks its id or its time."""
-    name, starts_at = event.get("InstanceEventId"), event.get("NotBefore")
-    if event.get("Description", "").startswith(_OVER) or not name or starts_at is None:
-        return None
-    return SeenChange(status["InstanceId"], name, event["Code"], starts_at)
 
 
 def _group_of(described: dict[str, Any]) -> str:

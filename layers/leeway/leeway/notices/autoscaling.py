@@ -10,11 +10,16 @@ from leeway.notices.model import LifecycleHook, Notice, NoticeKind
 SOURCE = "aws.autoscaling"
 TEST_NOTIFICATION = "autoscaling:TEST_NOTIFICATION"
 
+WARM_POOL = "WarmPool"
+"""Where an instance goes that is kept for later. Source: EC2 Auto Scaling user guide, "Warm pool
+example events and patterns"."""
+
 
 class _LifecycleAction(Detail):
     instance_id: Annotated[InstanceIdText, Field(alias="EC2InstanceId")]
     group: Annotated[Text, Field(alias="AutoScalingGroupName")]
     hook: Annotated[Text, Field(alias="LifecycleHookName")]
+    destination: Annotated[str, Field(alias="Destination")] = ""
 
 
 def _is_test(envelope: Envelope) -> bool:
@@ -28,7 +33,8 @@ def _lifecycle_action(envelope: Envelope, kind: NoticeKind) -> Notice:
         return envelope.notice(NoticeKind.TEST_NOTIFICATION, [])
     detail = _LifecycleAction.model_validate(envelope.detail)
     hook = LifecycleHook(group=detail.group, name=detail.hook)
-    return envelope.notice(kind, [detail.instance_id], hook=hook)
+    into_pool = detail.destination == WARM_POOL
+    return envelope.notice(kind, [detail.instance_id], hook=hook, into_pool=into_pool)
 
 
 def _terminate(envelope: Envelope) -> Notice:

@@ -46,6 +46,7 @@ class Notice:
     announced thing happens, where the event itself says so. All times are aware and in UTC.
     `event` names what is announced where several notices tell of one thing: pages of a list,
     later news. `over` are those of the instances for which it will not happen, or has happened.
+    `into_pool` says that a hook keeps an instance on its way into its group's warm pool.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Notice:
     state: str | None = None
     event: str = ""
     over: frozenset[InstanceId] = frozenset()
+    into_pool: bool = False
 
 
 class MalformedNotice(ValueError):

@@ -132,7 +132,9 @@ class Finding:
             return  # nobody knows, and nothing is called off
         if case.policy.heeds(NoticeKind.SCHEDULED_CHANGE):
             yield from (
-                partial(self._change, case, one) for one in seen if one.instance in case.cared
+                partial(self._change, case, one)
+                for one in seen
+                if one.instance in case.cared and not one.over
             )
         for known in case.known.values():
             if known.retirement is not None:

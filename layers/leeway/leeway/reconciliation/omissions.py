@@ -11,11 +11,18 @@ from datetime import datetime, timedelta
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.notices.synthetic import Event, Place
-from leeway.policies import VOLUNTARY, Action, Policy
+from leeway.policies import SAFETY_MARGIN, VOLUNTARY, Action, Policy
 from leeway.records.arrival import Arrival
 from leeway.records.generations import has_lived_on
 from leeway.records.retirement import OVER, OVERDUE, Phase, Retirement, due
-from leeway.sightings import CHANGE_PREFIX, SeenChange, SeenHook, SeenInstance, SeenInterruption
+from leeway.sightings import (
+    CHANGE_PREFIX,
+    SeenChange,
+    SeenHook,
+    SeenInstance,
+    SeenInterruption,
+    is_over,
+)
 
 PATIENCE = timedelta(seconds=10)
 """How old something is before its event counts as lost."""
@@ -274,18 +281,10 @@ def about_called_off(
     place: Place,
     now: datetime,
 ) -> Lost | None:
-    """Decide about a retirement that waits for its turn since EC2 announced a change: that may be
-    called off, or come later, by now. `changes` are all that EC2 has scheduled now."""
+    """Decide about a retirement that waits for its turn since a change was announced: that may be
+    called off, or come later, by now. `changes` are all that EC2 has scheduled, or had of late."""
     waits = retirement.kind is NoticeKind.SCHEDULED_CHANGE and retirement.phase is Phase.NOTICED
-    if not waits or not retirement.event.startswith(CHANGE_PREFIX):
-        return None
-    to_come = {
-        one.event
-        for one in changes
-        if one.instance == retirement.instance
-        and ((begins := _begins(one, policy)) is None or begins <= now)
-    }
-    if retirement.event in to_come:
+    if not waits or not _is_called_off(retirement, changes, policy, now):
         return None
     event = place.scheduled_change(
         f"called-off-{retirement.instance}-{retirement.event}-{retirement.generation}",
@@ -296,6 +295,23 @@ def about_called_off(
         called_off=True,
     )
     return Lost(retirement.instance, event, "what it waits for is called off, or comes later")
+
+
+def _is_called_off(
+    retirement: Retirement, changes: Collection[SeenChange], policy: Policy, now: datetime
+) -> bool:
+    if not retirement.event.startswith(CHANGE_PREFIX):
+        # Told of by AWS Health, whose ids are not EC2's: by its time EC2 may know it.
+        starts_at = retirement.deadline + SAFETY_MARGIN if retirement.deadline else None
+        return starts_at is not None and is_over(changes, retirement.instance, starts_at)
+    to_come = {
+        one.event
+        for one in changes
+        if one.instance == retirement.instance
+        and not one.over
+        and ((begins := _begins(one, policy)) is None or begins <= now)
+    }
+    return retirement.event not in to_come
 
 
 def about_detached(

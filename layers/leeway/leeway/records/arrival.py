@@ -18,7 +18,8 @@ class Arrival(BaseModel):
     `version` counts writes (the optimistic lock); `generation` counts starts of `admit_node`.
     `labels` are put on the node, and `startup_taints` are keys of taints that whoever they wait for
     takes off, before it counts as ready. `hooks` wait for what comes of it, if any do, and are
-    answered with `answer` when it has ended; None says that nobody waits for one.
+    answered with `answer` when it has ended; None says that nobody waits for one. `into_pool` says
+    that the instance goes into its group's warm pool, where it needs no node.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -35,6 +36,7 @@ class Arrival(BaseModel):
     labels: Mapping[str, str] = Field(default_factory=dict)
     startup_taints: tuple[str, ...] = ()
     answer: HookResult | None = None
+    into_pool: bool = False
 
     @property
     def instance(self) -> str:
@@ -61,11 +63,14 @@ class Request:
     hook: LifecycleHook | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     startup_taints: tuple[str, ...] = ()
+    into_pool: bool = False
 
 
 def requested_by(notice: Notice, deadline: datetime, reason: str) -> Request:
     """Return what a notice of a launch hook asks for."""
-    return Request(notice.id, notice.time, deadline, reason, notice.hook)
+    return Request(
+        notice.id, notice.time, deadline, reason, notice.hook, into_pool=notice.into_pool
+    )
 
 
 def take(stored: Arrival | None, request: Request, facts: InstanceFacts) -> Change[Arrival]:
@@ -87,6 +92,8 @@ def take(stored: Arrival | None, request: Request, facts: InstanceFacts) -> Chan
         return _again(stored, request, facts, "the admission before it has ended")
     if request.asked_at > stored.deadline + OVERDUE:
         return _again(stored, request, facts, "the admission before it should long have ended")
+    if stored.into_pool and not request.into_pool:
+        return _again(stored, request, facts, "it comes out of the warm pool")
     if request.hook is None or request.hook in stored.hooks:
         return Change(stored, False, lost, "an admission that serves it is known")
     joined = stored.model_copy(
@@ -111,6 +118,7 @@ def _begun(request: Request, facts: InstanceFacts, generation: int) -> Arrival:
         hooks=(request.hook,) if request.hook else (),
         labels=dict(request.labels),
         startup_taints=request.startup_taints,
+        into_pool=request.into_pool,
     )
 
 

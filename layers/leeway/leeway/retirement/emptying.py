@@ -85,12 +85,9 @@ class Emptying:
             return record
         return self._world.read_patiently(order)
 
-    def _while_current(self, order: Order, record: Retirement) -> Callable[[], bool]:
-        """Ask, at a pace, whether no newer generation has taken over. It was none just now, and
-        where EC2 takes the instance anyway, a pass goes by that."""
+    def _while_current(self, order: Order) -> Callable[[], bool]:
+        """Ask, at a pace, whether no newer generation has taken over. It was none just now."""
         clock = self._world.clock
-        if record.ec2_takes_it:
-            return lambda: True
         asked_at = clock.now()
 
         def wanted() -> bool:
@@ -119,7 +116,7 @@ class Emptying:
                 showing.round,
                 may_leave=lambda so_far: bool(limits.pause(so_far, clock.now())),
             )
-            wanted = self._while_current(order, record)
+            wanted = self._while_current(order)
             machine = Machine(located.node_uid, since) if since is not None else None
             drain = draining.work(node, drain, terms, until, wanted, machine=machine)
         except TROUBLE as error:

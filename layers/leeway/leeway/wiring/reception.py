@@ -27,6 +27,7 @@ def reception_with(schedules: Schedules) -> Reception:
         Surroundings(
             records=records(),
             instances=instances(),
+            changes=instances(),
             policies=configuration(),
             retire_node=retirements(),
             schedules=schedules,
