@@ -5,7 +5,17 @@
 
 import sys
 
-from bench import catalog, drains, functions, headroom, kubernetes, packing, storms, warmth
+from bench import (
+    catalog,
+    drains,
+    functions,
+    headroom,
+    kubernetes,
+    packing,
+    storm_calls,
+    storms,
+    warmth,
+)
 
 BENCHES = {
     "catalog": catalog.main,
@@ -14,6 +24,7 @@ BENCHES = {
     "headroom": headroom.main,
     "kubernetes": kubernetes.main,
     "packing": packing.main,
+    "storm-calls": storm_calls.main,
     "storms": storms.main,
     "warmth": warmth.main,
 }

@@ -169,7 +169,8 @@ def _memory(sandbox: Sandbox) -> dict[str, int]:
     return {function.name: function.memory for function in functions}
 
 
-def _instances(sandbox: Sandbox) -> list[str]:
+def instances_of(sandbox: Sandbox) -> list[str]:
+    """All instances that have joined so far, in that order."""
     return [e["instance"] for e in sandbox.journal() if e["kind"] == "node-joined"]
 
 
@@ -205,8 +206,8 @@ def _run(plan: Sequence[tuple[str, int]]) -> list[Storm]:
     with TemporaryDirectory() as folder:
         starting = Sandbox.start(world(needed + 20), state_dir=Path(folder), options=options)
         with starting as sandbox:
-            _index(sandbox)
-            waiting = _instances(sandbox)
+            run_reconcile(sandbox)
+            waiting = instances_of(sandbox)
             for _, size in plan:
                 chosen, waiting = waiting[:size], waiting[size:]
                 storms.append(storm(sandbox, chosen))
@@ -214,7 +215,7 @@ def _run(plan: Sequence[tuple[str, int]]) -> list[Storm]:
     return storms
 
 
-def _index(sandbox: Sandbox) -> None:
+def run_reconcile(sandbox: Sandbox) -> None:
     """Let Leeway get to know the instances, as it does by the minute."""
     for schedule in sandbox.schedules():
         if "reconcile" in schedule["name"]:

@@ -7,7 +7,7 @@ import pytest
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import RETIREMENT, SHARDS, DynamoRecords, item_key
 from leeway.cloud.ec2 import Ec2Instances
-from leeway.cloud.ports import CloudRefused, CloudUnavailable
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, Waiting
 from leeway.cloud.stores import UnderWay
 from leeway.cloud.sweep import Ec2Sweep
 from leeway.cloud.waiting import AutoScalingWaitingActions
@@ -203,16 +203,36 @@ def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -
     waiting = AutoScalingWaitingActions(maker(aws, "autoscaling"))
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
     (member,) = aws.group("waits", 1, LifecycleHookSpecificationList=hooks[:1])
-    assert waiting.of_groups(["waits", "quiet"]) == []
+    assert waiting.of_groups(["waits", "quiet"]) == Waiting(())
     aws.client("autoscaling").put_lifecycle_hook(AutoScalingGroupName="waits", **hooks[1])
     groups.terminate_in_group(member)
-    aws.wait(lambda: len(waiting.of_groups(["waits"])) == 2)
-    found = waiting.of_groups(["waits", "quiet", "no-such-group"])
+    aws.wait(lambda: len(waiting.of_groups(["waits"]).seen) == 2)
+    found = waiting.of_groups(["waits", "quiet", "no-such-group"]).seen
     assert SeenHook(member, LifecycleHook("waits", "drain"), launching=False) in found
     (launching,) = [one for one in found if one.launching]
     assert launching.hook == LifecycleHook("waits", "admit")
     groups.complete(launching.instance, launching.hook, HookResult.CONTINUE)
-    aws.wait(lambda: len(waiting.of_groups(["waits"])) == 1)
+    aws.wait(lambda: len(waiting.of_groups(["waits"]).seen) == 1)
+
+
+@pytest.mark.parametrize("call", ["DescribeLifecycleHooks", "DescribeAutoScalingGroups"])
+def test_a_group_that_is_throttled_hides_no_other_and_is_said(aws: Sandbox, call: str) -> None:
+    waiting = AutoScalingWaitingActions(maker(aws, "autoscaling"))
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    names = [f"one-{call.lower()}", f"two-{call.lower()}"]
+    for name in names:
+        (member,) = aws.group(name, 1, LifecycleHookSpecificationList=[hook("drain")])
+        groups.terminate_in_group(member)
+    filled = [f"a{number:03}" for number in range(100)]  # with which the first call is full
+    aws.wait(lambda: len(waiting.of_groups(names).seen) == 2)
+    fault = {"service": "autoscaling", "action": call, "error": "Throttling", "count": 1}
+    aws.control("PUT", "faults", {"faults": [fault]})
+    found = waiting.of_groups([*filled, *names])
+    whole = call == "DescribeAutoScalingGroups"
+    assert [one.hook.group for one in found.seen] == (names if whole else names[1:])
+    (unread,) = found.unread
+    assert unread.startswith("100 groups from a000 on: " if whole else f"{names[0]}: ")
+    assert "Throttling" in unread
 
 
 def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termination(
@@ -234,8 +254,9 @@ def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termina
     own = LifecycleHook("eks-general", "Terminate-LC-Hook")
     client.meta.events.register(answered, with_their_target)
     try:
-        aws.wait(lambda: waiting.of_groups(["eks-general"]))
-        assert waiting.of_groups(["eks-general"]) == [SeenHook(member, own, launching=False)]
+        aws.wait(lambda: waiting.of_groups(["eks-general"]).seen)
+        expected = SeenHook(member, own, launching=False)
+        assert waiting.of_groups(["eks-general"]) == Waiting((expected,))
     finally:
         client.meta.events.unregister(answered, with_their_target)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver, Waiting
 from leeway.cloud.stores import Known, UnderWay
 from leeway.cluster.ports import Attachment, ClusterUnavailable, Node
 from leeway.hooks import HookResult
@@ -177,9 +177,12 @@ class World:
         return {name: now[name] for name in instances if name in now}
 
     # WaitingActions and Groups
-    def of_groups(self, groups: Collection[str]) -> list[SeenHook]:
-        self._fail("hooks")
-        return [one for one in self.hooks if one.hook.group in groups]
+    def of_groups(self, groups: Collection[str]) -> Waiting:
+        if "hooks" in self.breaks:
+            raise KeyError("hooks")
+        if "hooks" in self.fails:
+            return Waiting((), ("hooks: RequestLimitExceeded",))
+        return Waiting(tuple(one for one in self.hooks if one.hook.group in groups))
 
     def complete(self, instance: str, hook: LifecycleHook, result: HookResult) -> None:
         if self.over:

@@ -97,11 +97,21 @@ class ScheduledChanges(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Instances that wait for the answer to a lifecycle hook, and what could not be read, in words:
+    a group that is throttled must not hide the others."""
+
+    seen: tuple[SeenHook, ...]
+    unread: tuple[str, ...] = ()
+
+
 class WaitingActions(Protocol):
     """Lifecycle actions that wait for an answer."""
 
-    def of_groups(self, groups: Collection[str]) -> Sequence[SeenHook]:
-        """List the instances of these groups that wait, once for each hook that may be meant."""
+    def of_groups(self, groups: Collection[str]) -> Waiting:
+        """Look for the instances of these groups that wait, once for each hook that may be meant.
+        Raises nothing that AWS says."""
         ...
 
 

@@ -1,11 +1,13 @@
 """Lifecycle actions of Auto Scaling groups that wait for an answer, by boto3."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import batched
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
+from leeway.cloud.ports import CloudRefused, CloudUnavailable, Waiting
 from leeway.hooks import EKS_HOOKS
 from leeway.notices import LifecycleHook
 from leeway.sightings import SeenHook
@@ -25,44 +27,58 @@ class AutoScalingWaitingActions:
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
 
-    def of_groups(self, groups: Collection[str]) -> list[SeenHook]:
-        """List the instances of these groups that wait, once for each hook that may be meant:
+    def of_groups(self, groups: Collection[str]) -> Waiting:
+        """Look for the instances of these groups that wait, once for each hook that may be meant:
         Auto Scaling tells neither which hook an instance waits for, nor since when. A hook that has
         a target of its own to notify is that one's business; but EKS's own, which notify EKS, tell
         that a managed node group's instance is terminated.
         """
-        return list(self._waiting(sorted(groups)))
+        seen: list[SeenHook] = []
+        unread: list[str] = []
+        for names in batched(sorted(groups), NAMES, strict=False):
+            try:
+                described = self._described(names)
+            except (CloudUnavailable, CloudRefused) as error:
+                unread.append(f"{len(names)} groups from {names[0]} on: {error}")
+                continue
+            for group in described:
+                try:
+                    seen += self._in_group(group)
+                except (CloudUnavailable, CloudRefused) as error:
+                    unread.append(f"{group['AutoScalingGroupName']}: {error}")
+        return Waiting(tuple(seen), tuple(unread))
 
-    def _waiting(self, groups: list[str]) -> Iterator[SeenHook]:
-        for start in range(0, len(groups), NAMES):
-            with aws_errors():
-                pages = (
-                    self._client()
-                    .get_paginator("describe_auto_scaling_groups")
-                    .paginate(AutoScalingGroupNames=groups[start : start + NAMES], MaxRecords=NAMES)
-                )
-                for page in pages:
-                    for group in page["AutoScalingGroups"]:
-                        yield from self._in_group(group)
+    def _described(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        with aws_errors():
+            pages = (
+                self._client()
+                .get_paginator("describe_auto_scaling_groups")
+                .paginate(AutoScalingGroupNames=list(names), MaxRecords=NAMES)
+            )
+            return [group for page in pages for group in page["AutoScalingGroups"]]
 
     def _in_group(self, group: dict[str, Any]) -> Iterator[SeenHook]:
         waiting = [i for i in group["Instances"] if i["LifecycleState"] in _TRANSITIONS]
         if not waiting:
             return
         name = group["AutoScalingGroupName"]
-        try:
-            answer = self._client().describe_lifecycle_hooks(AutoScalingGroupName=name)
-        except ClientError as error:
-            if code_of(error) == "ValidationError":
-                return  # the group is gone since, and the others are looked at all the same
-            raise
-        hooks = [hook for hook in answer["LifecycleHooks"] if _tells_us(hook)]
+        hooks = self._hooks_of(name)
         for member in waiting:
             state = member["LifecycleState"]
             for hook in hooks:
                 if hook["LifecycleTransition"] == _TRANSITIONS[state]:
                     waits_for = LifecycleHook(name, hook["LifecycleHookName"])
                     yield SeenHook(member["InstanceId"], waits_for, state == "Pending:Wait")
+
+    def _hooks_of(self, group: str) -> list[dict[str, Any]]:
+        with aws_errors():
+            try:
+                answer = self._client().describe_lifecycle_hooks(AutoScalingGroupName=group)
+            except ClientError as error:
+                if code_of(error) == "ValidationError":
+                    return []  # the group is gone since
+                raise
+        return [hook for hook in answer["LifecycleHooks"] if _tells_us(hook)]
 
 
 def _tells_us(hook: dict[str, Any]) -> bool:

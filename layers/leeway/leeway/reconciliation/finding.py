@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 
 from leeway.clock import Clock
-from leeway.cloud.ports import Sweep, WaitingActions
+from leeway.cloud.ports import Sweep, Waiting, WaitingActions
 from leeway.cloud.stores import Known, Unfinished
 from leeway.failures import described
 from leeway.hooks import EKS_HOOKS
@@ -108,9 +108,9 @@ class Finding:
         try:
             hooks = self._waiting.of_groups({one.group for one in cared.values() if one.group})
         except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
-            hooks = ()
-            problems.append(f"lifecycle hooks: {described(error)}")
-        looks += [partial(self._hook, case, one) for one in hooks if one.instance in cared]
+            hooks = Waiting((), (described(error),))
+        problems += [f"lifecycle hooks: {wrong}" for wrong in hooks.unread]
+        looks += [partial(self._hook, case, one) for one in hooks.seen if one.instance in cared]
         looks += self._at_interruptions(case, region.interruptions)
         looks += self._at_changes(case, region.changes)
         looks += self._at_instances(case)

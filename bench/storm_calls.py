@@ -1,0 +1,116 @@
+"""What a storm of twenty Spot interruptions asks of AWS: which function makes which call how often.
+
+Unlike `storms`, which times the way to the eviction, this waits until the instances have ended and
+two runs of reconcile have looked: what follows an interruption is paid for as well.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.storms import instances_of, run_reconcile, storm, world
+from sandbox.access_entries import access_key
+from sandbox.up import Sandbox
+
+SIZE = 20
+WARM_UP = 20
+SPARE = 20
+PATIENCE = 180.0
+"""Seconds until the last instance has ended, and until calls have stopped."""
+
+CHECKPOINTS = {"lambda:CheckpointDurableExecution", "lambda:GetDurableExecutionState"}
+READS = {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:BatchGetItem"}
+WRITES = {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"}
+
+type Calls = dict[str, Counter[str]]
+
+
+def calls(sandbox: Sandbox) -> Calls:
+    """How often each function has made each call so far."""
+    assert sandbox.deployed is not None
+    counted = sandbox.status()["aws"]["calls_by_access_key"]
+    return {
+        function.name.removeprefix("leeway-"): Counter(counted.get(access_key(function.name), {}))
+        for function in sandbox.deployed.functions
+    }
+
+
+def since(before: Calls, after: Calls) -> Calls:
+    """What was called in between."""
+    return {name: counted - before[name] for name, counted in after.items()}
+
+
+def of_a_storm(sandbox: Sandbox, size: int) -> tuple[Calls, Calls]:
+    """Interrupt so many; the calls from the warnings until all is over, and those of the two runs
+    of reconcile that come then."""
+    gone = ended(sandbox)
+    chosen = [instance for instance in instances_of(sandbox) if instance not in gone][:size]
+    before = calls(sandbox)
+    storm(sandbox, chosen)
+    _until(lambda: ended(sandbox) >= set(chosen))
+    _until_quiet(sandbox)
+    over = calls(sandbox)
+    for _ in range(2):
+        run_reconcile(sandbox)
+    _until_quiet(sandbox)
+    return since(before, over), since(over, calls(sandbox))
+
+
+def ended(sandbox: Sandbox) -> set[str]:
+    """The instances that are terminated."""
+    return {
+        entry["instance"]
+        for entry in sandbox.journal()
+        if entry["kind"] == "instance-state" and entry["state"] == "terminated"
+    }
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not come about in time"
+        time.sleep(0.5)
+
+
+def _until_quiet(sandbox: Sandbox) -> None:
+    """Wait until no function has called anything for some seconds."""
+    last, unchanged = calls(sandbox), 0
+    end = time.monotonic() + PATIENCE
+    while unchanged < 5 and time.monotonic() < end:
+        time.sleep(1)
+        now = calls(sandbox)
+        last, unchanged = now, unchanged + 1 if now == last else 0
+
+
+def main() -> None:
+    """Run a storm to warm up and one that is counted, and print its calls for each instance."""
+    options = {"aws": ["--schedule-speed", "0"]}
+    with TemporaryDirectory() as folder:
+        needed = world(WARM_UP + SIZE + SPARE)
+        with Sandbox.start(needed, state_dir=Path(folder), options=options) as sandbox:
+            run_reconcile(sandbox)
+            of_a_storm(sandbox, WARM_UP)
+            table = _table(*of_a_storm(sandbox, SIZE))
+    Console().print(table)
+
+
+def _table(storm_: Calls, ticks: Calls) -> Table:
+    table = Table(title=f"Calls of AWS for each of {SIZE} simultaneous Spot interruptions")
+    table.add_column("function")
+    table.add_column("call")
+    table.add_column("each", justify="right")
+    for name, counted in [*storm_.items(), ("reconcile, two minutes", ticks["reconcile"])]:
+        for call, times in counted.most_common():
+            if call not in CHECKPOINTS:
+                table.add_row(name, call, f"{times / SIZE:.2f}")
+    for what, wanted in (("reads of the table", READS), ("writes of the table", WRITES)):
+        total = sum(n for c in storm_.values() for call, n in c.items() if call in wanted)
+        table.add_row("all", what, f"{total / SIZE:.2f}")
+    every = sum(n for c in storm_.values() for call, n in c.items() if call not in CHECKPOINTS)
+    table.add_row("all", "calls", f"{every / SIZE:.2f}")
+    return table
