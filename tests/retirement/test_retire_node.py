@@ -8,11 +8,12 @@ from itertools import pairwise
 import pytest
 from leeway.cloud.ports import CloudUnavailable
 from leeway.drain.pods import Pod
-from leeway.drain.progress import Stage
+from leeway.drain.progress import Drain, PodProgress, Stage
 from leeway.draining.engine import LAST_LOOK, LONGEST_LOOK_AWAY
 from leeway.notices import NoticeKind
 from leeway.records.retirement import Retirement
 from leeway.retirement.outcome import ROOM, Result
+from leeway.retirement.results import Located, Replaced, Standing
 
 from tests.records.retirements import HOOK, NOTICED
 from tests.retirement.retiring import retire, surrounding
@@ -26,6 +27,25 @@ def test_all_is_well_in_a_world_that_refuses_nothing() -> None:
     assert (outcome.result, outcome.replacement) == (Result.DRAINED, "detach")
     assert calm.ended == ["terminated"]
     assert not outcome.troubled
+
+
+def test_the_record_tells_whether_anything_was_left_on_the_node() -> None:
+    empty = surrounding(pods=[POD], blocks=False)
+    retire(empty)
+    assert empty.record.left_nothing
+    blocked = surrounding(NoticeKind.REBALANCE, pods=[POD], hooks=("leeway-drain",))
+    retire(blocked)
+    assert not blocked.record.left_nothing
+    gone = PodProgress("shop/db-0", "u-2", "db", Stage.GONE, "evicted", attached=("shop/data",))
+    located = Located(True, empty.record, "node", "uid")
+    replaced = Replaced(True, empty.record)
+    for pod, nothing in ((gone, False), (replace(gone, attached=()), True)):
+        standing = Standing(located, replaced, Drain(listed=True, pods={"u-2": pod}))
+        assert standing.drained
+        assert standing.left_nothing is nothing
+    unseen = Standing(replace(located, node=""), replaced)
+    assert unseen.drained
+    assert not unseen.left_nothing, "a node that was not found may have been late"
 
 
 def test_a_replacement_that_is_refused_is_tried_at_a_pace_and_then_said() -> None:

@@ -53,8 +53,9 @@ class Ending:
         lowered = Lowered(record)
         if standing.drained or not record.counts_from_its_turn:
             lowered = self._lower(order, record)
-        emptied = drained and not drain.unclean
-        closed = self._close(order, lowered, Phase.FINISHED, HookResult.CONTINUE, emptied)
+        closed = self._close(
+            order, lowered, Phase.FINISHED, HookResult.CONTINUE, standing.left_nothing
+        )
         if closed is None:
             return Finished(None)
         terminated, refused = False, lowered.refused

@@ -110,6 +110,11 @@ class Standing:
         return self.located.settled and (not self.located.node or self.drain.drained)
 
     @property
+    def left_nothing(self) -> bool:
+        """Whether there was a node, and nothing is left on it: no pod that had to go, no volume."""
+        return bool(self.located.node) and self.drained and not self.drain.unclean
+
+    @property
     def over(self) -> bool:
         """Whether nothing is left to try: the node, the pods and the successor are seen to."""
         emptied = self.located.settled and (not self.located.node or self.drain.over)
