@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leeway.notices import NoticeKind
+from leeway.notices.parse import parse_notice
 from moto.events.models import EventPattern
 
 from sandbox.template import RuleResource, read_template
@@ -74,6 +76,15 @@ def takers(rules: tuple[RuleResource, ...], event: Any) -> list[str]:
         for rule in rules
         if EventPattern(None, dict(rule.pattern or {})).matches_event(event)
     ]
+
+
+def test_a_reservations_warning_is_taken_by_either_of_its_names(
+    rules: tuple[RuleResource, ...],
+) -> None:
+    name = "EC2 Interruptible Capacity Reservation Instance Interruption Warning"
+    event = event_of("capacity-reservation-interruption") | {"detail-type": name}
+    assert takers(rules, event) == ["CapacityReservationInterruption"]
+    assert parse_notice(event).kind is NoticeKind.CAPACITY_RESERVATION
 
 
 def test_every_file_of_events_has_its_place_in_this_table() -> None:

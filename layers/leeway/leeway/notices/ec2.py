@@ -81,5 +81,10 @@ PARSERS: Parsers = {
     "EC2 Spot Instance Interruption Warning": _spot_interruption,
     "EC2 Instance Rebalance Recommendation": _rebalance,
     "EC2 Instance State-change Notification": _state_change,
+    # Two editions of the EC2 user guide call it differently: "Monitor interruptible Capacity
+    # Reservations with EventBridge".
     "EC2 Capacity Reservation Instance Interruption Warning": _reservation_interruption,
+    "EC2 Interruptible Capacity Reservation Instance Interruption Warning": (
+        _reservation_interruption
+    ),
 }
