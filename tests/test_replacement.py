@@ -125,6 +125,15 @@ def test_an_instance_that_ec2_takes_waits_for_no_successor_whatever_its_policy_s
 def test_an_interruption_takes_up_the_successor_that_was_asked_for_before() -> None:
     decision = decide(group(**HOOKED), asked=Method.RAISE_DESIRED)
     assert (decision.method, decision.before) == (Method.RAISE_DESIRED, False)
+    ending = decide(group(**HOOKED, lifecycle_state="Terminating:Wait"), asked=Method.RAISE_DESIRED)
+    assert ending.method is Method.LEFT_TO_OWNER, "its group ends it already"
+
+
+def test_a_successor_that_a_policy_wants_beside_the_drain_is_not_waited_for() -> None:
+    for facts in (group(**HOOKED), group()):
+        decision = decide_replacement(NoticeKind.REBALANCE, Replacement.WITH, GROUP, facts)
+        assert decision.method in {Method.TERMINATE_IN_GROUP, Method.DETACH}
+        assert not decision.before
 
 
 def test_capacity_rebalancing_does_not_follow_scheduled_changes() -> None:
@@ -137,6 +146,14 @@ def test_what_may_surprise_is_said() -> None:
     reason = ahead(group(**HOOKED, zones=3, protected=True)).reason
     assert "any of 3 zones" in reason
     assert "protection from scale-in does not hold" in reason
+    plain = ahead(group(**HOOKED)).reason
+    assert "zones" not in plain
+    assert "protection" not in plain
+    assert "has no terminate hook" in decide(group()).reason
+    facts = group(**HOOKED, suspended=frozenset({"Terminate"}))
+    assert "has its Terminate process suspended" in decide(facts).reason
+    assert "has the instance no more" in decide(None).reason
+    assert "belongs to no group" in decide(None, Owner(OwnerKind.NONE)).reason
 
 
 def test_a_managed_group_that_the_policy_takes_is_worked_on_like_any_other() -> None:
