@@ -379,3 +379,21 @@ def test_what_was_only_cordoned_is_retired_by_the_next_notice_that_leaves_no_cho
     ends = notice(NoticeKind.STATE_CHANGE, "n-6", after=60, state="stopping")
     cordons = replace(DEFAULTS[NoticeKind.STATE_CHANGE], action=Action.CORDON)
     assert not receive(marked, ends, rule(ends, cordons), FACTS).start, "nor are its pods to go now"
+
+
+def test_news_of_a_stop_that_are_late_by_a_life_retire_nothing() -> None:
+    stopped = {"state": "stopped"}
+    for kind in (NoticeKind.REBALANCE, NoticeKind.SPOT_INTERRUPTION):
+        stored = at(take(None, kind, "n-1").record, Phase.RUNNING)
+        assert not take(stored, NoticeKind.STATE_CHANGE, "n-2", after=-40, **stopped).start
+        assert not take(stored, NoticeKind.SPOT_INTERRUPTION, "n-3", after=-160, **STOP).start
+        assert take(stored, NoticeKind.SPOT_INTERRUPTION, "n-4", after=-60, **STOP).start
+    hooked = at(take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record, Phase.RUNNING)
+    assert take(hooked, NoticeKind.STATE_CHANGE, "n-2", after=-40, **stopped).start, "for that"
+
+
+def test_the_stop_that_an_interruption_announced_is_no_other_life() -> None:
+    stored = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1", **STOP).record
+    stored = at(stored, Phase.RUNNING)
+    assert not take(stored, NoticeKind.STATE_CHANGE, "n-2", after=200, state="stopped").start
+    assert take(stored, NoticeKind.SPOT_INTERRUPTION, "n-3", after=200, **STOP).start

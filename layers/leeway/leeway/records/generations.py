@@ -168,9 +168,10 @@ def _is_of_a_later_life(stored: Retirement, notice: Notice) -> bool:
 
 
 def _is_of_an_earlier_life(stored: Retirement, notice: Notice) -> bool:
-    """Whether the instance must have stopped, and run again, before it was interrupted."""
+    """Whether the instance must have stopped, and run again, before it was interrupted, or
+    recommended to go: only of running ones that is told."""
     stopped = _only_stops(notice) and _is_stopped_by(notice.kind, notice.time, stored.noticed_at)
-    return stopped and stored.kind in INTERRUPTIONS
+    return stopped and stored.kind in INTERRUPTIONS | {NoticeKind.REBALANCE}
 
 
 def _is_about_to_go(stored: Retirement, notice: Notice) -> bool:
