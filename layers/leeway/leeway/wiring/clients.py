@@ -29,8 +29,12 @@ TRIES = 6
 PATIENT_TRIES = 10
 """Of a call that nobody waits for."""
 
-TRIES_AMID_A_DRAIN = {"autoscaling": 2}
-"""Fewer where the drain would wait for the answer: a retirement tries again by itself."""
+HASTY_TRIES = 2
+"""Of a call for whose answer a drain would wait: a retirement tries again by itself, or can do
+without."""
+
+HASTY = frozenset({"autoscaling"})
+"""Services that are only asked like that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def patient_client(service: str, region: str | None = None) -> Any:
 def client(service: str, tries: int = 0) -> Any:
     """Build a boto3 client, once per warm function; `tries` where not the service's usual. Many
     hands may want their first at the same time, and a session builds one after the other only."""
-    usual = TRIES_AMID_A_DRAIN.get(service, TRIES)
+    usual = HASTY_TRIES if service in HASTY else TRIES
     config = Config(
         retries={"mode": "standard", "total_max_attempts": tries or usual},
         connect_timeout=2,
@@ -113,13 +117,20 @@ def client(service: str, tries: int = 0) -> Any:
         return session().client(service, config=_LEAN.merge(config))
 
 
-def prepare(services: Iterable[str], written: Iterable[type[Any]]) -> None:
+def prepare(
+    services: Iterable[str], written: Iterable[type[Any]], hasty: Iterable[str] = ()
+) -> None:
     """Build clients, and the writers of what is written, while Lambda initialises the function:
-    it has a whole vCPU for that, whatever its memory. Elsewhere nothing is built unused."""
+    it has a whole vCPU for that, whatever its memory. Elsewhere nothing is built unused.
+
+    `hasty` are services of which a client with few tries is used, too or instead.
+    """
     if "AWS_LAMBDA_FUNCTION_NAME" not in os.environ:
         return
     for service in services:
         client(service)
+    for service in hasty:
+        client(service, tries=HASTY_TRIES)
     for kind in written:
         adapter_of(kind)
 
@@ -140,7 +151,7 @@ def records() -> DynamoRecords:
 def configuration() -> Configuration:
     """Build what reads users' manifests. An interruption must not wait long for a table that is
     throttled: there are defaults."""
-    manifests = DynamoManifests(partial(client, "dynamodb", tries=2), settings().table)
+    manifests = DynamoManifests(partial(client, "dynamodb", tries=HASTY_TRIES), settings().table)
     return Configuration(manifests, clock(), telemetry())
 
 

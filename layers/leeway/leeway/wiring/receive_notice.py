@@ -27,4 +27,4 @@ def reception() -> Reception:
     return reception_with(EventBridgeSchedules(partial(client, "scheduler"), _schedule_target()))
 
 
-prepare(["dynamodb", "lambda", "ec2"], [Retirement, Arrival])
+prepare(["dynamodb", "lambda", "ec2"], [Retirement, Arrival], hasty=["dynamodb"])

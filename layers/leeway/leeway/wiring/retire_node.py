@@ -13,6 +13,7 @@ from leeway.retirement.results import STEP_RESULTS
 from leeway.retirement.retire_node import RetireNode
 from leeway.retirement.surroundings import Surroundings
 from leeway.wiring.clients import (
+    HASTY_TRIES,
     announcements,
     client,
     clock,
@@ -54,14 +55,16 @@ def retire_node() -> RetireNode:
             groups=groups(),
             recollection=_recollection(),
             # EC2 allows ten tags a second: in a storm nobody waits for that before the pods go.
-            instances=Ec2Instances(partial(client, "ec2", tries=2)),
+            instances=Ec2Instances(partial(client, "ec2", tries=HASTY_TRIES)),
             announcements=announcements(),
             cluster_named=_cluster_named,
-            drains=DynamoDrainStates(partial(client, "dynamodb", tries=2), settings().table),
+            drains=DynamoDrainStates(
+                partial(client, "dynamodb", tries=HASTY_TRIES), settings().table
+            ),
             telemetry=telemetry(),
             clock=clock(),
         )
     )
 
 
-prepare(["dynamodb", "autoscaling", "ec2", "events"], STEP_RESULTS)
+prepare(["dynamodb", "autoscaling", "events"], STEP_RESULTS, hasty=["dynamodb", "ec2"])
