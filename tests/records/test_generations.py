@@ -18,6 +18,7 @@ from leeway.records.retirement import (
     Retirement,
     due,
 )
+from leeway.replacement import Method
 
 from tests.records.retirements import FACTS, HOOK, NOTICED, at, interrupted, notice, take
 
@@ -208,6 +209,12 @@ def test_the_hook_of_a_termination_that_was_asked_for_is_only_remembered() -> No
     reception = take(running, NoticeKind.TERMINATE_HOOK, "n-2", hook=HOOK, after=2)
     assert (reception.write, reception.start) == (True, False)
     assert reception.record.hooks == (HOOK,)
+    assert take(running, NoticeKind.SPOT_INTERRUPTION, "n-3", after=2).start, "that leaves less"
+    raised = asked.model_copy(update={"method": Method.RAISE_DESIRED, "owed": True})
+    for replaced in (None, raised, asked.model_copy(update={"method": Method.DETACH})):
+        other = running.model_copy(update={"replaced": replaced})
+        by_its_group = take(other, NoticeKind.TERMINATE_HOOK, "n-4", hook=HOOK, after=2)
+        assert by_its_group.start, "nobody asked for that"
 
 
 def test_the_same_thing_told_of_twice_some_seconds_apart_starts_nothing_again() -> None:
@@ -397,3 +404,47 @@ def test_the_stop_that_an_interruption_announced_is_no_other_life() -> None:
     stored = at(stored, Phase.RUNNING)
     assert not take(stored, NoticeKind.STATE_CHANGE, "n-2", after=200, state="stopped").start
     assert take(stored, NoticeKind.SPOT_INTERRUPTION, "n-3", after=200, **STOP).start
+
+
+def test_a_policy_that_retires_by_now_takes_over_from_one_that_only_cordoned() -> None:
+    marked = at(take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record, Phase.RUNNING)
+    marked = marked.model_copy(update={"action": Action.CORDON})
+    again = take(marked, NoticeKind.SPOT_INTERRUPTION, "n-2")
+    assert (again.start, again.reason) == (True, "the one before it only cordons")
+    assert not take(marked, NoticeKind.REBALANCE, "n-3").start, "less urgent all the same"
+    told = notice(NoticeKind.SPOT_INTERRUPTION, "n-4")
+    cordons = replace(DEFAULTS[told.kind], action=Action.CORDON)
+    assert not receive(marked, told, rule(told, cordons), FACTS).start
+
+
+def test_what_was_told_before_an_undoing_begins_nothing_but_clocks_differ_for_an_interruption() -> (
+    None
+):
+    for phase in (Phase.UNDOING, Phase.UNDONE):
+        stored = interrupted(phase)
+        assert take(stored, NoticeKind.SPOT_INTERRUPTION, "n-2", after=-29).start
+        assert not take(stored, NoticeKind.SPOT_INTERRUPTION, "n-3", after=-31).start
+        assert take(stored, NoticeKind.REBALANCE, "n-4", after=1).start
+        assert not take(stored, NoticeKind.REBALANCE, "n-5", after=-1).start
+
+
+def test_an_interruption_is_about_to_end_its_instance_for_two_minutes_and_a_half() -> None:
+    served = interrupted(Phase.FINISHED)
+    assert not take(served, NoticeKind.REBALANCE, "n-2", after=149).start
+    assert take(served, NoticeKind.REBALANCE, "n-3", after=151).start
+    recommended = ended(NoticeKind.REBALANCE)
+    ahead = {"effective_at": NOTICED + 4 * HOUR}
+    assert take(recommended, NoticeKind.SCHEDULED_CHANGE, "n-4", after=10, **ahead).start
+
+
+def test_what_a_group_is_still_owed_is_taken_up_by_what_tells_of_the_end_but_by_no_old_advice() -> (
+    None
+):
+    asked = ReplacementIntent(
+        method="raise-desired", reason="one more", asked_at=NOTICED, owed=True
+    )
+    kept = ended(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
+    assert take(kept, NoticeKind.STATE_CHANGE, "n-2", after=60, state="stopping").start
+    assert not take(kept, NoticeKind.REBALANCE, "n-3", after=-5).start
+    paid = kept.model_copy(update={"replaced": asked.model_copy(update={"owed": False})})
+    assert not take(paid, NoticeKind.STATE_CHANGE, "n-4", after=60, state="stopping").start
