@@ -1,11 +1,13 @@
 """What a storm's bill says of what was used."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.__main__ import main
 from bench.costs import Usage, dollars
+from bench.idle import METRIC, SECONDS, month
 from bench.storms import timings, usage
 
 
@@ -13,6 +15,18 @@ def test_a_bill_adds_up() -> None:
     costs = dollars(Usage(invocations=1e6, durable_operations=1e6, events=1e6))
     assert costs["durable_operations"] == pytest.approx(8.0)
     assert costs["total"] == pytest.approx(0.2 + 8.0 + 1.0)
+
+
+def test_a_quiet_month_of_many_clusters_has_one_metric_for_each_and_two_for_all() -> None:
+    assert month(1, 0.5).metrics == pytest.approx(3 * METRIC)
+    assert month(40, 3.0).metrics == pytest.approx(42 * METRIC)
+    assert month(40, 3.0).alarms == month(1, 0.5).alarms > 0
+
+
+def test_the_docs_bill_of_a_quiet_month_is_the_one_that_is_computed() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "deploy.md").read_text()
+    computed = [month(size, seconds).total for size, seconds in SECONDS.items()]
+    assert f"| in all | {' | '.join(f'{total:.2f}' for total in computed)} |" in page
 
 
 def test_usage_is_read_from_the_journals_and_the_calls() -> None:

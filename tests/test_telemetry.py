@@ -1,28 +1,65 @@
-"""What is measured, where it is easily measured wrongly."""
-
-import json
-from contextlib import redirect_stdout
-from io import StringIO
-from typing import Any
+"""What is measured: where it is easily measured wrongly, and what it costs."""
 
 import pytest
-from aws_lambda_powertools import Logger, Metrics
 from leeway.reconciliation.reconcile import ClusterReport
-from leeway.telemetry import PowertoolsTelemetry
+from leeway.retirement.outcome import Outcome
+from leeway.upkeep.keep_headroom import HeadroomReport
+
+from tests.telling import ALL, DRAINED, LEFT_BEHIND, LOCKED_OUT, lines_of, metrics_in
+
+FORTY = [f"cluster-{number}" for number in range(40)]
 
 
-def told(*reports: ClusterReport) -> list[dict[str, Any]]:
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out:
-        patch.setenv("POWERTOOLS_SERVICE_NAME", "reconcile")
-        patch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Leeway")
-        PowertoolsTelemetry(Logger(), Metrics()).reconciled(reports)
-    lines = [json.loads(line) for line in out.getvalue().splitlines()]
-    return [line for line in lines if "_aws" in line]
+def counted(name: str, outcome: Outcome) -> list[tuple[dict[str, str], float]]:
+    told = lines_of(lambda telemetry: telemetry.retired(outcome))
+    return [(by, value) for metric, by, value in metrics_in(told) if metric == name]
 
 
 def test_only_a_run_that_looked_at_a_cluster_tells_how_many_instances_it_has() -> None:
-    tick = [line for line in told(ClusterReport("prod", instances=12)) if "Instances" in line]
-    assert [(line["Cluster"], line["Instances"]) for line in tick] == [("prod", [12.0])]
-    after_one_instance = told(ClusterReport("prod"))
-    assert after_one_instance
-    assert not any("Instances" in line for line in after_one_instance)
+    tick = lines_of(lambda telemetry: telemetry.reconciled([ClusterReport("prod", instances=12)]))
+    told = [(by["Cluster"], value) for name, by, value in metrics_in(tick) if name == "Instances"]
+    assert told == [("prod", 12.0)]
+    after_one_instance = lines_of(lambda t: t.reconciled([ClusterReport("prod")]))
+    assert "Instances" not in {name for name, *_ in metrics_in(after_one_instance)}
+
+
+def test_no_metric_is_by_instance_pod_or_anything_else_that_there_are_many_of() -> None:
+    by = {name for _, by, _ in metrics_in(lines_of(*ALL.values())) for name in by}
+    assert by == {"service", "Cluster", "Kind", "Result"}
+
+
+def test_forty_clusters_with_nothing_to_say_pay_for_one_metric_each() -> None:
+    quiet = lines_of(
+        lambda t: t.reconciled([ClusterReport(name, instances=9) for name in FORTY]),
+        *(lambda t, name=name: t.headroom_kept(HeadroomReport(name)) for name in FORTY),
+    )
+    metrics = {(name, *by.values()) for name, by, _ in metrics_in(quiet)}
+    assert len([name for name, *_ in metrics if name == "Instances"]) == len(FORTY)
+    assert {name for name, *_ in metrics} == {"Instances", "NoticesFound", "ReconcileProblems"}
+    assert len(metrics) == len(FORTY) + 2
+
+
+def test_a_retirement_that_could_not_even_cordon_is_told_apart_from_one_that_left_pods() -> None:
+    (locked_out,) = counted("NodesNotCordoned", LOCKED_OUT)
+    (left_behind,) = counted("NodesNotCordoned", LEFT_BEHIND)
+    assert (locked_out, left_behind) == (({"service": "test"}, 1.0), ({"service": "test"}, 0.0))
+
+
+@pytest.mark.parametrize("outcome", [LOCKED_OUT, LEFT_BEHIND])
+def test_a_retirement_that_somebody_should_look_at_is_counted_for_an_alarm(
+    outcome: Outcome,
+) -> None:
+    assert counted("RetirementProblems", outcome) == [({"service": "test"}, 1.0)]
+    assert counted("RetirementProblems", DRAINED) == []
+
+
+def test_a_line_about_a_retirement_names_instance_cluster_and_generation() -> None:
+    said = [line for line in lines_of(ALL["retired"]) if "message" in line]
+    (line,) = said
+    assert line["level"] == "WARNING"
+    assert {"instance", "cluster", "node", "kind", "result", "generation"} <= line.keys()
+
+
+def test_all_that_an_interruption_logs_beside_its_pods_is_a_few_kilobytes() -> None:
+    told = lines_of(ALL["received"], lambda telemetry: telemetry.retired(DRAINED))
+    assert sum(len(str(line)) for line in told) < 4_000

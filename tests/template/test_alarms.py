@@ -1,21 +1,15 @@
-"""The template's alarms: each watches what is emitted, and the docs tell of all of them."""
+"""The template's alarms: each watches what is emitted, and the runbook tells of all of them."""
 
-import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
-from io import StringIO
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aws_lambda_powertools import Logger, Metrics
-from leeway.headroom.kept import Kept
-from leeway.reconciliation.reconcile import ClusterReport
-from leeway.telemetry import PowertoolsTelemetry
-from leeway.upkeep.keep_headroom import HeadroomReport
 
+from tests.telling import ALL, lines_of, metrics_in
 from tests.template.granted import resources
 from tests.template.reached import ROOT, methods_named_by
+from tests.template.translation import translate
 
 type Watched = tuple[str, str, frozenset[str]]
 """Namespace and name of a metric, with its dimensions, each as `name=value`."""
@@ -32,6 +26,7 @@ OF_AWS = {
             "DurableExecutionFailed",
             "DurableExecutionTimedOut",
             "Errors",
+            "Invocations",
             "Throttles",
         },
     ),
@@ -44,16 +39,21 @@ Amazon SQS Developer Guide, "Available CloudWatch metrics"."""
 DONE_AGAIN = {"ReconcileFailures"}
 """Queues of runs whose work the next minute's run does."""
 
-PROBLEM = Kept("buffer a/b", "headroom.leeway.sh b", problem="500: a webhook does not answer")
-TOLD: dict[str, Callable[[PowertoolsTelemetry], None]] = {
-    "headroom_kept": lambda telemetry: telemetry.headroom_kept(
-        HeadroomReport("prod", problems=(PROBLEM,), faulty=1)
-    ),
-    "reconciled": lambda telemetry: telemetry.reconciled(
-        [ClusterReport("prod", problems=["the API server is away"])]
-    ),
+CAN_WAIT = {
+    "CatalogNotRefreshedAlarm",
+    "HeadroomProblemsAlarm",
+    "ManifestProblemsAlarm",
+    "NoticesMissingAlarm",
+    "RetirementProblemsAlarm",
 }
-"""What functions tell their telemetry, by the method that their code names."""
+"""What is looked at in the morning: nodes are drained and replaced all the same."""
+
+BY_THE_CLOCK = {
+    "CatalogNotRefreshedAlarm",
+    "HeadroomNotKeptAlarm",
+    "ReconcileNotDoneAlarm",
+}
+"""What runs by the clock: that there is no data is the worst that can be told."""
 
 
 def watched_by(alarm: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -73,19 +73,12 @@ def emitted_by(function: str) -> set[Watched]:
         if r["Type"] == "AWS::Lambda::Function"
         and r["Properties"]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] == function
     ]
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out:
-        for name in ("POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE"):
-            patch.setenv(name, environment[name])
-        telemetry = PowertoolsTelemetry(Logger(), Metrics())
-        for method in sorted(methods_named_by(function) & TOLD.keys()):
-            TOLD[method](telemetry)
-    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    told = [ALL[method] for method in sorted(methods_named_by(function) & ALL.keys())]
+    lines = lines_of(*told, service=environment["POWERTOOLS_SERVICE_NAME"])
+    namespace = environment["POWERTOOLS_METRICS_NAMESPACE"]
     return {
-        (told["Namespace"], metric["Name"], frozenset(f"{d}={line[d]}" for d in dimensions))
-        for line in lines
-        for told in line.get("_aws", {}).get("CloudWatchMetrics", ())
-        for metric in told["Metrics"]
-        for dimensions in told["Dimensions"]
+        (namespace, name, frozenset(f"{by}={value}" for by, value in dimensions.items()))
+        for name, dimensions, _ in metrics_in(lines)
     }
 
 
@@ -120,7 +113,14 @@ def test_every_count_of_problems_is_watched_whatever_the_cluster(
 ) -> None:
     problems = {name for _, name, _ in emitted if "Problems" in name}
     watched = {m["MetricName"] for a in ALARMS.values() for m in watched_by(a["Properties"])}
-    assert problems == {"HeadroomProblems", "ManifestProblems", "ReconcileProblems"}
+    assert problems == {
+        "AdmissionProblems",
+        "CatalogProblems",
+        "HeadroomProblems",
+        "ManifestProblems",
+        "ReconcileProblems",
+        "RetirementProblems",
+    }
     assert problems <= watched
 
 
@@ -133,15 +133,79 @@ def test_every_queue_of_what_nothing_does_again_is_watched() -> None:
 
 
 @pytest.mark.parametrize("name", ALARMS)
-def test_an_alarm_tells_the_topic_when_it_begins_and_when_it_is_over(name: str) -> None:
-    told = {"Fn::If": ["HasAlarmTopic", [{"Ref": "AlarmTopicArn"}], {"Ref": "AWS::NoValue"}]}
+def test_an_alarm_tells_its_topic_when_it_begins_and_when_it_is_over(name: str) -> None:
+    page = {"Fn::If": ["HasAlarmTopic", [{"Ref": "AlarmTopicArn"}], {"Ref": "AWS::NoValue"}]}
+    told = {"Fn::If": ["HasWarningTopic", [{"Ref": "WarningTopicArn"}], page]}
+    if name not in CAN_WAIT:
+        told = page
     alarm = ALARMS[name]["Properties"]
     assert (alarm["AlarmActions"], alarm["OKActions"]) == (told, told)
-    assert alarm["TreatMissingData"] == "notBreaching"
 
 
-def test_the_docs_tell_of_every_alarm_and_of_no_other() -> None:
-    section = (ROOT / "docs" / "deploy.md").read_text().partition("## When something goes wrong")[2]
-    rows = [line for line in section.splitlines() if line.startswith("| `")]
-    named = [name for row in rows for name in re.findall(r"`(\w+Alarm)`", row.split("|")[1])]
-    assert sorted(named) == sorted(ALARMS)
+@pytest.mark.parametrize("name", ALARMS)
+def test_what_says_nothing_is_taken_for_what_it_means(name: str) -> None:
+    """Metrics of failures say nothing where nothing fails. Those of what runs by the clock do so
+    when it does not run; SQS, six hours after the last message has come."""
+    alarm = ALARMS[name]["Properties"]
+    of_a_queue = alarm.get("Namespace") == "AWS/SQS"
+    expected = "ignore" if of_a_queue else "notBreaching"
+    if name in BY_THE_CLOCK:
+        expected = "breaching"
+    assert alarm["TreatMissingData"] == expected
+
+
+def test_whatever_runs_by_the_clock_has_an_alarm_on_not_running() -> None:
+    scheduled = {
+        str(r["Properties"]["Target"]["Arn"])
+        for r in resources().values()
+        if r["Type"] == "AWS::Scheduler::Schedule"
+    }
+    assert len(scheduled) == len(BY_THE_CLOCK)
+    watched = " ".join(str(ALARMS[name]["Properties"]) for name in BY_THE_CLOCK)
+    for function in ("KeepHeadroomFunction", "ReconcileFunction"):
+        assert f"'{function}'" in watched
+        assert any(f"'{function}'" in target for target in scheduled)
+
+
+def test_an_alarm_that_takes_several_bad_minutes_bears_a_good_one_between_them() -> None:
+    for alarm in (a["Properties"] for a in ALARMS.values()):
+        if alarm.get("Period", 60) == 60 and alarm["EvaluationPeriods"] > 1:
+            assert 1 < alarm["DatapointsToAlarm"] < alarm["EvaluationPeriods"]
+
+
+def sections() -> dict[str, str]:
+    """The runbook's sections, by the alarm that heads them."""
+    runbook = (ROOT / "docs" / "runbook.md").read_text()
+    found = re.findall(r"^## (\w+Alarm)\n(.*?)(?=^## |\Z)", runbook, re.MULTILINE | re.DOTALL)
+    return dict(found)
+
+
+def test_the_runbook_has_a_section_for_every_alarm_and_for_no_other() -> None:
+    assert sorted(sections()) == sorted(ALARMS)
+
+
+@pytest.mark.parametrize("name", ALARMS)
+def test_a_section_says_what_it_means_where_to_look_and_what_to_do(name: str) -> None:
+    section = sections()[name]
+    for part in ("**Means.** ", "**Look.** ", "**Do.** "):
+        assert section.count(part) == 1
+    assert ("Can wait until the morning." in section) == (name in CAN_WAIT)
+
+
+@pytest.mark.parametrize("name", ALARMS)
+def test_an_alarms_description_ends_with_the_link_to_its_section(name: str) -> None:
+    text = ALARMS[name]["Properties"]["AlarmDescription"]["Fn::Sub"]
+    said, _, link = text.rpartition(". ")
+    assert said
+    assert link == f"${{RunbookUrl}}#{name.lower()}"
+
+
+def test_the_runbook_names_only_functions_and_outputs_that_there_are() -> None:
+    runbook = (ROOT / "docs" / "runbook.md").read_text()
+    names = {name.replace("_", "-") for name in FUNCTIONS}
+    called = set(re.findall(r"(?:/aws/lambda/|--function-name )leeway-([a-z-]+)", runbook))
+    assert "retire-node" in called
+    assert called <= names
+    template = translate({}, {})
+    known = template["Outputs"].keys() | template["Parameters"].keys()
+    assert set(re.findall(r"`(\w+(?:Url|Arn|Size|Names|Ids))`", runbook)) <= known

@@ -1,5 +1,6 @@
 """The roles grant what the code calls, and no more."""
 
+import re
 from typing import Any
 
 import pytest
@@ -68,20 +69,66 @@ def test_what_is_granted_on_everything_only_reads() -> None:
 
 @pytest.mark.parametrize(
     "action",
-    [
-        "autoscaling:CompleteLifecycleAction",
-        "autoscaling:DetachInstances",
-        "autoscaling:RecordLifecycleActionHeartbeat",
-        "autoscaling:TerminateInstanceInAutoScalingGroup",
-        "ec2:CreateTags",
-        "ec2:TerminateInstances",
-    ],
+    sorted(
+        action
+        for statement in statements()
+        for action in actions_of(statement)
+        if re.match("(autoscaling|ec2):(?!Describe)", action)
+    ),
 )
 def test_a_change_to_instances_or_groups_takes_the_tag_of_a_cluster_under_care(action: str) -> None:
     for statement in statements():
         if action in actions_of(statement):
             tags = statement["Condition"]["StringEquals"]
             assert list(tags.values()) == [{"Ref": "ClusterNames"}]
+
+
+def test_whoever_is_handed_to_a_schedule_is_so_in_this_account_and_group_alone() -> None:
+    """Any account's schedules could use a role that trusts the service and asks no more."""
+    trusts = [
+        trust
+        for r in resources().values()
+        if r["Type"] == "AWS::IAM::Role"
+        for trust in r["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+        if trust["Principal"] != {"Service": "lambda.amazonaws.com"}
+    ]
+    assert [trust["Principal"] for trust in trusts] == [{"Service": "scheduler.amazonaws.com"}] * 2
+    for trust in trusts:
+        condition = trust["Condition"]["StringEquals"]
+        assert condition["aws:SourceAccount"] == {"Ref": "AWS::AccountId"}
+        assert condition["aws:SourceArn"]
+
+
+def test_schedules_invoke_what_they_are_for_and_nothing_else() -> None:
+    targets = [
+        r["Properties"]["Target"]
+        for r in resources().values()
+        if r["Type"] == "AWS::Scheduler::Schedule"
+    ]
+    assert {str(t["RoleArn"]) for t in targets} == {str({"Fn::GetAtt": ["SchedulesRole", "Arn"]})}
+    granted = {action: s for s in statements("SchedulesRole") for action in actions_of(s)}
+    assert granted.keys() == {"lambda:InvokeFunction", "sqs:SendMessage"}
+    invoked = granted["lambda:InvokeFunction"]["Resource"]
+    assert sorted(map(str, invoked)) == sorted(str(target["Arn"]) for target in targets)
+    kept = [t["DeadLetterConfig"]["Arn"] for t in targets if "DeadLetterConfig" in t]
+    assert [granted["sqs:SendMessage"]["Resource"]] == kept
+
+
+def test_the_table_is_neither_deleted_by_mistake_nor_with_the_stack() -> None:
+    table = resources()["Table"]
+    assert table["Properties"]["DeletionProtectionEnabled"] is True
+    recovery = table["Properties"]["PointInTimeRecoverySpecification"]
+    assert recovery == {"PointInTimeRecoveryEnabled": True}
+    assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
+
+
+def test_every_log_ends_with_the_stack_and_is_kept_as_long_as_was_said() -> None:
+    logs = [r for r in resources().values() if r["Type"] == "AWS::Logs::LogGroup"]
+    functions = [r for r in resources().values() if r["Type"] == "AWS::Lambda::Function"]
+    assert len(logs) == len(functions)
+    for log in logs:
+        assert log["Properties"]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
+        assert log["DeletionPolicy"] == "Delete"
 
 
 def test_every_function_has_a_role_of_its_own() -> None:

@@ -99,15 +99,26 @@ class PowertoolsTelemetry:
         )
         self._metrics.add_dimension("Cluster", outcome.cluster)
         self._metrics.add_dimension("Kind", outcome.kind)
-        if not outcome.retired:
+        if outcome.retired:
+            self._count_retired(outcome)
+        else:
             self._metrics.add_dimension("Result", outcome.result)
             self._metrics.add_metric("NodesNotRetired", MetricUnit.Count, 1)
+        self._metrics.flush_metrics()
+        if outcome.troubled:
+            # By no cluster, so that one alarm sees all of them.
+            self._metrics.add_metric("RetirementProblems", MetricUnit.Count, 1)
+            never = int(outcome.never_cordoned)
+            self._metrics.add_metric("NodesNotCordoned", MetricUnit.Count, never)
             self._metrics.flush_metrics()
-            return
+
+    def _count_retired(self, outcome: "Outcome") -> None:
         self._metrics.add_metric("NodesRetired", MetricUnit.Count, 1)
         self._metrics.add_metric("PodsEvicted", MetricUnit.Count, outcome.evicted)
-        self._metrics.add_metric("PodsDeletedPastBudget", MetricUnit.Count, outcome.deleted)
-        self._metrics.add_metric("PodsLeftBehind", MetricUnit.Count, len(outcome.failed))
+        if outcome.deleted:
+            self._metrics.add_metric("PodsDeletedPastBudget", MetricUnit.Count, outcome.deleted)
+        if outcome.failed:
+            self._metrics.add_metric("PodsLeftBehind", MetricUnit.Count, len(outcome.failed))
         if outcome.seconds_to_cordon is not None:
             self._metrics.add_metric(
                 "TimeToCordon", MetricUnit.Seconds, max(0.0, outcome.seconds_to_cordon)
@@ -116,7 +127,6 @@ class PowertoolsTelemetry:
             self._metrics.add_metric(
                 "TimeToRetire", MetricUnit.Seconds, max(0.0, outcome.seconds_to_end)
             )
-        self._metrics.flush_metrics()
 
     def admitted(self, outcome: "Welcome") -> None:
         """Log and measure an admission that has ended."""
@@ -139,10 +149,13 @@ class PowertoolsTelemetry:
             "TimeToAdmit", MetricUnit.Seconds, max(0.0, outcome.seconds_to_end)
         )
         self._metrics.flush_metrics()
+        if outcome.troubled:
+            self._metrics.add_metric("AdmissionProblems", MetricUnit.Count, 1)
+            self._metrics.flush_metrics()
 
     def reconciled(self, reports: "Iterable[ClusterReport]") -> None:
         """Log what a run found, a line for each finding and each problem, and count them."""
-        problems = 0
+        problems = found_in_all = 0
         for report in reports:
             here = {"cluster": report.cluster}
             for found in report.found:
@@ -162,12 +175,14 @@ class PowertoolsTelemetry:
             for problem in report.problems:
                 self._logger.error(problem, extra=here)
             problems += len(report.problems)
-            self._metrics.add_dimension("Cluster", report.cluster)
+            found_in_all += len(report.found)
             if report.instances is not None:
+                self._metrics.add_dimension("Cluster", report.cluster)
                 self._metrics.add_metric("Instances", MetricUnit.Count, report.instances)
-            self._metrics.add_metric("NoticesFound", MetricUnit.Count, len(report.found))
-            self._metrics.flush_metrics()
-        # By no cluster, so that one alarm sees all of them.
+                self._metrics.flush_metrics()
+        # By no cluster, so that one alarm sees all of them. CloudWatch charges for each metric of
+        # each cluster, and the lines above name the clusters.
+        self._metrics.add_metric("NoticesFound", MetricUnit.Count, found_in_all)
         self._metrics.add_metric("ReconcileProblems", MetricUnit.Count, problems)
         self._metrics.flush_metrics()
 
@@ -195,16 +210,17 @@ class PowertoolsTelemetry:
         for kept in report.problems:
             told = {"subject": kept.subject, "source": kept.source}
             self._logger.warning(kept.problem, extra={**about, **told})
+        # A cluster without headroom says nothing: CloudWatch charges for each metric of each.
+        if report.replicas or report.changed:
+            self._metrics.add_dimension("Cluster", report.cluster)
+            self._metrics.add_metric("HeadroomReplicas", MetricUnit.Count, report.replicas)
+            self._metrics.flush_metrics()
         troubles = len(report.problems) + bool(report.problem)
-        self._metrics.add_dimension("Cluster", report.cluster)
-        self._metrics.add_metric("HeadroomReplicas", MetricUnit.Count, report.replicas)
-        self._metrics.add_metric("HeadroomProblems", MetricUnit.Count, troubles)
-        self._metrics.add_metric("ManifestProblems", MetricUnit.Count, report.faulty)
-        self._metrics.flush_metrics()
-        # By no cluster, so that one alarm sees all of them.
-        self._metrics.add_metric("HeadroomProblems", MetricUnit.Count, troubles)
-        self._metrics.add_metric("ManifestProblems", MetricUnit.Count, report.faulty)
-        self._metrics.flush_metrics()
+        if troubles or report.faulty:
+            # By no cluster, so that one alarm sees all of them.
+            self._metrics.add_metric("HeadroomProblems", MetricUnit.Count, troubles)
+            self._metrics.add_metric("ManifestProblems", MetricUnit.Count, report.faulty)
+            self._metrics.flush_metrics()
 
     def surveyed(self, outcome: "Surveyed") -> None:
         """Log and measure what became of a region's survey, and what of it is not of today."""
@@ -215,8 +231,7 @@ class PowertoolsTelemetry:
             said = f"{kept.part} could not be read and are those of {since}: {kept.problem}"
             self._logger.warning(said, extra={**about, "part": kept.part})
         sizes = {part.part.value: part.size for part in outcome.parts}
-        self._metrics.add_dimension("Region", outcome.region)
         self._metrics.add_metric("InstanceTypes", MetricUnit.Count, sizes["types"])
-        self._metrics.add_metric("CatalogPartsKept", MetricUnit.Count, len(outcome.kept))
+        self._metrics.add_metric("CatalogProblems", MetricUnit.Count, len(outcome.kept))
         self._metrics.add_metric("CatalogSize", MetricUnit.Bytes, outcome.size)
         self._metrics.flush_metrics()

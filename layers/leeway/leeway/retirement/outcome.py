@@ -151,6 +151,11 @@ class Outcome:
         return self.result in {Result.DRAINED, Result.INCOMPLETE, Result.NO_NODE}
 
     @property
+    def never_cordoned(self) -> bool:
+        """Whether its cluster could not be reached, or refused, until there was no time left."""
+        return self.result is Result.INCOMPLETE and self.cordoned_at is None
+
+    @property
     def troubled(self) -> bool:
         """Whether somebody should look at it."""
         return self.result is Result.INCOMPLETE or self.replacement == FAILED or bool(self.refused)

@@ -1,5 +1,6 @@
 """What every function needs: its settings, AWS clients, a logger and metrics."""
 
+import logging
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -138,7 +139,12 @@ def prepare(
 @cache
 def telemetry() -> PowertoolsTelemetry:
     """Build the logger and the metrics of this function."""
-    return PowertoolsTelemetry(Logger(), Metrics())
+    logger = Logger()
+    # What fails between the steps is logged by the durable SDK: in lines like Leeway's own, which
+    # name the execution.
+    of_the_sdk = logging.getLogger("aws_durable_execution_sdk_python")
+    of_the_sdk.handlers, of_the_sdk.propagate = logger.handlers, False
+    return PowertoolsTelemetry(logger, Metrics())
 
 
 @cache

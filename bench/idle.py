@@ -1,0 +1,118 @@
+"""What a stack costs in a month in which nothing happens: arithmetic with list prices.
+
+List prices of us-east-1 as of 2026, in USD, without any free tier; those of Lambda, DynamoDB and
+logs are in `bench.costs`, the others here:
+- CloudWatch (aws.amazon.com/cloudwatch/pricing): custom metrics and standard alarms, by the month
+- EventBridge Scheduler (aws.amazon.com/eventbridge/pricing): invocations
+"""
+
+from contextlib import redirect_stdout
+from dataclasses import astuple, dataclass, fields
+from io import StringIO
+from pathlib import Path
+
+from aws_lambda_powertools import Logger, Metrics
+from leeway.reconciliation.reconcile import ClusterReport
+from leeway.telemetry import PowertoolsTelemetry
+from leeway.upkeep.keep_headroom import HeadroomReport
+from rich.console import Console
+from rich.table import Table
+from samtranslator.yaml_helper import yaml_parse
+
+from bench.costs import Usage, dollars
+
+METRIC = 0.30
+ALARM = 0.10
+SCHEDULED = 1.00 / 1e6
+
+MINUTES = 730 * 60
+EVERY_MINUTE, SURVEYS = 2, 4 * 365 // 12
+MEMORY_GB = 0.5
+READS = 20
+"""Of the table, a cluster and a minute: some 15 queries, and its index of fifty instances."""
+
+PLATFORM_BYTES = 400
+"""That Lambda writes of an invocation: START, END and REPORT."""
+
+SECONDS = {1: 0.5, 10: 1.0, 40: 3.0}
+"""By the number of clusters, what a run is taken to last; each second costs $0.58 a month."""
+
+TEMPLATE = Path(__file__).parents[1] / "template.yaml"
+
+
+@dataclass(frozen=True)
+class Month:
+    """USD of a month, by what they are for."""
+
+    functions: float
+    table: float
+    logs: float
+    metrics: float
+    alarms: float
+    schedules: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        total: float = sum(astuple(self))
+        return total
+
+
+def month(clusters: int, seconds: float) -> Month:
+    """What a month costs with so many clusters, of fifty instances each and without headroom, when
+    a run of each function that runs by the minute takes so many seconds."""
+    said, metrics = _quiet_minute(clusters)
+    runs = EVERY_MINUTE * MINUTES
+    spent = dollars(
+        Usage(
+            invocations=runs + SURVEYS,
+            gb_seconds=runs * seconds * MEMORY_GB,
+            table_reads=READS * MINUTES * clusters,
+            log_bytes=MINUTES * said + runs * PLATFORM_BYTES,
+        )
+    )
+    return Month(
+        functions=spent["invocations"] + spent["gb_seconds"],
+        table=spent["table_reads"],
+        logs=spent["log_bytes"],
+        metrics=METRIC * metrics,
+        alarms=ALARM * _watched(),
+        schedules=SCHEDULED * (runs + SURVEYS),
+    )
+
+
+def _quiet_minute(clusters: int) -> tuple[int, int]:
+    """The bytes that a minute logs in which nothing happens, and how many metrics it has."""
+    names = [f"production-{number}" for number in range(clusters)]
+    with redirect_stdout(StringIO()) as out:
+        telemetry = PowertoolsTelemetry(
+            Logger(service="reconcile"), Metrics(namespace="Leeway", service="reconcile")
+        )
+        telemetry.reconciled([ClusterReport(name, instances=50) for name in names])
+        for name in names:
+            telemetry.headroom_kept(HeadroomReport(name))
+    lines = out.getvalue()
+    return len(lines), lines.count('"Unit"')
+
+
+def _watched() -> int:
+    """The metrics that the template's alarms watch: each is paid for."""
+    resources = yaml_parse(TEMPLATE.read_text())["Resources"].values()
+    alarms = [r["Properties"] for r in resources if r["Type"] == "AWS::CloudWatch::Alarm"]
+    return sum(
+        len([m for m in alarm.get("Metrics", [{"MetricStat": {}}]) if "MetricStat" in m])
+        for alarm in alarms
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    months = {size: month(size, seconds) for size, seconds in SECONDS.items()}
+    table = Table(title="USD a month in which nothing happens")
+    table.add_column("clusters")
+    for size, seconds in SECONDS.items():
+        table.add_column(f"{size} (runs of {seconds} s)", justify="right")
+    for name in [field.name for field in fields(Month)]:
+        table.add_row(name, *(f"{getattr(one, name):.2f}" for one in months.values()))
+    table.add_row("in all", *(f"{one.total:.2f}" for one in months.values()))
+    Console().print(table)

@@ -1,0 +1,92 @@
+"""What AWS allows of a stack that serves many clusters, in any partition."""
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+import pytest
+
+from sandbox.intrinsics import Resolver
+from tests.template.granted import resources
+from tests.template.translation import TEMPLATE, translate
+
+POLICIES = 10_240
+"""Characters of all inline policies of a role, without whitespace. Source: IAM user guide, "IAM and
+AWS STS quotas"."""
+
+ENVIRONMENT = 4_096
+"""Bytes of a function's variables, names and values. Source: Lambda developer guide, "Lambda
+quotas"."""
+
+MANY = {
+    "sixty names of thirty": [f"production-eu-west-1-shop-{n:04}" for n in range(60)],
+    "forty names of fifty": [
+        f"platform-production-europe-frankfurt-checkout-{n:04}" for n in range(40)
+    ],
+}
+"""What docs/deploy.md says of how many clusters there may be."""
+
+ROLES = [name for name, r in resources().items() if r["Type"] == "AWS::IAM::Role"]
+FUNCTIONS = [name for name, r in resources().items() if r["Type"] == "AWS::Lambda::Function"]
+REGION = "ap-southeast-2"
+
+
+@cache
+def translated() -> dict[str, Any]:
+    """The template as CloudFormation gets it."""
+    return translate({}, {})
+
+
+def resolved(clusters: list[str]) -> Resolver:
+    """The template's values in a stack with a long name, in a region with one."""
+    parameters = {"ClusterNames": ",".join(clusters)}
+    stack, account = "leeway-of-the-platform-team", "123456789012"
+    return Resolver(translated(), parameters, stack=stack, region=REGION, account=account)
+
+
+@pytest.mark.parametrize("case", MANY)
+@pytest.mark.parametrize("role", ROLES)
+def test_a_roles_policies_have_room_for_the_names_of_many_clusters(role: str, case: str) -> None:
+    policies = resolved(MANY[case]).properties(role)["Policies"]
+    documents = json.dumps([p["PolicyDocument"] for p in policies])
+    assert len(re.sub(r"\s", "", documents)) <= POLICIES
+
+
+@pytest.mark.parametrize("case", MANY)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_functions_environment_has_room_for_them_too(function: str, case: str) -> None:
+    variables = resolved(MANY[case]).properties(function)["Environment"]["Variables"]
+    assert sum(len(name) + len(value) for name, value in variables.items()) <= ENVIRONMENT
+
+
+def test_the_docs_promise_these_numbers() -> None:
+    page = (TEMPLATE.parent / "docs" / "deploy.md").read_text()
+    assert "sixty clusters with names of 30 characters do, forty with 50" in page
+    assert [{len(name) for name in names} for names in MANY.values()] == [{30}, {50}]
+    assert [len(names) for names in MANY.values()] == [60, 40]
+
+
+def test_no_arn_names_a_partition() -> None:
+    parameters = translated()["Parameters"]
+    patterns = {str(parameter.get("AllowedPattern")) for parameter in parameters.values()}
+    arns = [text for text in texts(translated()) if "arn:" in text and text not in patterns]
+    assert len(arns) > 10
+    assert [arn for arn in arns if not arn.startswith("arn:${AWS::Partition}:")] == []
+
+
+def test_no_code_of_functions_and_command_line_names_a_partition() -> None:
+    root = TEMPLATE.parent
+    sources = [
+        p for f in ("layers/leeway/leeway", "functions", "cli") for p in root.glob(f"{f}/**/*.py")
+    ]
+    assert len(sources) > 100
+    assert [str(path) for path in sources if "arn:aws" in path.read_text()] == []
+
+
+def texts(node: Any) -> list[str]:
+    """All strings in a document."""
+    if isinstance(node, str):
+        return [node]
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return [text for one in inner for text in texts(one)]
