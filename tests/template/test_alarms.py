@@ -167,6 +167,40 @@ def test_whatever_runs_by_the_clock_has_an_alarm_on_not_running() -> None:
         assert any(f"'{function}'" in target for target in scheduled)
 
 
+FILL = "FILL"
+EXPRESSIONS = {
+    "runs - errors": {
+        # A run that failed, tries of it included, one that did not come to its end, and a good one.
+        (1, 1): True,
+        (3, 3): True,
+        (1, 0): False,
+        (2, 1): False,
+    },
+    "FILL(failed, 0) + FILL(timed_out, 0)": {
+        (None, None): False,
+        (0, 0): False,
+        (1, None): True,
+        (None, 1): True,
+    },
+}
+"""What alarms compute, and for which values of their metrics, in order, they are to ring."""
+
+
+@pytest.mark.parametrize("name", [n for n, a in ALARMS.items() if "Metrics" in a["Properties"]])
+def test_an_alarm_that_computes_rings_when_it_should(name: str) -> None:
+    alarm = ALARMS[name]["Properties"]
+    computed, *metrics = alarm["Metrics"]
+    names = [metric["Id"] for metric in metrics]
+    assert [metric["ReturnData"] for metric in metrics] == [False, False]
+    for values, rings in EXPRESSIONS[computed["Expression"]].items():
+        fill = {FILL: lambda value, otherwise: otherwise if value is None else value}
+        given = dict(zip(names, values, strict=True))
+        result = eval(computed["Expression"], {"__builtins__": {}}, given | fill)  # noqa: S307
+        below = alarm["ComparisonOperator"] == "LessThanThreshold"
+        threshold = alarm["Threshold"]
+        assert (result < threshold if below else result > threshold) == rings
+
+
 def test_an_alarm_that_takes_several_bad_minutes_bears_a_good_one_between_them() -> None:
     for alarm in (a["Properties"] for a in ALARMS.values()):
         if alarm.get("Period", 60) == 60 and alarm["EvaluationPeriods"] > 1:

@@ -7,6 +7,9 @@ import pytest
 from sandbox.template import DeployedTemplate, FunctionResource, read_template
 
 ROOT = Path(__file__).parents[2]
+INTERRUPTION = 120
+"""Seconds. What comes later is still worth it: a hook waits for its answer."""
+
 ON_SCHEDULE = {"KeepHeadroomFunction", "RefreshCatalogFunction"}
 """What they fail on, their next run makes good."""
 
@@ -28,6 +31,7 @@ def test_every_rule_is_on_retries_and_keeps_what_it_cannot_deliver(
         assert (rule.bus, rule.state) == ("default", "ENABLED")
         for target in rule.targets:
             assert target["RetryPolicy"]["MaximumRetryAttempts"] > 0
+            assert target["RetryPolicy"]["MaximumEventAgeInSeconds"] > INTERRUPTION
             assert target["DeadLetterConfig"]["Arn"] in queues
 
 

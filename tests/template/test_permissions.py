@@ -131,6 +131,71 @@ def test_every_log_ends_with_the_stack_and_is_kept_as_long_as_was_said() -> None
         assert log["DeletionPolicy"] == "Delete"
 
 
+PARTS = {
+    "${Table.Arn}/index/*",
+    ":autoScalingGroup:*",
+    ":cluster/*",
+    ":function:${AWS::StackName}-admit-node:*",
+    ":function:${AWS::StackName}-retire-node:*",
+    ":instance/*",
+    ":schedule/${NoticesToCome}/*",
+}
+"""What is granted on more than one thing and less than all, by how its name ends: indexes of the
+table, groups and instances (by their tags), clusters, versions, and Leeway's own schedules."""
+
+
+def test_what_is_granted_is_so_on_one_thing_or_on_a_known_part() -> None:
+    on_one_thing, on_parts = [], set()
+    for statement in statements():
+        resource = statement["Resource"]
+        for one in resource if isinstance(resource, list) else [resource]:
+            text = one.get("Fn::Sub", "") if isinstance(one, dict) else one
+            if "*" not in text:
+                on_one_thing.append(one)
+            elif text != "*":
+                on_parts |= {part for part in PARTS if text.endswith(part)} or {text}
+    assert on_parts == PARTS
+    assert len(on_one_thing) > 20
+
+
+@pytest.mark.parametrize(
+    ("action", "condition"),
+    [
+        ("ec2:CreateTags", {"ForAllValues:StringLike": {"aws:TagKeys": "leeway.sh/*"}}),
+        ("events:PutEvents", {"StringEquals": {"events:source": "leeway"}}),
+    ],
+)
+def test_tags_and_events_of_others_can_be_neither_made_nor_changed(
+    action: str, condition: dict[str, Any]
+) -> None:
+    granting = [s["Condition"] for s in statements() if action in actions_of(s)]
+    assert granting
+    for granted in granting:
+        assert {kind: granted.get(kind) for kind in condition} == condition
+
+
+@pytest.mark.parametrize(
+    ("role", "keys"), [("KeepHeadroomRole", "CLUSTER#*"), ("RefreshCatalogRole", "OFFERINGS#*")]
+)
+def test_a_function_that_keeps_one_kind_of_records_reaches_no_other(role: str, keys: str) -> None:
+    on_table = [s for s in statements(role) if "dynamodb:" in str(s["Action"])]
+    assert on_table
+    for statement in on_table:
+        leading = statement["Condition"]["ForAllValues:StringLike"]
+        assert leading == {"dynamodb:LeadingKeys": keys}
+
+
+def test_only_this_stacks_rules_may_put_notices_into_the_queue() -> None:
+    policies = [r for r in resources().values() if r["Type"] == "AWS::SQS::QueuePolicy"]
+    (policy,) = policies
+    (statement,) = policy["Properties"]["PolicyDocument"]["Statement"]
+    assert statement["Principal"] == {"Service": "events.amazonaws.com"}
+    assert statement["Action"] == "sqs:SendMessage"
+    condition = statement["Condition"]
+    assert condition["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+    assert condition["ArnLike"]["aws:SourceArn"]["Fn::Sub"].endswith(":rule/${AWS::StackName}-*")
+
+
 def test_every_function_has_a_role_of_its_own() -> None:
     functions = [r for r in resources().values() if r["Type"] == "AWS::Lambda::Function"]
     roles = {str(function["Properties"]["Role"]) for function in functions}
