@@ -167,7 +167,6 @@ def test_whatever_runs_by_the_clock_has_an_alarm_on_not_running() -> None:
         assert any(f"'{function}'" in target for target in scheduled)
 
 
-FILL = "FILL"
 EXPRESSIONS = {
     "runs - errors": {
         # A run that failed, tries of it included, one that did not come to its end, and a good one.
@@ -193,7 +192,7 @@ def test_an_alarm_that_computes_rings_when_it_should(name: str) -> None:
     names = [metric["Id"] for metric in metrics]
     assert [metric["ReturnData"] for metric in metrics] == [False, False]
     for values, rings in EXPRESSIONS[computed["Expression"]].items():
-        fill = {FILL: lambda value, otherwise: otherwise if value is None else value}
+        fill = {"FILL": lambda value, otherwise: otherwise if value is None else value}
         given = dict(zip(names, values, strict=True))
         result = eval(computed["Expression"], {"__builtins__": {}}, given | fill)  # noqa: S307
         below = alarm["ComparisonOperator"] == "LessThanThreshold"
