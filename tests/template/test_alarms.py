@@ -167,7 +167,7 @@ def test_whatever_runs_by_the_clock_has_an_alarm_on_not_running() -> None:
         assert any(f"'{function}'" in target for target in scheduled)
 
 
-EXPRESSIONS = {
+EXPRESSIONS: dict[str, dict[tuple[int | None, ...], bool]] = {
     "runs - errors": {
         # A run that failed, tries of it included, one that did not come to its end, and a good one.
         (1, 1): True,
