@@ -136,7 +136,7 @@ def test_critical_pods_outlive_the_ordinary_ones() -> None:
     assert asked["dns"] == asked["a"] + timedelta(seconds=10)
 
 
-def test_a_pod_that_finalizers_keep_holds_up_no_critical_pod_and_is_named_at_the_deadline() -> None:
+def test_a_pod_that_only_finalizers_keep_has_ended_and_holds_up_nobody() -> None:
     critical = pod("dns", grace=5, workload="dns", priority_class="system-cluster-critical")
     world = node(critical, pod("a", grace=3))
     world.finalizers = {"a": ("backups.example.com/upload",)}
@@ -145,20 +145,39 @@ def test_a_pod_that_finalizers_keep_holds_up_no_critical_pod_and_is_named_at_the
         (timedelta(0), "a"),
         (timedelta(seconds=3), "dns"),
     ]
-    assert world.at == NOW + timedelta(seconds=100), "it ends at its deadline"
-    assert drain.pods["uid-dns"].stage is Stage.GONE
+    assert world.at == NOW + timedelta(seconds=8), "nobody needs the machine any more"
+    assert drain.drained
     kept = drain.pods["uid-a"]
-    assert kept.stage is Stage.FAILED
-    assert kept.reason.endswith(
+    assert (kept.stage, kept.gone_at) == (Stage.GONE, NOW + timedelta(seconds=3))
+    assert kept.kept_by == ("backups.example.com/upload",)
+    assert kept.reason == (
         "evicted; it has ended, but its finalizers keep it: backups.example.com/upload"
     )
 
 
-def test_finalizers_are_named_too_where_they_are_not_waited_for() -> None:
+def test_one_that_somebody_else_sent_away_and_finalizers_keep_has_ended_too() -> None:
+    gone = pod("a", grace=3, deletion=NOW - timedelta(seconds=9), kept_by=("example.com/one",))
+    drain = node(gone).drain(terms(100), 5)
+    assert (drain.drained, drain.pods["uid-a"].stage) == (True, Stage.GONE)
+
+
+def test_the_volumes_of_a_pod_that_finalizers_keep_are_waited_for() -> None:
+    world = node(pod("a", grace=3, claims=("shop/data",)))
+    world.finalizers = {"a": ("example.com/one",)}
+    drain = world.drain(terms(100), 9)
+    assert drain.pods["uid-a"].stage is Stage.DETACHING, "its object has the volume still"
+    del world.pods["uid-a"]
+    drain = world.drain(terms(100), 9, drain)
+    assert drain.pods["uid-a"].stage is Stage.GONE
+    assert drain.drained
+
+
+def test_without_a_deadline_finalizers_are_waited_for_for_a_while_and_named() -> None:
     world = node(pod("a", grace=3))
     world.finalizers = {"a": ("example.com/one", "example.com/two")}
-    drain = world.drain(terms(1000), 400)
+    drain = world.drain(Terms(), 400)
     assert drain.drained
+    assert world.at > NOW + timedelta(minutes=5), "as kubectl does"
     kept = drain.pods["uid-a"]
     assert kept.stage is Stage.LEFT
     assert "5 minutes ago" in kept.reason

@@ -360,7 +360,11 @@ class Surrounding:
                 '403: pods is forbidden: User "leeway" cannot list resource "pods"'
             )
         self.looked.append(self.now_)
-        self.pods = [pod for pod in self.pods if pod.deletion is None or self.now_ < pod.deletion]
+        self.pods = [
+            pod
+            for pod in self.pods
+            if pod.deletion is None or pod.kept_by or self.now_ < pod.deletion
+        ]
         return self.pods
 
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:

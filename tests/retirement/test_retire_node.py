@@ -59,6 +59,17 @@ def test_a_replacement_that_is_refused_is_tried_at_a_pace_and_then_said() -> Non
     assert refusing.ended == []
 
 
+def test_a_pod_that_only_finalizers_keep_keeps_no_instance_running() -> None:
+    ended = replace(POD, deletion=NOTICED, kept_by=("backups.example.com/upload",))
+    world = surrounding(pods=[ended])
+    outcome = retire(world)
+    assert (outcome.result, world.ended) == (Result.DRAINED, ["terminated"])
+    assert (
+        "; shop/web-1 has ended, but finalizers keep it: backups.example.com/upload"
+        in outcome.sentence
+    )
+
+
 def test_a_cordon_that_fails_is_tried_again_until_it_succeeds() -> None:
     refusing = surrounding(cordons_refused=5, pods=[POD], blocks=False)
     outcome = retire(refusing)

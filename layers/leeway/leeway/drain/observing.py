@@ -96,7 +96,7 @@ def _first_sight(
     stage = _STAGES[decision.verdict]
     if stage is Stage.RETURNED and _returned_before(pod, drain):
         stage = Stage.LEFT
-    return PodProgress(
+    seen = PodProgress(
         pod.key,
         pod.uid,
         pod.workload,
@@ -106,9 +106,25 @@ def _first_sight(
         claims=pod.claims,
         seen_at=now,
     )
+    return _ended_though_kept(seen, pod, terms, now) if _needs_nobody(pod, terms) else seen
+
+
+def _needs_nobody(pod: Pod, terms: Terms) -> bool:
+    """Whether a pod has ended but for its object, which finalizers keep. `kubectl drain` waits for
+    that; who has a deadline waits for what its machine is needed for."""
+    return bool(pod.kept_by) and terms.deadline is not None
+
+
+def _ended_though_kept(known: PodProgress, pod: Pod, terms: Terms, now: datetime) -> PodProgress:
+    if known.stage in ENDS | AWAY:
+        return known
+    kept_by = replace(known, kept_by=pod.kept_by)
+    return ended(kept_by, terms, now, f"{known.reason}; {kept(pod)}")
 
 
 def _seen_again(known: PodProgress, pod: Pod, terms: Terms, now: datetime) -> PodProgress:
+    if _needs_nobody(pod, terms):
+        return _ended_though_kept(known, pod, terms, now)
     if known.stage in AWAY:
         # An answer was misread: what is listed is not gone.
         return replace(known, stage=Stage.PENDING, attached=(), gone_at=None)

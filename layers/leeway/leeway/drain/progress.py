@@ -44,7 +44,8 @@ class PodProgress:
     """One pod's part of a drain. Times are UTC, `grace` is in seconds (None: the pod's own).
 
     `budgets` are the names of those that blocked it, `claims` the volume claims that it uses,
-    `attached` those of them that are not detached from the node yet.
+    `attached` those of them that are not detached from the node yet. `kept_by` are the finalizers
+    that keep the object of one that is gone.
     """
 
     pod: str
@@ -59,6 +60,7 @@ class PodProgress:
     budgets: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
     attached: tuple[str, ...] = ()
+    kept_by: tuple[str, ...] = ()
     seen_at: datetime | None = None
     blocked_at: datetime | None = None
     next_try_at: datetime | None = None
@@ -116,7 +118,7 @@ def is_expired(terms: Terms, now: datetime) -> bool:
 
 
 def ended(progress: PodProgress, terms: Terms, now: datetime, reason: str = "") -> PodProgress:
-    """Return a pod that is no longer there. Until a deadline, its volumes are waited for."""
+    """Return a pod that has ended. Until a deadline, its volumes are waited for."""
     waits = progress.claims and terms.deadline is not None
     return replace(
         progress,

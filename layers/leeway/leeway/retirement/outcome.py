@@ -125,6 +125,8 @@ class Outcome:
             done += f", {len(self.failed)} left behind (first {first.pod}: {first.reason})"
         if self.still_attached:
             done += f", {len(self.still_attached)} gone with volumes still attached"
+        if kept := next((pod for pod in self.pods if pod.kept_by), None):
+            done += f"; {kept.pod} has ended, but finalizers keep it: {', '.join(kept.kept_by)}"
         told = [f"{self.kind}: {self.node or self.instance} {self.result}", done]
         told.append(f"replacement: {self.replacement}")
         if self.replacement == Method.DETACH and not self.terminated:
