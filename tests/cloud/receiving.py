@@ -13,7 +13,14 @@ from leeway.reception import Reception, Surroundings
 from tests.cloud.stored import TABLE
 from tests.notices.events import event
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import CleanUps, OfferingsInMemory, OnePolicy, SchedulesInMemory, Starts
+from tests.stand_ins import (
+    ClaimsInMemory,
+    CleanUps,
+    OfferingsInMemory,
+    OnePolicy,
+    SchedulesInMemory,
+    Starts,
+)
 
 TAGS = {"kubernetes.io/cluster/prod": "owned"}
 
@@ -57,6 +64,7 @@ def reception(
             arrivals=records,
             admit_node=admissions or Starts(),
             cleaning=cleaning or CleanUps(),
+            claims=ClaimsInMemory(),
         )
     )
 

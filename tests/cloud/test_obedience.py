@@ -17,7 +17,7 @@ from cli import main
 from tests.cloud.receiving import TAGS, interruption, launch, maker
 from tests.cloud.stored import TABLE
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import CleanUps, OfferingsInMemory, SchedulesInMemory, Starts
+from tests.stand_ins import ClaimsInMemory, CleanUps, OfferingsInMemory, SchedulesInMemory, Starts
 
 
 class Reported:
@@ -53,6 +53,7 @@ class Deployed:
                 arrivals=self.records,
                 admit_node=Starts(),
                 cleaning=CleanUps(),
+                claims=ClaimsInMemory(),
             )
         )
 

@@ -16,7 +16,14 @@ from leeway.sightings import SeenChange
 
 from tests.notices.events import event
 from tests.records.retirements import FACTS, at
-from tests.stand_ins import CleanUps, OfferingsInMemory, OnePolicy, SchedulesInMemory, Starts
+from tests.stand_ins import (
+    ClaimsInMemory,
+    CleanUps,
+    OfferingsInMemory,
+    OnePolicy,
+    SchedulesInMemory,
+    Starts,
+)
 
 FIRST, SECOND = "i-0b662ef9931388ba0", "i-0abc1234"
 CHANGE_AT = datetime.fromisoformat("2026-12-04T02:00:00Z")
@@ -60,6 +67,7 @@ class Desk:
     arrivals: ArrivalsInMemory = field(default_factory=ArrivalsInMemory)
     admissions: Starts = field(default_factory=Starts)
     cleaning: CleanUps = field(default_factory=CleanUps)
+    claims: ClaimsInMemory = field(default_factory=ClaimsInMemory)
 
     def now(self) -> datetime:
         return self.now_
@@ -115,6 +123,7 @@ class Desk:
             arrivals=self.arrivals,
             admit_node=self.admissions,
             cleaning=self.cleaning,
+            claims=self.claims,
         )
         return Reception(world).receive(told, begun)
 

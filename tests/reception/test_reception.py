@@ -11,7 +11,7 @@ from leeway.cloud.stores import Known, Offering
 from leeway.notices import NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy
-from leeway.reception import HANDS, NotAllReceived, Result
+from leeway.reception import CLEANED_AT_ONCE, FOR_EACH, HANDS, NotAllReceived, Result
 from leeway.records.retirement import Phase
 
 from tests.notices.events import event, health
@@ -227,6 +227,25 @@ def test_an_empty_node_is_left_to_the_minute_and_one_that_filled_up_again_is_not
     desk.receive(state("terminated", "2026-11-20T11:47:30Z"))
     assert desk.cleaning.started == [(FIRST, "prod")]
     assert not desk.stored[FIRST].emptied, "another retirement has begun"
+
+
+def test_of_a_storm_that_ended_undrained_only_some_are_cleaned_up_after_at_once() -> None:
+    desk = Desk(now_=AFTERWARDS)
+
+    def end(number: int) -> str:
+        told = state("terminated", f"{AFTERWARDS:%Y-%m-%dT%H:%M:%SZ}", id=f"n-{number}")
+        told["detail"]["instance-id"] = f"i-0{number:016x}"
+        (received,) = desk.receive(told).instances
+        assert received.result is Result.STARTED
+        return received.reason
+
+    reasons = [end(number) for number in range(200)]
+    assert len(desk.cleaning.started) == CLEANED_AT_ONCE
+    put_off = [reason for reason in reasons if "many instances end just now" in reason]
+    assert len(put_off) == 200 - CLEANED_AT_ONCE
+    desk.now_ += FOR_EACH + timedelta(seconds=1)
+    end(1000)
+    assert len(desk.cleaning.started) == CLEANED_AT_ONCE + 1
 
 
 class ThrottledLambda(CleanUps):

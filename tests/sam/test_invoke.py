@@ -20,7 +20,7 @@ from leeway.reception import Reception, Surroundings
 
 from sandbox.up import Sandbox
 from tests.sam.invocation import Invoke
-from tests.stand_ins import OfferingsInMemory, OnePolicy, SchedulesInMemory
+from tests.stand_ins import ClaimsInMemory, OfferingsInMemory, OnePolicy, SchedulesInMemory
 
 EVENTS = Path(__file__).parents[2] / "events"
 PATIENCE = 60.0
@@ -105,6 +105,7 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
             arrivals=records,
             admit_node=held_back,
             cleaning=NothingToClean(),
+            claims=ClaimsInMemory(),
         )
     ).receive(warning_for(instance))
     return held_back.order

@@ -1,6 +1,7 @@
 """Use case: a notice arrives, is written down, and starts what it asks for."""
 
 import hashlib
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +23,7 @@ from leeway.cloud.ports import (
 )
 from leeway.cloud.stores import (
     Arrivals,
+    Claims,
     ClusterPolicies,
     Offering,
     RecordChanged,
@@ -45,6 +47,11 @@ LOCK_TRIES = 6
 HANDS = 16
 """Instances of a notice that are seen to at the same time: AWS Health names hundreds in one, and
 the function has half a minute."""
+
+CLEANED_AT_ONCE = 8
+FOR_EACH = timedelta(seconds=10)
+"""After how many instances of a cluster is cleaned up at once, in such a while. Each asks EC2 up to
+two times, which allows an account twenty such calls a second, once a hundred are used up."""
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
 """How long an offering is not launched from which EC2 takes an instance back."""
@@ -113,6 +120,7 @@ class Surroundings:
     arrivals: Arrivals
     admit_node: AdmitNode
     cleaning: CleanUp
+    claims: Claims
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,12 +257,20 @@ class Reception:
         return False
 
     def _clean_up(self, case: _Case, received: Received) -> Received:
-        """Have cleaned up at once what a terminated instance leaves. After a retirement that left
-        nothing on its node, that is the Node, which can wait for the minute's reconcile: it is what
-        most of a storm's instances leave."""
+        """Have cleaned up at once what a terminated instance leaves, but not after more than some
+        in a while: the minute's reconcile does the same for all at once. Nor after a retirement
+        that left nothing on its node but the Node, which can wait for that."""
         if case.dry_run or (case.stored is not None and case.stored.left_nothing):
             return received
-        start = partial(self._world.cleaning.start, case.facts.instance, case.facts.cluster)
+        facts, now = case.facts, self._world.clock.now()
+        place = zlib.crc32(facts.instance.encode()) % CLEANED_AT_ONCE
+
+        def start() -> str:
+            if not self._world.claims.claim(f"clean/{facts.cluster}/{place}", now, now + FOR_EACH):
+                return "many instances end just now"
+            self._world.cleaning.start(facts.instance, facts.cluster)
+            return ""
+
         return _besides(received, "it is cleaned up after by the minute, and not at once", start)
 
     def _schedule(self, case: _Case, begins: datetime) -> Received:
@@ -315,23 +331,25 @@ class Reception:
         if change.start:
             self._world.retire_node.start(record.instance, record.facts.cluster, record.generation)
 
-    def _mark_unavailable(self, notice: Notice, facts: InstanceFacts) -> None:
+    def _mark_unavailable(self, notice: Notice, facts: InstanceFacts) -> str:
         offering = Offering(notice.region, facts.instance_type, facts.zone, facts.capacity_type)
         until = self._world.clock.now() + UNAVAILABLE_FOR
         self._world.offerings.mark(offering, f"EC2 takes {facts.instance} back", until)
+        return ""
 
 
 _RUNS, _ENDED = "running", "terminated"
 
 
-def _besides(received: Received, otherwise: str, work: Callable[[], None]) -> Received:
-    """Do what a notice leads to besides, and without which it is received all the same: where that
-    fails, it is said. A storm would else be received again and again for it."""
+def _besides(received: Received, otherwise: str, work: Callable[[], str]) -> Received:
+    """Do what a notice leads to besides, and without which it is received all the same: `work`
+    returns why it was not done, if it was not. Where it fails, that is said as well: a storm would
+    else be received again and again for it."""
     try:
-        work()
+        why = work()
     except (CloudUnavailable, CloudRefused) as error:
-        return replace(received, reason=f"{received.reason}; {otherwise}: {error}")
-    return received
+        why = str(error)
+    return replace(received, reason=f"{received.reason}; {otherwise}: {why}") if why else received
 
 
 def _left_to_owner(case: _Case, policy: ClusterPolicy) -> Received | None:

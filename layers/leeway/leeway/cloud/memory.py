@@ -17,7 +17,7 @@ KEPT_FOR = timedelta(hours=1)
 
 
 class DynamoMemory:
-    """The Memory Protocol; `client` makes boto3's DynamoDB client when first asked."""
+    """The Memory and Claims Protocols; `client` makes boto3's DynamoDB client when first asked."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
@@ -33,7 +33,7 @@ class DynamoMemory:
         return Recalled(item["body"]["S"], datetime.fromisoformat(item["read_at"]["S"]))
 
     def claim(self, what: str, now: datetime, until: datetime) -> bool:
-        """Say that one is about to ask for all; False while somebody else does."""
+        """Say that one does it; False where another one has said so until later than now."""
         item = {
             **_key(what, "ASKING"),
             "until": {"N": str(until.timestamp())},

@@ -54,15 +54,19 @@ class Recalled:
     read_at: datetime
 
 
-class Memory(Protocol):
+class Claims(Protocol):
+    """What one of many does for all, or for now."""
+
+    def claim(self, what: str, now: datetime, until: datetime) -> bool:
+        """Say that one does it; False where another one has said so until later than now."""
+        ...
+
+
+class Memory(Claims, Protocol):
     """What the table remembers by name, so that many functions need not all ask for it."""
 
     def recall(self, what: str) -> Recalled | None:
         """Read what is remembered; None where nothing is. It may be a second old."""
-        ...
-
-    def claim(self, what: str, now: datetime, until: datetime) -> bool:
-        """Say that one is about to ask for all; False while somebody else does."""
         ...
 
     def remember(self, what: str, recalled: Recalled) -> None:

@@ -3,6 +3,7 @@
 from functools import cache, partial
 
 from leeway.cloud.functions import LambdaCleanUp, LambdaExecutions
+from leeway.cloud.memory import DynamoMemory
 from leeway.cloud.ports import Schedules
 from leeway.cloud.unavailable import DynamoUnavailableOfferings
 from leeway.reception import Reception, Surroundings
@@ -37,5 +38,6 @@ def reception_with(schedules: Schedules) -> Reception:
             arrivals=records(),
             admit_node=admissions(),
             cleaning=LambdaCleanUp(partial(client, "lambda"), settings().reconcile),
+            claims=DynamoMemory(partial(client, "dynamodb"), settings().table),
         )
     )
