@@ -2,11 +2,12 @@
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 from leeway.retirement.recollection import FRESH_FOR
 
 from sandbox.access_entries import access_key
-from tests.end_to_end.rehearsal import Rehearsal
+from tests.end_to_end.rehearsal import Aftermath, Rehearsal
 
 READS_OF_A_GROUP = 3
 """The group itself, its hooks, its refreshes."""
@@ -26,7 +27,7 @@ def calls_of(rehearsal: Rehearsal, function: str) -> Counter[str]:
 
 def test_a_storm_reads_groups_and_not_the_instances_in_them(rehearsal: Rehearsal) -> None:
     storm = [*rehearsal.take(5, "hooked"), *rehearsal.take(5, "plain")]
-    before, began = calls_of(rehearsal, "retire-node"), time.monotonic()
+    before, began, started = calls_of(rehearsal, "retire-node"), time.monotonic(), time.time()
     seen = rehearsal.interrupt(storm)
     lasted = time.monotonic() - began
     calls = calls_of(rehearsal, "retire-node") - before
@@ -39,3 +40,20 @@ def test_a_storm_reads_groups_and_not_the_instances_in_them(rehearsal: Rehearsal
     times = 1 + lasted // FRESH_FOR.total_seconds()
     alone = IN_TROUBLE * (READS_OF_A_GROUP + 1)
     assert 0 < sum(reads.values()) <= READS_OF_A_GROUP * 2 * times + alone, reads
+    runs_of_reconcile_are_the_minutes(rehearsal, storm, started)
+
+
+def runs_of_reconcile_are_the_minutes(
+    rehearsal: Rehearsal, storm: Sequence[str], started: float
+) -> None:
+    """Nodes that were drained are cleaned up after by the minute, and not one by one."""
+
+    def ended(seen: Aftermath) -> bool:
+        states = seen.of("instance-state", state="terminated")
+        return set(storm) <= {entry["instance"] for entry in states}
+
+    rehearsal.until(started, ended, patience=120)
+    time.sleep(3)
+    runs = rehearsal.since(started).of("invocation", function="leeway-reconcile")
+    minutes = 2 + (time.time() - started) // 60
+    assert len(runs) <= minutes + IN_TROUBLE

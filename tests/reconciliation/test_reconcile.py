@@ -40,6 +40,15 @@ def test_the_index_gets_what_differs_and_loses_what_is_gone() -> None:
     assert (report.written, report.removed) == (2, 1)
 
 
+def test_an_instance_that_is_gone_keeps_in_the_index_the_names_that_ec2_tells_no_more() -> None:
+    nameless = OURS.model_copy(update={"private_dns_name": ""})
+    ended = World([seen(nameless, "terminated")], index={OURS.instance: OURS})
+    assert run(ended).written == 0
+    assert ended.index == {OURS.instance: OURS}
+    young = World([seen(nameless, "terminated")])
+    assert run(young).written == 1
+
+
 def test_hooks_interruptions_and_detached_instances_that_nobody_told_of_are_received() -> None:
     waiting, marked = facts(2), facts(3)
     detached = facts(4, owner=Owner(OwnerKind.DETACHED, "ng"))

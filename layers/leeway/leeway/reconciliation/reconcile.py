@@ -291,8 +291,13 @@ class Reconciliation:
         remaining: frozenset[str] | None,
     ) -> None:
         """Write what differs. What EC2 lists no more is forgotten when its Node is gone too, and
-        not while nobody knows whether it is."""
-        written = [one.facts for name, one in ours.items() if index.get(name) != one.facts]
+        not while nobody knows whether it is. Of what is gone EC2 tells no names any more, by which
+        its Node is found."""
+        written = [
+            one.facts
+            for name, one in ours.items()
+            if index.get(name) != one.facts and not (name in index and one.state in GONE)
+        ]
         gone = []
         if remaining is not None:
             gone = [name for name in index if name not in ours and name not in remaining]
