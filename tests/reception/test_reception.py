@@ -219,13 +219,17 @@ def test_an_empty_node_is_left_to_the_minute_and_one_that_filled_up_again_is_not
     desk.receive(warning("2026-11-20T09:45:00Z"))
     desk.finished()
     before = desk.stored[FIRST]
-    desk.stored[FIRST] = before.model_copy(update={"emptied": True})
+    ended_at = before.noticed_at + timedelta(seconds=60)
+    desk.stored[FIRST] = before.model_copy(update={"emptied": True, "ended_at": ended_at})
     desk.receive(state("terminated", "2026-11-20T09:47:30Z"))
     assert desk.cleaning.started == []
+    desk.receive(state("terminated", "2026-11-20T11:47:30Z"))
+    assert desk.cleaning.started == [(FIRST, "prod")], "it has lived on, and may have had pods"
+    desk.claims.until.clear()
     undone = {"emptied": True, "phase": Phase.UNDONE}
     desk.stored[FIRST] = before.model_copy(update=undone)
-    desk.receive(state("terminated", "2026-11-20T11:47:30Z"))
-    assert desk.cleaning.started == [(FIRST, "prod")]
+    desk.receive(state("terminated", "2026-11-20T11:47:31Z"))
+    assert desk.cleaning.started == [(FIRST, "prod")] * 2
     assert not desk.stored[FIRST].emptied, "another retirement has begun"
 
 

@@ -37,7 +37,7 @@ from leeway.notices.parse import parse_notice
 from leeway.parallel import in_parallel
 from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy, begins_at, rule
 from leeway.records.arrival import Arrival, requested_by, take
-from leeway.records.generations import receive, undo
+from leeway.records.generations import has_lived_on, receive, undo
 from leeway.records.retirement import Change, InstanceFacts, Retirement
 from leeway.sightings import CHANGE_PREFIX, is_over
 
@@ -260,7 +260,9 @@ class Reception:
         """Have cleaned up at once what a terminated instance leaves, but not after more than some
         in a while: the minute's reconcile does the same for all at once. Nor after a retirement
         that left nothing on its node but the Node, which can wait for that."""
-        if case.dry_run or (case.stored is not None and case.stored.left_nothing):
+        before = case.stored if case.stored is not None and case.stored.left_nothing else None
+        emptied = before is not None and not has_lived_on(before, case.notice.time)
+        if case.dry_run or emptied:
             return received
         facts, now = case.facts, self._world.clock.now()
         place = zlib.crc32(facts.instance.encode()) % CLEANED_AT_ONCE
