@@ -119,7 +119,6 @@ def troubles(stage: Stage) -> Troubles:
     stage.cordoned(since, node["deleted"])
     stage.kube.delete(Node, node["deleted"])
     stage.rehearsal.wait(instance.values(), since)
-    stage.kube.patch(Pod, "stuck", {"metadata": {"finalizers": None}}, namespace="default")
     doomed = [instance[name] for name in ("lifeless", "early", "clingy")]
     deadlines = {instance["held"]: ends["held"], instance["overdue"]: since + LAST_CHANCE}
     seen = promises.hold(instance.values(), doomed=doomed, deadlines=deadlines)

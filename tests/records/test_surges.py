@@ -143,6 +143,16 @@ def test_all_that_wait_at_the_same_time_count_successors_from_the_same_members()
     assert (first.version, soon.version, found.version, later.version) == (1, 2, 3, 4)
 
 
+def test_who_is_interrupted_while_it_waits_holds_up_no_count() -> None:
+    group = Group(3, 9)
+    group.write(group.ledger.counting_from("i-a", ("i-a", "i-b"), NOTICED))
+    group.act("i-a", NOTICED, 99)
+    assert group.act("i-a", NOTICED, 99, lower=True) is Step.DONE
+    later = group.ledger.counting_from("i-b", ("i-b", "i-new"), NOTICED + timedelta(minutes=1))
+    assert later.counted == ("i-b", "i-new")
+    assert later.waiting.keys() == {"i-b"}
+
+
 def test_a_ledger_that_an_earlier_version_wrote_is_read() -> None:
     stored = """{"group":"ng","version":7,"holder":"","lowering":false,"before":3,"until":null,
     "base":3,"raised":{"i-a":"2026-11-20T09:45:00Z"},"counted":["i-a","i-b"],

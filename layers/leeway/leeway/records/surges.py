@@ -191,9 +191,10 @@ class SurgeLedger(BaseModel):
         )
 
     def _lowered(self) -> "SurgeLedger":
-        return self._released(
-            {"raised": {name: at for name, at in self.raised.items() if name != self.holder}}
-        )
+        """Nor does the holder wait for its successor, if it still did: it was interrupted."""
+        raised = {name: at for name, at in self.raised.items() if name != self.holder}
+        others = {n: one for n, one in self.waiting.items() if n != self.holder or one.successor}
+        return self._released({"raised": raised, "waiting": others})
 
     def _released(self, fields: dict[str, object]) -> "SurgeLedger":
         return self._changed({**fields, "holder": "", "lowering": False})
