@@ -160,6 +160,14 @@ def test_a_budget_blocks_an_eviction_and_not_a_delete(
     assert read_answer(cluster.delete(pod, 1)).meaning is Meaning.ACCEPTED
 
 
+def test_a_rehearsed_delete_deletes_nothing(live: Live, cluster: LightkubeCluster) -> None:
+    name, _ = fresh_node(live)
+    run_pod(live, name, "rehearsed", terminationGracePeriodSeconds=30)
+    pod = only_pod(cluster, name, "rehearsed")
+    assert read_answer(cluster.delete(pod, None, dry_run=True)).meaning is Meaning.ACCEPTED
+    assert only_pod(cluster, name, "rehearsed").deletion is None
+
+
 def test_an_event_that_is_there_already_is_no_error(live: Live, cluster: LightkubeCluster) -> None:
     name, _ = fresh_node(live)
     event = NodeEvent(f"{name}.leeway-1", name, "uid", "LeewayRetired", "done")

@@ -216,6 +216,17 @@ def test_a_workload_that_comes_back_is_not_evicted_again_and_again() -> None:
     assert drain.drained
 
 
+def test_a_pod_that_is_listed_though_its_eviction_found_it_gone_is_asked_again_in_a_while() -> None:
+    terms, one = Terms(NOW + timedelta(seconds=120)), pod()
+    drain = observe(Drain(), [one], terms, NOW)
+    (ask,) = plan(drain, [one], terms, NOW)
+    drain = record(drain, ask, Answer(Meaning.GONE, "it is gone"), terms, NOW)
+    drain = observe(drain, [one], terms, NOW)
+    assert plan(drain, [one], terms, NOW) == ()
+    later = NOW + timedelta(seconds=2)
+    assert plan(observe(drain, [one], terms, later), [one], terms, later) == (ask,)
+
+
 def test_a_pod_that_vanishes_between_two_looks_is_gone() -> None:
     world = node(pod("a", grace=500), pod("b", grace=500))
     drain = world.drain(terms(900), 2)

@@ -1,5 +1,6 @@
 """A node's pods for stand-ins of a cluster: listed each time, in time that a test lets pass."""
 
+import math
 from collections.abc import Callable
 from types import TracebackType
 
@@ -27,10 +28,10 @@ class ListedPods:
     ) -> None:
         """Nothing to close."""
 
-    def pods(self) -> list[Pod]:
+    def pods(self, seconds: float = math.inf) -> list[Pod]:
         return self._pods_on(self._node)
 
-    def refresh(self) -> list[Pod]:
+    def refresh(self, seconds: float = math.inf) -> list[Pod]:
         return self._pods_on(self._node)
 
     def wait(self, seconds: float) -> None:

@@ -7,24 +7,23 @@ import time
 from collections.abc import Callable
 
 import httpx2
+import msgspec
 from lightkube import ApiError, Client, ConfigError
 from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import User
-from msgspec import MsgspecError
 
 from leeway.cluster import decoders as decoders  # on import: see there
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
+from leeway.cluster.transport import BoundedTransport
 from leeway.drain.answers import Response
 
 FIELD_MANAGER = "leeway"
 TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 """Seconds. A server that does not even accept in three is one to try again."""
 
-
-LIMITS = httpx2.Limits(max_connections=256, max_keepalive_connections=32)
-"""More than a drain's requests that hang can take, so that a list still finds a connection, and as
-many kept open as are used at once."""
+LONGEST_RETRY_AFTER = 60
+"""Seconds. Who asks for more is asked again all the same: a drain has not that long."""
 
 
 class RenewedToken(httpx2.BaseTransport):
@@ -36,7 +35,7 @@ class RenewedToken(httpx2.BaseTransport):
     def __init__(self, sign: Callable[[], str], renew_after: float, trust: ssl.SSLContext) -> None:
         self._sign = sign
         self._renew_after = renew_after
-        self._inner = httpx2.HTTPTransport(verify=trust, limits=LIMITS)
+        self._inner = BoundedTransport(trust)
         self._lock = threading.Lock()
         self._token = ""
         self._signed_at = -math.inf
@@ -100,7 +99,7 @@ class Connection:
             return request(self)
         except ApiError as error:
             raise _translated(error) from error
-        except (httpx2.HTTPError, KeyError, ValueError, MsgspecError) as error:
+        except (httpx2.HTTPError, KeyError, ValueError, msgspec.MsgspecError) as error:
             # A proxy's answer may lack a Content-Type (KeyError) or be no JSON of the right form.
             raise ClusterUnavailable(f"{type(error).__name__}: {error}"[:200]) from error
         except (ConfigError, OSError) as error:
@@ -112,15 +111,10 @@ class Connection:
             self.call(request)
         except (ApiError, ClusterUnavailable, ClusterRefused) as error:
             cause = error if isinstance(error, ApiError) else error.__cause__
-            if isinstance(cause, ApiError):
+            if isinstance(cause, ApiError) and _is_status(cause):
                 return read_error(cause)
             if isinstance(cause, httpx2.HTTPStatusError):
-                # Priority and fairness refuses in plain text, and says when to come again.
-                return Response(
-                    cause.response.status_code,
-                    cause.response.text[:200],
-                    retry_after=_retry_after(cause.response),
-                )
+                return _read_plain(cause.response)
             return Response(0, str(error))
         return Response(200)
 
@@ -129,17 +123,38 @@ def _transport(config: SingleConfig) -> httpx2.BaseTransport:
     """Make connections that trust whom a kubeconfig trusts, and show its certificate."""
     user = config.user or User()
     trust = client_adapter.verify_cluster(config.cluster, user, config.abs_file, trust_env=False)
-    return httpx2.HTTPTransport(verify=trust, limits=LIMITS)
+    return BoundedTransport(trust)
 
 
 def _translated(error: ApiError) -> Exception:
     status = error.response.status_code
     message = f"{status}: {error}"[:300]
+    if not _is_status(error):
+        return ClusterUnavailable(
+            f"{status}, but not from an API server: {error.response.text}"[:200]
+        )
     if status in (404, 409):
         return error
     if status in (401, 408, 410, 429) or status >= 500:
         return ClusterUnavailable(message)
     return ClusterRefused(message)
+
+
+def _is_status(error: ApiError) -> bool:
+    """Whether an API server says it: gateways answer in JSON as well, that they know no route."""
+    try:
+        return msgspec.json.decode(error.response.content, type=_Object).kind == "Status"
+    except msgspec.MsgspecError:
+        return False
+
+
+def _read_plain(response: httpx2.Response) -> Response:
+    """Read an error that is no Status. Priority and fairness refuses in plain text, and says when
+    to come again; but of a pod, or of rights, nobody in between can say anything."""
+    status, said = response.status_code, response.text[:200]
+    if status == 429 or status >= 500:
+        return Response(status, said, retry_after=_retry_after(response))
+    return Response(0, f"{status}, but not from an API server: {said}")
 
 
 def read_error(error: ApiError) -> Response:
@@ -156,14 +171,37 @@ def read_error(error: ApiError) -> Response:
 
 
 def _retry_after(response: httpx2.Response) -> int | None:
+    """Return for how many seconds an API server asks for patience: at most LONGEST_RETRY_AFTER."""
     seconds = response.headers.get("Retry-After", "")
-    return int(seconds) if seconds.isdecimal() else None
+    return min(int(seconds[:9]), LONGEST_RETRY_AFTER) if seconds.isdecimal() else None
 
 
 def raise_for_status(response: httpx2.Response) -> None:
-    """Raise what lightkube would for an answer that its plain client got."""
-    if not response.is_error:
-        return
-    if response.headers.get("Content-Type") == "application/json":
+    """Raise what lightkube would for an answer that its plain client got, and for one that can't be
+    an API server's: somebody in between redirects, or has a page for whoever asks.
+
+    Raises:
+        ApiError: an API server says that it did not do it.
+        HTTPStatusError: somebody else does.
+        ValueError: it is no JSON.
+    """
+    is_json = response.headers.get("Content-Type", "").startswith("application/json")
+    if response.is_error and is_json:
         raise ApiError(request=response.request, response=response)
     response.raise_for_status()
+    if not is_json:
+        raise ValueError(f"the answer is no JSON: {response.headers.get('Content-Type')}")
+
+
+class _Object(msgspec.Struct):
+    kind: str
+
+
+def raise_unless_object(response: httpx2.Response) -> None:
+    """Raise as `raise_for_status` does, and where the answer is no object of Kubernetes.
+
+    Raises:
+        MsgspecError: it is none.
+    """
+    raise_for_status(response)
+    msgspec.json.decode(response.content, type=_Object)

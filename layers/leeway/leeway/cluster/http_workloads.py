@@ -8,7 +8,7 @@ from urllib.parse import quote
 from lightkube import ApiError
 from lightkube.utils.quantity import parse_quantity
 
-from leeway.cluster.connection import FIELD_MANAGER, Connection, raise_for_status
+from leeway.cluster.connection import FIELD_MANAGER, Connection, raise_unless_object
 from leeway.cluster.ports import ClusterRefused, PauseDeployment, PodTemplate, TargetObject
 from leeway.headroom.pause import BUFFER_LABEL, MANAGED_BY, OWN
 from leeway.headroom.plan import ScaleTarget
@@ -35,6 +35,10 @@ PLURALS = {
     ("scheduling.k8s.io/v1", "PriorityClass"): "priorityclasses",
 }
 """What need not be asked for. Other kinds are looked up in the API server's discovery."""
+
+NO_SUCH_PATH = "404 page not found"
+"""What the API server says of a group that it does not have, in plain text; gateways say other
+things."""
 
 _OURS = {"labelSelector": f"{MANAGED_BY}=leeway,{BUFFER_LABEL}"}
 
@@ -190,22 +194,24 @@ class HttpWorkloads:
         content: str = "application/json",
         body: Mapping[str, Any] | None = None,
     ) -> dict[str, Any] | None:
-        """Make one request; None where the object is not there."""
+        """Make one request; None where the object is not there, as the API server itself says."""
+        reads = method in {"GET", "DELETE"}
 
         def request(connection: Connection) -> dict[str, Any] | None:
             response = connection.plain.request(
                 method, path, params=params, json=body, headers={"Content-Type": content}
             )
-            # Of a group that it does not have, the API server says so in plain text.
-            if response.status_code == 404 and method in {"GET", "DELETE"}:
+            if reads and response.status_code == 404 and response.text.strip() == NO_SUCH_PATH:
                 return None
-            raise_for_status(response)
+            raise_unless_object(response)
             answer: dict[str, Any] = response.json()
             return answer
 
         try:
             return self._connection.call(request)
         except ApiError as error:
+            if error.response.status_code == 404 and reads:
+                return None
             if error.response.status_code == 409:
                 raise _Conflict(str(error)) from error
             raise ClusterRefused(str(error)) from error

@@ -11,9 +11,9 @@ from typing import Any
 import httpx2
 from lightkube import ApiError
 from lightkube.models.core_v1 import EventSource, ObjectReference
-from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
+from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import DaemonSet
-from lightkube.resources.core_v1 import Event, PersistentVolume, PodEviction
+from lightkube.resources.core_v1 import Event, PersistentVolume
 from lightkube.resources.core_v1 import Node as NodeObject
 from lightkube.resources.core_v1 import Pod as PodObject
 from lightkube.resources.policy_v1 import PodDisruptionBudget
@@ -21,7 +21,7 @@ from lightkube.resources.storage_v1 import VolumeAttachment
 from lightkube.types import PatchType
 
 from leeway.clock import Clock, Lead
-from leeway.cluster.connection import Connection, raise_for_status
+from leeway.cluster.connection import Connection, raise_unless_object
 from leeway.cluster.label_selectors import selects
 from leeway.cluster.marks import (
     EXCLUDED_LABEL,
@@ -41,6 +41,7 @@ from leeway.cluster.ports import (
     NodeEvent,
 )
 from leeway.cluster.translate import to_node, to_pod
+from leeway.cluster.transport import within
 from leeway.drain.answers import Response
 from leeway.drain.pods import Controller, Pod
 
@@ -48,6 +49,11 @@ PAGE = 500
 JUST_NOW = 1.0
 """Seconds for which a node that was read is taken for what it is now, where a patch
 depends on it."""
+
+FEW_SECONDS = 3.0
+VOLUMES_SECONDS = 10.0
+"""What requests may take together while a drain waits for them: little is answered to most, but the
+list of volumes is long in a large cluster."""
 
 CONFLICTS = 5
 """How often a node is read again when somebody else wrote it in between."""
@@ -94,7 +100,8 @@ class LightkubeCluster:
 
     def node(self, name: str) -> Node | None:
         """Read a node by name."""
-        node = self._get_node(name)
+        with within(FEW_SECONDS):
+            node = self._get_node(name)
         if node is None:
             return None
         self._just_read = (time.monotonic(), node)
@@ -102,11 +109,14 @@ class LightkubeCluster:
 
     def _get_node(self, name: str) -> NodeObject | None:
         try:
-            return self._connection.call(lambda c: c.typed.get(NodeObject, name))
+            found = self._connection.call(lambda c: c.typed.get(NodeObject, name))
         except ApiError as error:
             if error.status.code == 404:
                 return None
             raise ClusterUnavailable(str(error)) from error
+        if found.metadata is None or found.metadata.name != name:
+            raise ClusterUnavailable(f"node {name} was asked for, and something else came")
+        return found
 
     def _known_node(self, name: str) -> NodeObject | None:
         """Return a node as somebody here read it a moment ago, once: whoever looked for a node to
@@ -138,12 +148,13 @@ class LightkubeCluster:
         The node has been marked as retiring before. Of any nodes that do this at once, the one that
         was marked last sees all others here, so that together they never exceed the half.
         """
-        ready = self._for_all(self.ready_nodes)
-        others = self._ready_others(node)
-        if 2 * (len(list(islice(others, ready // 2 + 1))) + 1) > ready:
-            current = self._get_node(node)
-            return current is not None and excluded(current) is None
-        return self._change_node(node, excluded)
+        with within(FEW_SECONDS):
+            ready = self._for_all(self.ready_nodes)
+            others = self._ready_others(node)
+            if 2 * (len(list(islice(others, ready // 2 + 1))) + 1) > ready:
+                current = self._get_node(node)
+                return current is not None and excluded(current) is None
+            return self._change_node(node, excluded)
 
     def _ready_others(self, node: str) -> Iterator[str]:
         """List the Ready nodes beside this one that are left out or may come before it: those that
@@ -166,7 +177,7 @@ class LightkubeCluster:
         """Delete the Node object by its name and UID."""
         try:
             self._connection.call(
-                lambda c: raise_for_status(_delete(c, f"/api/v1/nodes/{name}", uid))
+                lambda c: raise_unless_object(_delete(c, f"/api/v1/nodes/{name}", uid))
             )
         except ApiError:
             return False
@@ -249,15 +260,16 @@ class LightkubeCluster:
 
     def attachments_on(self, node: str) -> list[Attachment]:
         """List VolumeAttachments; the API can't select them by node."""
-        listed = self._connection.call(
-            lambda c: list(c.typed.list(VolumeAttachment, chunk_size=PAGE))
-        )
-        volumes = [
-            one.spec.source.persistentVolumeName or ""
-            for one in listed
-            if one.spec.nodeName == node
-        ]
-        return [Attachment(volume, self._claim_of(volume)) for volume in volumes]
+        with within(VOLUMES_SECONDS):
+            listed = self._connection.call(
+                lambda c: list(c.typed.list(VolumeAttachment, chunk_size=PAGE))
+            )
+            volumes = [
+                one.spec.source.persistentVolumeName or ""
+                for one in listed
+                if one.spec.nodeName == node
+            ]
+            return [Attachment(volume, self._claim_of(volume)) for volume in volumes]
 
     def _claim_of(self, volume: str) -> str:
         """Look up which claim a volume is bound to, which never changes."""
@@ -316,22 +328,24 @@ class LightkubeCluster:
 
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Post a policy/v1 Eviction that holds for this very pod only."""
-        eviction = PodEviction(
-            metadata=ObjectMeta(name=pod.name, namespace=pod.namespace),
-            deleteOptions=DeleteOptions(
-                gracePeriodSeconds=grace,
-                preconditions=Preconditions(uid=pod.uid),
-                dryRun=["All"] if dry_run else None,
-            ),
-        )
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": _delete_options(pod.uid, grace, dry_run),
+        }
+        # Not by the typed client: of a full node's evictions, it would be half of the time.
         return self._connection.answer(
-            lambda c: c.typed.create(eviction, pod.name, namespace=pod.namespace)
+            lambda c: raise_unless_object(c.plain.request("POST", path, json=eviction))
         )
 
     def delete(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Delete this very pod, whatever its budgets say."""
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        return self._connection.answer(lambda c: raise_for_status(_delete(c, path, pod.uid, grace)))
+        return self._connection.answer(
+            lambda c: raise_unless_object(_delete(c, path, pod.uid, grace, dry_run))
+        )
 
     def budgets_of(self, pod: Pod) -> tuple[str, ...]:
         """Find the budgets whose selectors match the pod."""
@@ -378,6 +392,10 @@ def _delete(
     connection: Connection, path: str, uid: str, grace: int | None = None, dry_run: bool = False
 ) -> httpx2.Response:
     """Delete the object of this very UID, which lightkube's own delete can't say."""
+    return connection.plain.request("DELETE", path, json=_delete_options(uid, grace, dry_run))
+
+
+def _delete_options(uid: str, grace: int | None, dry_run: bool) -> dict[str, Any]:
     options: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
@@ -387,12 +405,14 @@ def _delete(
         options["gracePeriodSeconds"] = grace
     if dry_run:
         options["dryRun"] = ["All"]
-    return connection.plain.request("DELETE", path, json=options)
+    return options
 
 
 def _node_table(connection: Connection, params: dict[str, str | int]) -> dict[str, Any]:
     headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     response = connection.plain.request("GET", "/api/v1/nodes", params=params, headers=headers)
-    raise_for_status(response)
+    raise_unless_object(response)
     table: dict[str, Any] = response.json()
+    if table.get("kind") != "Table":
+        raise ValueError(f"a table of nodes was asked for, and a {table.get('kind')} came")
     return table

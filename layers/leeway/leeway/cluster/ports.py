@@ -1,5 +1,6 @@
 """What Leeway needs of a cluster's API server, as a Protocol."""
 
+import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -90,8 +91,9 @@ class NodeEvent:
 class PodFeed(Protocol):
     """The pods of one node, kept up to date for as long as it is open."""
 
-    def pods(self) -> list[Pod]:
-        """Return the node's pods as they are known now: all of them, and no others.
+    def pods(self, seconds: float = math.inf) -> list[Pod]:
+        """Return the node's pods as they are known now: all of them, and no others. If that takes a
+        list, it takes so many seconds at most.
 
         Raises:
             ClusterUnavailable: what is known is not up to date; ask again.
@@ -99,8 +101,8 @@ class PodFeed(Protocol):
         """
         ...
 
-    def refresh(self) -> list[Pod]:
-        """Return the node's pods from a list that is made now."""
+    def refresh(self, seconds: float = math.inf) -> list[Pod]:
+        """Return the node's pods from a list that is made now, in so many seconds at most."""
         ...
 
     def wait(self, seconds: float) -> None:

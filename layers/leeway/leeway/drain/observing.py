@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from leeway.drain.deadline import Terms
 from leeway.drain.pods import Pod, Verdict, decide_pod, kept, outlived
 from leeway.drain.progress import AWAY, ENDS, Drain, PodProgress, Stage, Way, ended
+from leeway.drain.recording import pause_after
 
 _STAGES = {
     Verdict.LEAVE: Stage.LEFT,
@@ -126,8 +127,9 @@ def _seen_again(known: PodProgress, pod: Pod, terms: Terms, now: datetime) -> Po
     if _needs_nobody(pod, terms):
         return _ended_though_kept(known, pod, terms, now)
     if known.stage in AWAY:
-        # An answer was misread: what is listed is not gone.
-        return replace(known, stage=Stage.PENDING, attached=(), gone_at=None)
+        # An answer was misread, or what is listed lags behind it: it is asked again in a while.
+        due = now + pause_after(pod.uid, known.attempts, terms)
+        return replace(known, stage=Stage.PENDING, attached=(), gone_at=None, next_try_at=due)
     if pod.deletion is not None and known.stage in {Stage.PENDING, Stage.BLOCKED}:
         known = replace(known, stage=Stage.TERMINATING, reason="somebody else had it go")
     if pod.kept_by and known.stage is Stage.TERMINATING and kept(pod) not in known.reason:

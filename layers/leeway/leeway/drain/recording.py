@@ -19,7 +19,7 @@ def record(drain: Drain, ask: Ask, answer: Answer, terms: Terms, now: datetime) 
     known = drain.pods[ask.pod.uid]
     attempts = known.attempts + 1
     tried = replace(known, attempts=attempts, way=ask.way, grace=ask.grace)
-    pause = _pause(ask.pod.uid, attempts, terms)
+    pause = pause_after(ask.pod.uid, attempts, terms)
     match answer.meaning:
         case Meaning.ACCEPTED:
             changed = _accepted(tried, ask, now)
@@ -59,7 +59,7 @@ def _accepted(tried: PodProgress, ask: Ask, now: datetime) -> PodProgress:
     return replace(tried, stage=Stage.TERMINATING, reason=said, asked_at=now, next_try_at=None)
 
 
-def _pause(uid: str, attempts: int, terms: Terms) -> timedelta:
+def pause_after(uid: str, attempts: int, terms: Terms) -> timedelta:
     """Return how long to wait after a try in vain: longer each time, and not all at once."""
     if terms.deadline is None:
         return LONGEST_PAUSE

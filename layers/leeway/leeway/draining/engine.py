@@ -1,5 +1,6 @@
 """Use case: work on a node's drain, as far as it goes in a given time."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -20,6 +21,9 @@ TOGETHER = 0.02
 
 LAST_ANSWERS = 2.0
 """Seconds that the last answers are waited for when a drain's time is up."""
+
+LAST_LIST = 2.0
+"""Seconds that a list may take when a drain's time is up."""
 
 VOLUMES_EVERY = timedelta(seconds=2)
 """Between two lists of the cluster's volume attachments, which can't be had for one node."""
@@ -128,7 +132,7 @@ class Draining:
                 if asks and not turn.is_the_machines(drain, asks):
                     return displaced(drain)
                 drain = turn.act(drain, asks, LAST_ANSWERS if expired else TOGETHER)
-            if self._for_good:
+            if self._for_good and not (expired and turn.tried_balancers):
                 drain = turn.leave_load_balancers(drain)
             if expired:
                 drain = expire(drain)
@@ -174,7 +178,7 @@ class _Turn:
     def look(self, drain: Drain, afresh: bool = False) -> Drain:
         """Take in the node's pods, and its volumes where one is waited for."""
         try:
-            self.pods = self._feed.refresh() if afresh else self._feed.pods()
+            self.pods = (self._feed.refresh if afresh else self._feed.pods)(self._patience())
         except ClusterUnavailable as error:
             self.pods = ()
             return replace(drain, problem=str(error))
@@ -189,6 +193,14 @@ class _Turn:
         awaited = [a.pod.uid for a in self._requests.unanswered() if a.way is not Way.SHORTEN]
         drain = observe(drain, self.pods, self.terms, now, awaited)
         return self._look_at_volumes(drain)
+
+    def _patience(self) -> float:
+        """Return how many seconds a list may take: until the deadline, and then some all the same,
+        to see what has become of the pods."""
+        if self.terms.deadline is None:
+            return math.inf
+        left = (self.terms.deadline - self._clock.now()).total_seconds()
+        return max(left, LAST_LIST)
 
     def _look_at_volumes(self, drain: Drain) -> Drain:
         now = self._clock.now()
@@ -252,6 +264,11 @@ class _Turn:
             return name_budgets(drain, pod.uid, budgets)
         except (ClusterUnavailable, ClusterRefused):
             return drain  # the server's own words have to do
+
+    @property
+    def tried_balancers(self) -> bool:
+        """Whether load balancers have been told, or were to be."""
+        return self._balancers_at > self._began
 
     def leave_load_balancers(self, drain: Drain) -> Drain:
         """Have load balancers leave the node out, when its pods have been asked to go: that takes

@@ -1,0 +1,314 @@
+"""An API server that is slow without end, contradicts itself, or is not one: what a drain makes
+of it."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from leeway.clock import SystemClock
+from leeway.cluster.http_workloads import HttpWorkloads
+from leeway.cluster.kubeconfig import kubeconfig_cluster, kubeconfig_connection
+from leeway.cluster.lightkube_cluster import LightkubeCluster
+from leeway.cluster.ports import ClusterUnavailable, PodFeed
+from leeway.drain.answers import Meaning, read_answer
+from leeway.drain.deadline import Terms
+from leeway.drain.pods import Pod
+from leeway.drain.progress import Drain
+from leeway.draining.engine import Draining
+from leeway.headroom.plan import ScaleTarget
+from leeway.policies import OnBlocked
+
+from tests.cluster.wayward import Answer, Asked, Wayward, plain, pod, pods, said, watched
+from tests.cluster.wayward import wayward_server as running
+
+PODS = "/api/v1/pods"
+WEB = Pod("shop", "web", "uid-web", "Running", 1, None)
+EVICTION = "/api/v1/namespaces/shop/pods/web/eviction"
+HANGS = 30
+"""Seconds after which a test calls it hanging what should take one or two."""
+
+
+@pytest.fixture
+def wayward(tmp_path: Path) -> Iterator[Wayward]:
+    with running(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def cluster(wayward: Wayward) -> Iterator[LightkubeCluster]:
+    opened = kubeconfig_cluster(wayward.kubeconfig)
+    yield opened
+    opened.close()
+
+
+def until[Result](condition: Callable[[], Result]) -> Result:
+    give_up = time.monotonic() + HANGS
+    while not (result := condition()):
+        assert time.monotonic() < give_up, "what the test waits for did not happen"
+        time.sleep(0.02)
+    return result
+
+
+def names(feed: PodFeed) -> set[str]:
+    feed.wait(0.05)
+    return {one.name for one in feed.pods()}
+
+
+HEADER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+BODY_TRICKLES = HEADER + b'Content-Length: 9999\r\n\r\n{"'
+HEADER_TRICKLES = b"HTTP/1.1 200 OK\r\nX-Long: "
+
+
+@pytest.mark.parametrize("start", [BODY_TRICKLES, HEADER_TRICKLES])
+def test_an_answer_that_comes_byte_by_byte_is_not_waited_for_without_end(
+    wayward: Wayward, cluster: LightkubeCluster, start: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leeway.cluster.transport.REQUEST_SECONDS", 0.4)
+    wayward.otherwise(lambda asked: asked.trickle(start, b"a"))
+    answer = read_answer(cluster.evict(WEB, None))
+    assert answer.meaning is Meaning.TRANSIENT
+    assert "Timeout" in answer.detail
+    with pytest.raises(ClusterUnavailable, match="Timeout"):
+        cluster.node("node-1")
+
+
+@pytest.mark.parametrize("start", [BODY_TRICKLES, HEADER_TRICKLES])
+def test_a_drain_ends_at_its_deadline_though_everything_comes_byte_by_byte(
+    wayward: Wayward, cluster: LightkubeCluster, start: bytes
+) -> None:
+    wayward.otherwise(lambda asked: asked.trickle(start, b"a"))
+    assert drained(cluster, 0.5).problem
+
+
+def test_a_drain_ends_though_evictions_are_answered_byte_by_byte(
+    wayward: Wayward, cluster: LightkubeCluster
+) -> None:
+    wayward.otherwise(lambda asked: asked.trickle(BODY_TRICKLES, b"a"))
+    wayward.on("GET", PODS, said(pods(pod("web"))))
+    wayward.on("WATCH", PODS, watched())
+    result = drained(cluster, 0.5)
+    assert not result.drained
+    assert wayward.count("POST", EVICTION) == 1
+
+
+def drained(cluster: LightkubeCluster, seconds: float) -> Drain:
+    """Drain until a deadline, in a thread, so that a hang is told as one."""
+    now = SystemClock().now()
+    terms = Terms(now + timedelta(seconds=seconds), OnBlocked.DELETE)
+    results: list[Drain] = []
+
+    def work() -> None:
+        draining = Draining(cluster, SystemClock())
+        results.append(draining.work("node-1", Drain(), terms, now + timedelta(minutes=5)))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(HANGS)
+    assert results, "the drain hangs past its deadline"
+    return results[0]
+
+
+def test_a_watch_may_take_longer_than_other_requests(
+    wayward: Wayward, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leeway.cluster.transport.REQUEST_SECONDS", 0.3)
+    wayward.on("GET", PODS, said(pods()))
+    wayward.on("WATCH", PODS, late_news)
+    with cluster.follow("node-1") as feed:
+        until(lambda: names(feed) == {"late"})
+    assert (wayward.count("GET", PODS), wayward.count("WATCH", PODS)) == (1, 1)
+
+
+def late_news(asked: Asked) -> None:
+    asked.begin()
+    asked.wayward.over.wait(0.9)
+    asked.wfile.write(line("ADDED", pod("late")))
+    asked.wayward.over.wait(HANGS)
+
+
+def line(kind: str, about: object) -> bytes:
+    return json.dumps({"type": kind, "object": about}).encode() + b"\n"
+
+
+def test_a_watch_that_only_trickles_misleads_nobody_for_longer_than_a_watch_lasts(
+    wayward: Wayward, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leeway.cluster.pod_feed._WATCH_ENDS", 0.4)
+    wayward.on("WATCH", PODS, lambda asked: asked.trickle(HEADER + b"\r\n{", b" "))
+    wayward.on("GET", PODS, said(pods(pod("gone-by-now"))))
+    with cluster.follow("node-1") as feed:
+        assert names(feed) == {"gone-by-now"}
+        wayward.on("GET", PODS, said(pods()))
+        until(lambda: names(feed) == set())
+
+
+def test_a_watch_that_ends_at_once_is_begun_once_a_list(
+    wayward: Wayward, cluster: LightkubeCluster
+) -> None:
+    wayward.on("GET", PODS, said(pods(pod("web"))))
+    wayward.on("WATCH", PODS, watched(stays=False))
+    with cluster.follow("node-1") as feed:
+        until(lambda: names(feed) == {"web"} and wayward.count("GET", PODS) >= 2)
+    assert wayward.count("WATCH", PODS) <= wayward.count("GET", PODS)
+
+
+def test_a_watch_is_read_whatever_characters_a_pod_has(
+    wayward: Wayward, cluster: LightkubeCluster
+) -> None:
+    odd = pod("odd", annotations={"note": "one\u0085two\u2028three"})
+    wayward.on("GET", PODS, said(pods()))
+    wayward.on("WATCH", PODS, watched(("ADDED", odd)))
+    with cluster.follow("node-1") as feed:
+        until(lambda: names(feed) == {"odd"})
+    assert wayward.count("GET", PODS) == 1
+
+
+def test_a_bookmark_is_no_pod(wayward: Wayward, cluster: LightkubeCluster) -> None:
+    bookmark = {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}}
+    wayward.on("GET", PODS, said(pods()))
+    wayward.on("WATCH", PODS, watched(("BOOKMARK", bookmark), ("ADDED", pod("web"))))
+    with cluster.follow("node-1") as feed:
+        until(lambda: names(feed) == {"web"})
+
+
+def test_news_that_can_not_be_understood_hide_none_that_follow(
+    wayward: Wayward, cluster: LightkubeCluster
+) -> None:
+    owner = {"kind": "DaemonSet", "name": "cni", "uid": "u", "apiVersion": "apps/v1"}
+    daemon = pod("cni-1", ownerReferences=[{**owner, "controller": True}])
+    wayward.on("GET", PODS, said(pods()))
+    # The watch ends right after the pod whose DaemonSet nobody can look up.
+    wayward.on("WATCH", PODS, watched(("ADDED", daemon), stays=False))
+    wayward.otherwise(plain(503, "overloaded", "text/plain"))
+    with cluster.follow("node-1") as feed:
+
+        def fails() -> bool:
+            try:
+                names(feed)
+            except ClusterUnavailable:
+                return True
+            return False
+
+        until(fails)
+        wayward.on("GET", PODS, said(pods(pod("web"))))
+
+        def seen() -> set[str]:
+            try:
+                return names(feed)
+            except ClusterUnavailable:
+                return set()
+
+        assert until(seen) == {"web"}
+
+
+def test_a_node_whose_pods_can_not_be_understood_is_never_taken_for_empty(
+    wayward: Wayward, cluster: LightkubeCluster
+) -> None:
+    owner = {"kind": "DaemonSet", "name": "cni", "uid": "u", "apiVersion": "apps/v1"}
+    daemon = pod("cni-1", ownerReferences=[{**owner, "controller": True}])
+    wayward.on("GET", PODS, said(pods(daemon)))
+    wayward.otherwise(plain(503, "overloaded", "text/plain"))
+    with cluster.follow("node-1") as feed:
+        for _ in range(3):
+            with pytest.raises(ClusterUnavailable):
+                feed.pods()
+
+
+def test_where_following_pages_have_expired_all_is_listed_at_once(
+    wayward: Wayward, cluster: LightkubeCluster
+) -> None:
+    def listed(asked: Asked) -> None:
+        if "continue" in asked.query:
+            expired = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+            said(expired, 410)(asked)
+        elif "limit" in asked.query:
+            said(pods(pod("web"), following="more"))(asked)
+        else:
+            said(pods(pod("web"), pod("db")))(asked)
+
+    wayward.on("GET", PODS, listed)
+    assert [one.name for one in cluster.pods_on("node-1")] == ["web", "db"]
+
+
+def test_a_list_that_goes_round_in_circles_is_none(
+    wayward: Wayward, cluster: LightkubeCluster
+) -> None:
+    wayward.on("GET", PODS, said(pods(pod("web"), following="more")))
+    with pytest.raises(ClusterUnavailable, match="circles"):
+        cluster.pods_on("node-1")
+
+
+def test_pods_of_other_nodes_are_never_a_nodes_pods(
+    wayward: Wayward, cluster: LightkubeCluster
+) -> None:
+    wayward.on("GET", PODS, said(pods(pod("web"), pod("stranger", node="node-2"))))
+    with pytest.raises(ClusterUnavailable, match="stranger was listed, which is not on node-1"):
+        cluster.pods_on("node-1")
+
+
+SOMEBODY_ELSES = [
+    plain(200, "<html>Please log in</html>", "text/html"),
+    plain(302, "<html>Moved</html>", "text/html"),
+    plain(404, "default backend - 404", "text/plain"),
+    plain(404, "<html>Not found</html>", "text/html"),
+    said({"message": "no Route matched with those values"}, 404),
+    said({"message": "conflicting precondition"}, 409),
+    plain(403, "<html>Blocked</html>", "text/html"),
+    plain(502, "<html>Bad gateway</html>", "text/html"),
+    plain(200, "", "application/json"),
+    said({"items": []}),
+    said([]),
+    said("ok"),
+]
+
+
+@pytest.mark.parametrize("answer", SOMEBODY_ELSES)
+def test_an_answer_of_somebody_in_between_is_never_taken_for_the_api_servers(
+    wayward: Wayward, cluster: LightkubeCluster, answer: Answer
+) -> None:
+    wayward.otherwise(answer)
+    with pytest.raises(ClusterUnavailable):
+        cluster.pods_on("node-1")
+    with pytest.raises(ClusterUnavailable):
+        cluster.node("node-1")
+    with pytest.raises(ClusterUnavailable):
+        cluster.ready_nodes()
+    with pytest.raises(ClusterUnavailable):
+        cluster.delete_node("node-1", "uid")
+    target = ScaleTarget("apps/v1", "Deployment", "shop", "web")
+    with (
+        closing(kubeconfig_connection(wayward.kubeconfig)) as connection,
+        pytest.raises(ClusterUnavailable),
+    ):
+        HttpWorkloads(connection).target(target)
+
+
+@pytest.mark.parametrize("answer", SOMEBODY_ELSES)
+@pytest.mark.parametrize("ask", ["evict", "delete"])
+def test_a_pod_is_neither_gone_nor_on_its_way_because_somebody_in_between_says_so(
+    wayward: Wayward, cluster: LightkubeCluster, answer: Answer, ask: str
+) -> None:
+    wayward.otherwise(answer)
+    make = cluster.evict if ask == "evict" else cluster.delete
+    assert read_answer(make(WEB, None)).meaning is Meaning.TRANSIENT
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"), [("1", 1), ("0", 0), ("86400", 60), ("9" * 5000, 60), ("soon", None)]
+)
+def test_patience_is_had_for_a_minute_at_most(
+    wayward: Wayward, cluster: LightkubeCluster, asked: str, told: int | None
+) -> None:
+    def overloaded(request: Asked) -> None:
+        request.send_response(429)
+        request.send_header("Retry-After", asked)
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+
+    wayward.otherwise(overloaded)
+    assert cluster.evict(WEB, None).retry_after == told
