@@ -335,10 +335,7 @@ class LightkubeCluster:
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": _delete_options(pod.uid, grace, dry_run),
         }
-        # Not by the typed client: of a full node's evictions, it would be half of the time.
-        return self._connection.answer(
-            lambda c: raise_unless_object(c.plain.request("POST", path, json=eviction))
-        )
+        return self._connection.answer(lambda c: raise_unless_object(c.post(path, eviction)))
 
     def delete(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Delete this very pod, whatever its budgets say."""

@@ -9,7 +9,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpcore2
@@ -97,7 +97,7 @@ class BoundedTransport(httpx2.BaseTransport):
                         target=url.raw_path,
                     ),
                     headers=request.headers.raw,
-                    content=request.stream,  # type: ignore[arg-type]
+                    content=request.stream,
                     extensions=request.extensions,
                 )
             )
@@ -167,14 +167,23 @@ class _Network(httpcore2.NetworkBackend):
 
 
 class _Stream(httpcore2.NetworkStream):
+    """A connection that sends a request as a whole, when its answer is about to be read: its head
+    and its body by themselves would wake the server twice."""
+
     def __init__(self, plain: httpcore2.NetworkStream) -> None:
         self._plain = plain
+        self._unsent = b""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._unsent:
+            unsent, self._unsent = self._unsent, b""
+            # A server may answer, and close, before it has read everything.
+            with suppress(httpcore2.WriteError):
+                self._plain.write(unsent, _left(timeout))
         return self._plain.read(max_bytes, _left(timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._plain.write(buffer, _left(timeout))
+        self._unsent += buffer
 
     def close(self) -> None:
         self._plain.close()
