@@ -448,3 +448,17 @@ def test_what_a_group_is_still_owed_is_taken_up_by_what_tells_of_the_end_but_by_
     assert not take(kept, NoticeKind.REBALANCE, "n-3", after=-5).start
     paid = kept.model_copy(update={"replaced": asked.model_copy(update={"owed": False})})
     assert not take(paid, NoticeKind.STATE_CHANGE, "n-4", after=60, state="stopping").start
+
+
+def test_what_begins_after_an_undoing_knows_nothing_of_the_life_before_but_what_is_owed() -> None:
+    asked = ReplacementIntent(method="raise-desired", reason="one more", asked_at=NOTICED)
+    for owed in (False, True):
+        before = interrupted(Phase.UNDONE).model_copy(
+            update={"hooks": (HOOK,), "replaced": asked.model_copy(update={"owed": owed})}
+        )
+        anew = take(before, NoticeKind.SPOT_INTERRUPTION, "n-2", after=600).record
+        assert anew.hooks == ()
+        assert (anew.replaced is not None) is owed
+    hooked = at(take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record, Phase.RUNNING)
+    taken = take(hooked.model_copy(update={"replaced": asked}), NoticeKind.SPOT_INTERRUPTION, "n-2")
+    assert (taken.record.hooks, taken.record.replaced) == ((HOOK,), asked)
