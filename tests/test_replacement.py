@@ -136,6 +136,27 @@ def test_a_successor_that_a_policy_wants_beside_the_drain_is_not_waited_for() ->
         assert not decision.before
 
 
+OTHERS = {"others_hooks": ("cmdb",), "desired": 3, "maximum": 4}
+
+
+def test_a_hook_that_calls_somebody_else_keeps_no_instance_for_its_pods() -> None:
+    taken = decide(group(**OTHERS))
+    assert taken.method is Method.DETACH
+    assert "its hook cmdb calls others" in taken.reason
+    ours_too = decide(group(**OTHERS, terminate_hooks=("leeway-drain",)))
+    assert ours_too.method is Method.TERMINATE_IN_GROUP
+
+
+def test_where_there_is_time_a_group_ends_the_drained_instance_so_that_others_are_called() -> None:
+    decision = ahead(group(**OTHERS))
+    assert (decision.method, decision.before) == (Method.RAISE_DESIRED, True)
+    for alone in ({"maximum": 3}, {"suspended": frozenset({"Terminate"})}):
+        decision = ahead(group(**OTHERS | alone))
+        assert (decision.method, decision.before) == (Method.DETACH, True)
+    beside = decide_replacement(NoticeKind.REBALANCE, Replacement.WITH, GROUP, group(**OTHERS))
+    assert beside.method is Method.DETACH
+
+
 def test_capacity_rebalancing_does_not_follow_scheduled_changes() -> None:
     facts = group(**HOOKED, capacity_rebalance=True)
     assert ahead(facts).method is Method.LEFT_TO_OWNER

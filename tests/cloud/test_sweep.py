@@ -257,6 +257,9 @@ def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termina
         aws.wait(lambda: waiting.of_groups(["eks-general"]).seen)
         expected = SeenHook(member, own, launching=False)
         assert waiting.of_groups(["eks-general"]) == Waiting((expected,))
+        rules = AutoScalingGroups(lambda: client).rules("eks-general")
+        assert rules.terminate_hooks == ("Terminate-LC-Hook",)
+        assert rules.others_hooks == ("somebody-elses",)
     finally:
         client.meta.events.unregister(answered, with_their_target)
 

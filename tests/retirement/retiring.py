@@ -246,7 +246,7 @@ class Surrounding:
         self.launched_at = self.now_
 
     def terminate_in_group(self, instance: str, decrement: bool = False) -> None:
-        assert self.hooks, "this group has no hook"
+        assert self.hooks or not self.pods, "no hook keeps it for its pods"
         self.did("terminate and decrement" if decrement else "terminate")
         self.state = "Terminating:Wait"
         if self.tells_of_hooks:

@@ -148,6 +148,26 @@ def test_an_interruption_takes_over_at_once_with_one_successor_in_all() -> None:
     assert world.order_of("evict") == ["evict"]
 
 
+def test_an_interruption_ends_no_instance_before_its_pods_whose_group_has_lost_its_hook() -> None:
+    world = rebalanced()
+
+    def interrupt(step: str) -> None:
+        if step == "successor-2" and world.record.generation == 1:
+            told = take(world.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=40)
+            world.record, world.hooks = told.record, ()
+
+    world.before_step = interrupt
+    assert world.run_generation(1) is None
+    outcome = world.run_generation(2)
+    assert outcome is not None
+    assert world.order_of("desired 4", "desired 5", "evict", "terminate and decrement") == [
+        "desired 4",
+        "evict",
+        "terminate and decrement",
+    ]
+    assert (world.desired, world.record.owes) == (3, False)
+
+
 STEPS = ["cordon", "replace", "successor-1", "begin", "drain-1", "finish"]
 
 
@@ -414,3 +434,21 @@ def test_karpenters_node_that_the_policy_takes_is_drained_and_left_for_karpenter
     outcome = retire(world)
     assert (outcome.result, outcome.replacement) == (Result.DRAINED, "left-to-owner")
     assert world.ended == []
+
+
+def test_a_group_that_rebalances_by_itself_and_whose_hook_calls_others_is_not_waited_for() -> None:
+    rules = {"capacity_rebalance": True, "others_hooks": ("cmdb",)}
+    world = rebalanced(hooks=(), facts_=rules)
+    outcome = retire(world)
+    assert outcome.result is Result.DRAINED, "nobody would tell when its group ends it"
+    assert outcome.replacement == "left-to-owner"
+
+
+def test_a_drained_instance_is_ended_by_its_group_where_its_hooks_call_others() -> None:
+    world = rebalanced(hooks=(), facts_={"others_hooks": ("cmdb",)})
+    assert retire(world).result is Result.DRAINED
+    assert world.order_of("desired 4", "evict", "terminate and decrement", "detach") == [
+        "desired 4",
+        "evict",
+        "terminate and decrement",
+    ]

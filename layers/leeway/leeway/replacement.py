@@ -27,8 +27,10 @@ class Method(StrEnum):
 class GroupRules:
     """What holds for every instance of an Auto Scaling group alike, and seldom changes.
 
-    `terminate_hooks` are the names of its hooks on `autoscaling:EC2_INSTANCE_TERMINATING`,
-    `timeouts` the HeartbeatTimeout of each of its hooks, in seconds. `zones` is how many it has.
+    `terminate_hooks` are the names of its hooks on `autoscaling:EC2_INSTANCE_TERMINATING` that call
+    Leeway, which keeps the instance by them, and `others_hooks` of those that call somebody else,
+    who lets it go when he is done. `timeouts` is the HeartbeatTimeout of each of its hooks, in
+    seconds, `zones` how many it has.
     """
 
     name: str
@@ -36,6 +38,7 @@ class GroupRules:
     refreshing: bool
     suspended: frozenset[str]
     terminate_hooks: tuple[str, ...]
+    others_hooks: tuple[str, ...] = ()
     timeouts: Mapping[str, int] = field(default_factory=dict)
     zones: int = 1
 
@@ -44,8 +47,7 @@ class GroupRules:
 class GroupFacts:
     """An Auto Scaling group as it is now, and one of its instances in it.
 
-    `terminate_hooks` are the names of its hooks on
-    `autoscaling:EC2_INSTANCE_TERMINATING`. `protected` says that this instance is protected from
+    Its hooks are those of its rules. `protected` says that this instance is protected from
     scale-in. `recalled` says that only the group's rules were looked at, some seconds ago, and that
     the instance is taken for one in service.
     """
@@ -56,6 +58,7 @@ class GroupFacts:
     refreshing: bool
     suspended: frozenset[str]
     terminate_hooks: tuple[str, ...]
+    others_hooks: tuple[str, ...] = ()
     desired: int = 0
     maximum: int = 0
     zones: int = 1
@@ -64,7 +67,8 @@ class GroupFacts:
 
     @property
     def holds(self) -> bool:
-        """Whether a terminate hook keeps an instance that the group terminates."""
+        """Whether a terminate hook keeps an instance that the group terminates, until Leeway lets
+        it go."""
         return bool(self.terminate_hooks) and "Terminate" not in self.suspended
 
 
@@ -77,6 +81,7 @@ def in_service(rules: GroupRules) -> GroupFacts:
         refreshing=rules.refreshing,
         suspended=rules.suspended,
         terminate_hooks=rules.terminate_hooks,
+        others_hooks=rules.others_hooks,
         zones=rules.zones,
         recalled=True,
     )
@@ -127,6 +132,9 @@ def decide_replacement(
         )
     if group.holds:
         return _with_hook(kind, wanted, group)
+    may_wait = _waits(kind, wanted) and group.desired < group.maximum
+    if group.others_hooks and may_wait and "Terminate" not in group.suspended:
+        return _with_one_more(group)
     return _without_hook(kind, wanted, owner, group)
 
 
@@ -164,6 +172,10 @@ def _with_hook(kind: NoticeKind, wanted: Replacement, group: GroupFacts) -> Deci
             f"group {group.name} is at its maximum of {group.maximum}, so none can start before "
             f"the instance goes; {held}",
         )
+    return _with_one_more(group)
+
+
+def _with_one_more(group: GroupFacts) -> Decision:
     return Decision(
         Method.RAISE_DESIRED,
         f"group {group.name} may start one more, {group.desired + 1} of at most {group.maximum}: "
@@ -175,9 +187,11 @@ def _with_hook(kind: NoticeKind, wanted: Replacement, group: GroupFacts) -> Deci
 def _without_hook(
     kind: NoticeKind, wanted: Replacement, owner: Owner, group: GroupFacts
 ) -> Decision:
-    why = (
-        "has its Terminate process suspended" if group.terminate_hooks else "has no terminate hook"
-    )
+    why = "has no terminate hook"
+    if group.terminate_hooks:
+        why = "has its Terminate process suspended"
+    elif group.others_hooks:
+        why = f"keeps no instance for its pods: its hook {group.others_hooks[0]} calls others"
     if owner.kind is OwnerKind.MANAGED_NODE_GROUP:
         return Decision(
             Method.NOTHING,

@@ -1,6 +1,6 @@
 """EC2 Auto Scaling groups, by boto3."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import ceil
 from typing import Any
@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.cloud.ports import CloudRefused, GroupCapacity, GroupGone, LifecycleActionOver
-from leeway.hooks import HookResult
+from leeway.hooks import EKS_HOOKS, HookResult
 from leeway.notices import LifecycleHook
 from leeway.replacement import GroupFacts, GroupRules
 
@@ -48,6 +48,7 @@ class AutoScalingGroups:
             refreshing=rules.refreshing,
             suspended=rules.suspended,
             terminate_hooks=rules.terminate_hooks,
+            others_hooks=rules.others_hooks,
         )
 
     def rules(self, group: str) -> GroupRules:
@@ -81,11 +82,8 @@ class AutoScalingGroups:
             capacity_rebalance=group.get("CapacityRebalance", False),
             refreshing=any(r["Status"] in _REFRESHING for r in refreshes["InstanceRefreshes"]),
             suspended=frozenset(p["ProcessName"] for p in group.get("SuspendedProcesses", [])),
-            terminate_hooks=tuple(
-                hook["LifecycleHookName"]
-                for hook in hooks
-                if hook["LifecycleTransition"] == TERMINATING
-            ),
+            terminate_hooks=_terminating(hook for hook in hooks if calls_us(hook)),
+            others_hooks=_terminating(hook for hook in hooks if not calls_us(hook)),
             timeouts={hook["LifecycleHookName"]: int(hook["HeartbeatTimeout"]) for hook in hooks},
         )
 
@@ -176,6 +174,16 @@ class AutoScalingGroups:
                 InstanceId=instance,
                 LifecycleActionResult=result.value,
             )
+
+
+def calls_us(hook: dict[str, Any]) -> bool:
+    """Whether EventBridge tells of a hook's actions, or EKS answers them: a hook that has a target
+    of its own to notify is that one's business."""
+    return not hook.get("NotificationTargetARN") or hook["LifecycleHookName"] in EKS_HOOKS
+
+
+def _terminating(hooks: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+    return tuple(h["LifecycleHookName"] for h in hooks if h["LifecycleTransition"] == TERMINATING)
 
 
 @contextmanager

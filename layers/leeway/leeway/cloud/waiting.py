@@ -6,9 +6,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from leeway.cloud.autoscaling import calls_us
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, Waiting
-from leeway.hooks import EKS_HOOKS
 from leeway.notices import LifecycleHook
 from leeway.sightings import SeenHook
 
@@ -78,8 +78,4 @@ class AutoScalingWaitingActions:
                 if code_of(error) == "ValidationError":
                     return []  # the group is gone since
                 raise
-        return [hook for hook in answer["LifecycleHooks"] if _tells_us(hook)]
-
-
-def _tells_us(hook: dict[str, Any]) -> bool:
-    return not hook.get("NotificationTargetARN") or hook["LifecycleHookName"] in EKS_HOOKS
+        return [hook for hook in answer["LifecycleHooks"] if calls_us(hook)]

@@ -159,7 +159,8 @@ class Replacing:
                 if not self._surging.raise_for(instance, group.name):
                     self._world.write(order, record, _not_asked)
                     raise CloudUnavailable(f"group {group.name} filled up meanwhile")
-                if record.kind not in VOLUNTARY:
+                # Without a hook to keep it, the instance is ended when it is drained.
+                if record.kind not in VOLUNTARY and group.holds:
                     self._surging.lower_for(instance, group.name)
 
     def _tag_as_detached(self, record: Retirement, group: str) -> None:
