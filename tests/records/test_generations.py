@@ -348,6 +348,21 @@ def test_in_whatever_order_it_is_told_of_a_restarted_instance_is_freed(
     assert stored.phase in {Phase.UNDOING, Phase.UNDONE}
 
 
+def test_who_came_through_a_scheduled_change_and_has_no_successor_is_freed() -> None:
+    ahead = {"effective_at": NOTICED + 5 * HOUR, "event": "reboot"}
+    told = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", **ahead).record
+    drained = at(told, Phase.FINISHED)
+    over = notice(NoticeKind.SCHEDULED_CHANGE, "n-2", after=6 * 3600, **ahead)
+    change = undo(drained, over)
+    assert change is not None
+    assert (change.start, change.record.phase) == (True, Phase.UNDOING)
+    declined = drained.model_copy(update={"answer": None})
+    assert undo(declined, over) is None, "nothing was done to it"
+    asked = ReplacementIntent(method="detach", reason="", asked_at=NOTICED)
+    assert undo(drained.model_copy(update={"replaced": asked}), over) is None, "it is to end"
+    assert undo(at(told, Phase.RUNNING), over) is None, "its pods are going"
+
+
 def test_news_of_another_scheduled_change_undoes_nothing() -> None:
     ahead = {"effective_at": NOTICED + 5 * HOUR}
     reboot = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", event="reboot", **ahead).record

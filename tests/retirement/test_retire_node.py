@@ -11,7 +11,7 @@ from leeway.drain.pods import Pod
 from leeway.drain.progress import Drain, PodProgress, Stage
 from leeway.draining.engine import LAST_LOOK, LONGEST_LOOK_AWAY
 from leeway.notices import NoticeKind
-from leeway.records.retirement import Retirement
+from leeway.records.retirement import ReplacementIntent, Retirement
 from leeway.retirement.outcome import ROOM, Result
 from leeway.retirement.results import Located, Replaced, Standing
 
@@ -135,6 +135,20 @@ def test_a_drain_that_a_budget_blocks_for_48_hours_keeps_its_hook_waiting(timeou
     beats = [b - a for a, b in pairwise([NOTICED, *blocked.beaten])]
     assert max(beats) < timedelta(seconds=timeout)
     assert len(beats) < 210, "no more than the hook's own timeout asks for"
+
+
+def test_what_a_group_was_asked_for_in_vain_long_ago_does_not_date_the_hook_of_its_own_end() -> (
+    None
+):
+    world = surrounding(NoticeKind.TERMINATE_HOOK, pods=[POD], timeout=30)
+    hours_ago = NOTICED - timedelta(hours=5)
+    asked = ReplacementIntent(method="terminate-in-group", reason="", asked_at=hours_ago)
+    world.record = world.record.model_copy(update={"replaced": asked})
+    outcome = retire(world)
+    assert outcome.deleted == 1
+    deleted = next(at for what, at in world.done if what == "delete")
+    assert deleted - NOTICED > timedelta(minutes=45), "as long as the hook can be kept"
+    assert world.ended == [HOOK.name]
 
 
 def test_an_interruption_that_is_over_in_seconds_sends_no_heartbeat() -> None:

@@ -104,9 +104,12 @@ def _why_undone(stored: Retirement, notice: Notice) -> str | None:
         return None  # it ran before it was interrupted
     if notice.kind is NoticeKind.SCHEDULED_CHANGE:
         same = stored.kind is notice.kind and stored.event in {"", notice.event}
-        only_cordoned = stored.phase is Phase.NOTICED or stored.action is Action.CORDON
-        if same and only_cordoned and stored.replaced is None:
+        if not same or stored.replaced is not None:
+            return None
+        if stored.phase is Phase.NOTICED:
             return "the scheduled change is called off, or comes later"
+        if stored.phase is Phase.FINISHED and not stored.came_to_nothing:
+            return "the scheduled change is over or comes later, and nothing succeeds the instance"
         return None
     if stored.stops or stored.phase is Phase.FINISHED:
         return "the instance was stopped and runs again"

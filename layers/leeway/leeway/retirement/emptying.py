@@ -132,7 +132,11 @@ def held_for(record: Retirement, held: Sequence[HeldHook], now: datetime) -> tup
 
 
 def _waits_since(record: Retirement) -> datetime | None:
-    """Return when the record's hook began to wait, where the record tells."""
-    if record.replaced is not None and record.replaced.method is Method.TERMINATE_IN_GROUP:
-        return record.replaced.asked_at
-    return record.noticed_at if record.kind is NoticeKind.TERMINATE_HOOK else None
+    """Return when the record's hook began to wait, where the record tells. What an earlier
+    generation asked of the group may have been refused: it does not date a hook that came since."""
+    if record.kind is NoticeKind.TERMINATE_HOOK:
+        return record.noticed_at
+    asked = record.replaced
+    if asked is None or asked.method is not Method.TERMINATE_IN_GROUP:
+        return None
+    return asked.asked_at if asked.asked_at >= record.noticed_at else None
