@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 KindArgument = Annotated[
     str,
     typer.Argument(
-        metavar="[KIND]",
+        metavar="KIND",
         help="A kind, such as nodepools; several, as in clusters,headrooms; or KIND/NAME.",
         show_default=False,
         autocompletion=kinds,
@@ -25,7 +25,7 @@ KindArgument = Annotated[
 ]
 NamesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME]…", help="Names of manifests.", show_default=False),
+    typer.Argument(metavar="NAME", help="Names of manifests.", show_default=False),
 ]
 NamespaceOption = Annotated[
     str,

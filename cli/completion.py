@@ -25,8 +25,10 @@ def completion(
 ) -> None:
     """Print the script that completes leeway in a shell.
 
-    bash and zsh: source <(leeway completion bash), in ~/.bashrc to have it always. fish: leeway
-    completion fish | source.
+    \b
+    source <(leeway completion bash)   # in ~/.bashrc, to have it always
+    source <(leeway completion zsh)    # in ~/.zshrc, after compinit
+    leeway completion fish | source
     """
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 

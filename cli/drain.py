@@ -76,6 +76,11 @@ def drain(
 
     Refuses what `kubectl drain` refuses; the flags that allow it are the same, and --force allows
     all of it. What is refused is not even cordoned.
+
+    \b
+    leeway drain NODE --ignore-daemonsets --delete-emptydir-data --dry-run
+    leeway drain NODE --force --deadline 2m --on-blocked delete
+    leeway drain -l pool=old --ignore-daemonsets --timeout 1h
     """
     from leeway.clock import SystemClock
     from leeway.cluster.kubeconfig import kubeconfig_cluster

@@ -21,7 +21,7 @@ class DryRun(StrEnum):
 
 
 Nodes = Annotated[
-    list[str] | None, typer.Argument(metavar="NODE…", help="Names.", autocompletion=nodes)
+    list[str] | None, typer.Argument(metavar="NODE", help="Names of nodes.", autocompletion=nodes)
 ]
 Selector = Annotated[
     str, typer.Option("--selector", "-l", help="Drain the nodes with these labels instead.")
@@ -35,7 +35,7 @@ WhatIfBlocked = Annotated[
     typer.Option(help="What becomes of a pod that a budget blocks at its latest moment."),
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Evict pods that nothing brings back; refuse nothing else.")
+    bool, typer.Option("--force", help="Evict pods that nothing brings back, and refuse nothing.")
 ]
 IgnoreDaemonsets = Annotated[
     bool, typer.Option("--ignore-daemonsets", help="Leave DaemonSets' pods where they are.")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.errors import BadInputError, CannotBeDoneError, unreadable
-from cli.manifest_files import FilesOption
+from cli.errors import BadInputError, CannotBeDoneError
+from cli.manifest_files import FilesOption, read_texts
 from cli.output import Format, FormatOption, print_json, results
 from cli.stack import DEFAULT_STACK, StackOption
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def explain(
-    event: Annotated[Path, typer.Argument(metavar="EVENT.json", help="An EventBridge event.")],
+    event: Annotated[
+        Path, typer.Argument(metavar="EVENT.json", help="An EventBridge event; - for stdin.")
+    ],
     kubeconfig: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The cluster to look for the node and its pods in."),
@@ -36,6 +38,10 @@ def explain(
     Policies are those of the Cluster manifests in -f, else those stored in Leeway's table, else the
     defaults. Reads the cluster only with --kubeconfig, and EC2 and the table only where AWS
     credentials and a region are set. Writes nothing anywhere.
+
+    \b
+    leeway explain events/spot-interruption.json
+    leeway explain event.json --kubeconfig ~/.kube/config -o json
     """
     from leeway.cluster.kubeconfig import BadKubeconfig, kubeconfig_cluster
     from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
@@ -74,18 +80,20 @@ def _read_notice(path: Path) -> "Notice":
     from leeway.notices import MalformedNotice, UnknownNotice
     from leeway.notices.parse import parse_notice
 
+    if path.is_dir():
+        raise BadInputError(f"{path}: expected a file, is a folder")
+    ((source, text),) = read_texts([path])
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{path}: expected JSON in UTF-8") from error
-    try:
-        return parse_notice(json.loads(text))
+        event = json.loads(text)
     except json.JSONDecodeError as error:
-        raise BadInputError(f"{path}:{error.lineno}: expected JSON: {error.msg}") from error
+        said = f":{error.lineno}: expected JSON: {error.msg}" if text.strip() else ": is empty"
+        raise BadInputError(f"{source}{said}") from error
+    if isinstance(event, dict) and not {"source", "detail-type"} <= event.keys():
+        raise BadInputError(f"{source}: expected an EventBridge event, with source and detail-type")
+    try:
+        return parse_notice(event)
     except (MalformedNotice, UnknownNotice) as error:
-        raise BadInputError(f"{path}: {error}") from error
+        raise BadInputError(f"{source}: {error}") from error
 
 
 def _look(instance: str, cluster: "Cluster | None") -> "Seen":

@@ -1,6 +1,7 @@
 """`leeway`: finds the command, runs it and turns what goes wrong into one line and an exit code."""
 
 import importlib
+import inspect
 import os
 import sys
 import traceback
@@ -72,7 +73,19 @@ def _build(name: str, target: str) -> Any:
         found = alone
     command = typer.main.get_command(found)
     command.name = name
+    for each in (command, *getattr(command, "commands", {}).values()):
+        each.help = _flowing(each.help or "")
     return command
+
+
+def _flowing(text: str) -> str:
+    """Make lines of paragraphs, so that they break where the terminal ends and not where the
+    source did; a paragraph that begins with a backspace is left as it is."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(
+        one.removeprefix("\b\n") if one.startswith("\b") else " ".join(one.split())
+        for one in paragraphs
+    )
 
 
 class _Commands(typer.core.TyperGroup):
@@ -81,7 +94,12 @@ class _Commands(typer.core.TyperGroup):
         self.commands = _OnDemand(dict(COMMANDS))
 
 
-app = typer.Typer(cls=_Commands, add_completion=False, no_args_is_help=True)
+app = typer.Typer(
+    cls=_Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def _print_version(asked: bool) -> None:
@@ -114,7 +132,7 @@ def run(arguments: list[str] | None = None) -> int:
     except (BadInputError, CannotBeDoneError) as error:
         return _say(str(error), error.exit_code, error.details)
     except typer.TyperException as error:
-        message = error.format_message()
+        message = error.format_message().replace("Value error, ", "")
         return _say(message, error.exit_code) if message else error.exit_code
     except (typer.Abort, KeyboardInterrupt):
         return _say("interrupted", INTERRUPTED)

@@ -1,7 +1,7 @@
 """Manifests from files, folders and stdin (`-`), and what is said when they cannot be used."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,10 +37,11 @@ def read_files(paths: Iterable[Path]) -> "Reading":
     """
     from leeway.manifests.reading import Reading, read_manifests
 
-    reading = Reading()
+    reading, sources = Reading(), []
     for source, text in read_texts(paths):
         reading += read_manifests(text, source)
-    return checked(reading)
+        sources.append(source)
+    return checked(reading, sources)
 
 
 def read_texts(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
@@ -86,8 +87,9 @@ def _decoded(source: str, content: bytes) -> str:
         raise BadInputError(f"{source}:{line}: expected text in UTF-8") from error
 
 
-def checked(reading: "Reading") -> "Reading":
+def checked(reading: "Reading", sources: Sequence[str]) -> "Reading":
     """Print the warnings, and see that there are manifests and nothing is wrong with them.
+    `sources` are what was read.
 
     Raises:
         BadInputError: there is a problem, or no manifest.
@@ -101,7 +103,8 @@ def checked(reading: "Reading") -> "Reading":
         told = others[:_MOST_TOLD] + ([f"and {more} more problems"] if more > 0 else [])
         raise BadInputError(first, "\n".join(told))
     if not reading.written:
-        raise BadInputError("--filename: expected at least one manifest, found none")
+        where = ", ".join(sources) or "--filename"
+        raise BadInputError(f"{where}: expected at least one manifest, found none")
     return reading
 
 

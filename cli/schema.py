@@ -22,7 +22,7 @@ class SchemaFormat(StrEnum):
 
 
 def schema(
-    kind: Annotated[str, typer.Argument(metavar="[KIND]", help="A kind, such as cluster.")] = "",
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="A kind, such as cluster.")] = "",
     directory: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write a file for each kind into this folder instead."),

@@ -290,7 +290,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         (CLUSTER.replace("prod", "dev"), "prod.yaml:1: metadata.name: expected prod"),
         (CLUSTER + "---\n" + CLUSTER, "prod.yaml:9: cluster.leeway.sh/prod stands at"),
         (b"a: \xff\xfe\n", "prod.yaml:1: expected text in UTF-8"),
-        ("", "expected at least one manifest, found none"),
+        ("", "prod.yaml: expected at least one manifest, found none"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(

@@ -1,9 +1,12 @@
 """`leeway explain`: the plan for a notice, and what is said of an event that is none."""
 
+import io
 import json
+import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -172,7 +175,9 @@ def test_a_node_of_an_owner_that_sees_to_it_is_left_alone(
     [
         ("{", "expected JSON"),
         ("[]", "expected a JSON object, got list"),
-        ('{"source": "aws.ec2"}', "field required"),
+        ('{"source": "aws.ec2", "detail-type": "any"}', "field required"),
+        ('{"instance": "i-0b662ef9931388ba0"}', "expected an EventBridge event"),
+        ("", "is empty"),
         (b"\xff\xfe", "UTF-8"),
     ],
 )
@@ -187,3 +192,14 @@ def test_an_event_that_is_none_is_one_line_that_names_the_file(
     assert said.err.startswith(f"leeway: {path}")
     assert words in said.err
     assert said.err.count("\n") == 1
+
+
+def test_an_event_may_come_through_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = (EVENTS / "spot-interruption.json").read_bytes()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(event)))
+    assert main.run(["explain", "-", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["notice"]["kind"] == "spot-interruption"
+    assert main.run(["explain", str(EVENTS)]) == 2
+    assert f"{EVENTS}: expected a file, is a folder" in capsys.readouterr().err

@@ -26,6 +26,23 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("leeway ")
 
 
+@pytest.mark.parametrize("command", [*main.COMMANDS, "sandbox up", "sandbox faults"])
+def test_every_command_has_its_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([*command.split(), "-h"]) == 0
+    assert f"Usage: leeway {command} " in capsys.readouterr().out
+
+
+def test_help_breaks_its_lines_where_the_terminal_ends_and_leaves_examples_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    assert main.run(["drain", "--help"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    (refuses,) = [line for line in lines if line.startswith("Refuses what `kubectl drain`")]
+    assert refuses.endswith("is not even cordoned.")
+    assert "leeway drain -l pool=old --ignore-daemonsets --timeout 1h" in lines
+
+
 def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["sandbox", "--help"]) == 0
     listed = capsys.readouterr().out
@@ -42,7 +59,7 @@ def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["demo", "--nodes", "5", "--interruptions", "5"], "--interruptions: expected 1 to 4"),
         (["demo", "--interruptions", "0"], "--interruptions: expected 1 to 19"),
         (["demo", "--report", "no/such/folder/r.html"], "no/such/folder is no folder"),
-        (["demo", "-o", "yaml"], "--output"),
+        (["demo", "-o", "yaml"], "'--output' / '-o': 'yaml' is not one of 'table', 'json'"),
         (["sandbox", "up", "--nodes", "0"], "--nodes: expected 3 to 1000, got 0"),
         (["sandbox", "up", "--env-file", "no/such/env.json"], "no/such is no folder"),
         (["sandbox", "send"], "EVENT.json"),
