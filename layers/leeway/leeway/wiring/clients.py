@@ -34,6 +34,10 @@ HASTY_TRIES = 2
 """Of a call for whose answer a drain would wait: a retirement tries again by itself, or can do
 without."""
 
+CONNECTIONS = 32
+"""That a client keeps: so many hands call at once, and one more connection is closed after its
+call."""
+
 HASTY = frozenset({"autoscaling"})
 """Services that are only asked like that."""
 
@@ -89,7 +93,11 @@ _BUILDING = Lock()
 
 # Of a call's processor time, a tenth went into naming SDK, platform and features in each request,
 # and into checking parameters, which the tests of the adapters have checked.
-_LEAN = Config(user_agent=f"leeway/{__version__}", parameter_validation=False)
+_LEAN = Config(
+    user_agent=f"leeway/{__version__}",
+    parameter_validation=False,
+    max_pool_connections=CONNECTIONS,
+)
 
 
 @cache

@@ -14,6 +14,7 @@ from leeway.notices.synthetic import Place
 from leeway.reconciliation.reconcile import Reconciliation, Round, Surroundings
 from leeway.records.retirement import Retirement
 from leeway.wiring.clients import (
+    HASTY_TRIES,
     TRIES,
     client,
     clock,
@@ -47,7 +48,7 @@ def reconciliation() -> Reconciliation:
             clusters=frozenset(settings().clusters),
             place=Place(os.environ["LEEWAY_ACCOUNT"], session().region_name),
             sweep=Ec2Sweep(partial(client, "ec2")),
-            hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=2)),
+            hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=HASTY_TRIES)),
             waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=TRIES)),
             groups=groups(),
             index=DynamoIndex(partial(client, "dynamodb"), settings().table),
