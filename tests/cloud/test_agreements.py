@@ -84,6 +84,24 @@ def test_a_storm_writes_an_offering_once_in_a_while_and_not_for_every_instance(
     assert kept == ["interrupted 0"] * 3 + ["interrupted 30"]
 
 
+def test_an_offering_that_another_function_has_just_marked_is_not_written_again(
+    aws: Sandbox,
+) -> None:
+    def writes() -> int:
+        return int(aws.control("GET", "status")["calls"]["dynamodb:PutItem"])
+
+    offering = Offering("eu-north-1", "m5.large", "eu-north-1a", "spot")
+    until = datetime.now(UTC) + timedelta(minutes=3)
+    functions = [DynamoUnavailableOfferings(maker(aws, "dynamodb"), TABLE) for _ in range(10)]
+    functions[0].mark(offering, "interrupted", until)
+    before = writes()
+    for function in functions[1:]:
+        function.mark(offering, "interrupted", until + timedelta(seconds=5))
+    assert writes() == before
+    functions[9].mark(offering, "interrupted", until + timedelta(seconds=40))
+    assert writes() == before + 1
+
+
 def test_a_group_is_raised_by_one_and_ends_an_instance_with_a_decrement(aws: Sandbox) -> None:
     first, *_ = aws.group("surging", 2, MaxSize=3, LifecycleHookSpecificationList=[hook("drain")])
     groups = AutoScalingGroups(maker(aws, "autoscaling"))

@@ -171,6 +171,7 @@ def test_those_who_watch_see_every_pass_and_a_table_that_is_full_holds_up_nothin
     blocked = surrounding(pods=[POD])
     assert retire(blocked).result is Result.DRAINED
     assert 1 < len(blocked.shown) < 15, "of 115 seconds, in passes of ten"
+    assert all(a.pods != b.pods for a, b in pairwise(blocked.shown)), "what is shown is news"
     assert [pod.stage for pod in blocked.shown[0].pods] == [Stage.BLOCKED]
     assert [pod.stage for pod in blocked.shown[-1].pods] == [Stage.GONE]
 

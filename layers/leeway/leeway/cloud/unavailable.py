@@ -5,7 +5,7 @@ Keys: `pk` = OFFERINGS#<region>, `sk` = UNAVAILABLE#<capacity type>#<instance ty
 """
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from leeway.cloud.errors import aws_errors
@@ -30,18 +30,31 @@ class DynamoUnavailableOfferings:
     def mark(self, offering: Offering, reason: str, until: datetime) -> None:
         """Note that an offering is not to be launched until then, or some seconds less."""
         known = self._marked.get(offering)
-        if known is not None and until - known < REFRESHED_AFTER:
-            return
-        said = f"{offering.capacity_type}#{offering.instance_type}#{offering.zone}"
-        item = {
-            "pk": {"S": f"OFFERINGS#{offering.region}"},
-            "sk": {"S": f"UNAVAILABLE#{said}"},
-            "reason": {"S": reason},
-            "expires": {"N": str(int(until.timestamp()))},
-        }
-        with aws_errors():
-            self._client().put_item(TableName=self._table, Item=item)
-        self._marked[offering] = until
+        if _is_old(known, until):
+            known = self._marked_by_others(offering)
+        if known is None or _is_old(known, until):
+            item = {
+                **_key(offering),
+                "reason": {"S": reason},
+                "expires": {"N": str(int(until.timestamp()))},
+            }
+            with aws_errors():
+                self._client().put_item(TableName=self._table, Item=item)
+            known = until
+        self._marked[offering] = known
+
+    def _marked_by_others(self, offering: Offering) -> datetime | None:
+        """Read until when an offering is marked: each of a storm's functions has its first, and
+        most of them come when another one has marked it."""
+        key = _key(offering)
+        found = query_all(
+            self._client(),
+            self._table,
+            "pk = :pk AND sk = :sk",
+            ExpressionAttributeValues={":pk": key["pk"], ":sk": key["sk"]},
+        )
+        until = [datetime.fromtimestamp(int(item["expires"]["N"]), UTC) for item in found]
+        return until[0] if until else None
 
     def now(self, region: str, at: datetime) -> frozenset[Unavailable]:
         """Read which offerings of a region are not to be launched at this time."""
@@ -59,3 +72,12 @@ class DynamoUnavailableOfferings:
         )
         named = (item["sk"]["S"].split("#") for item in items)
         return frozenset(Unavailable(kind, zone, sold_as) for _, sold_as, kind, zone in named)
+
+
+def _is_old(known: datetime | None, until: datetime) -> bool:
+    return known is None or until - known >= REFRESHED_AFTER
+
+
+def _key(offering: Offering) -> dict[str, Any]:
+    said = f"{offering.capacity_type}#{offering.instance_type}#{offering.zone}"
+    return {"pk": {"S": f"OFFERINGS#{offering.region}"}, "sk": {"S": f"UNAVAILABLE#{said}"}}

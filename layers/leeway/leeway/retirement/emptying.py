@@ -107,7 +107,7 @@ class Emptying:
         if limits.heartbeat is not None:
             until = min(until, limits.heartbeat)
         terms = Terms(limits.deadline, record.on_blocked)
-        showing = Showing(self._world, order, node, first=not drain.listed)
+        showing = Showing(self._world, order, node, drain)
         try:
             cluster = self._world.cluster_named(record.facts.cluster)
             draining = Draining(

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from leeway.cloud.ports import CloudRefused, CloudUnavailable
 from leeway.drain.progress import Drain
-from leeway.drain.summary import PodState, summarise
+from leeway.drain.summary import DrainState, PodState, summarise
 from leeway.execution.orders import Order
 from leeway.retirement.surroundings import Surroundings
 
@@ -16,16 +16,17 @@ PAUSE = timedelta(seconds=30)
 
 
 class Showing:
-    """Shows one pass of a drain: its changes at a pace, and its end. `first` says that no pass has
-    shown anything before."""
+    """Shows one pass of a drain: its changes at a pace, and its end. `before` is the drain at its
+    beginning, as the pass before it has shown it, if there was one."""
 
-    def __init__(self, world: Surroundings, order: Order, node: str, first: bool) -> None:
+    def __init__(self, world: Surroundings, order: Order, node: str, before: Drain) -> None:
         self._world = world
         self._order = order
         self._node = node
-        self._first = first
-        self._last: tuple[PodState, ...] | None = None
         self._next = world.clock.now() + PACE
+        self._last: tuple[PodState, ...] | None = None
+        if before.listed:
+            self._last = self._state(before, world.clock.now()).pods
 
     def round(self, drain: Drain) -> None:
         """Show how far the drain is, if it has changed and it is time."""
@@ -36,7 +37,7 @@ class Showing:
     def end(self, drain: Drain) -> None:
         """Show how far the drain is at the end of the pass, if it has changed. One that is over so
         soon that nobody has seen it is told of as a whole, elsewhere."""
-        if drain.over and self._first and self._last is None:
+        if drain.over and self._last is None:
             return
         now = self._world.clock.now()
         if now + PACE >= self._next:
@@ -44,7 +45,7 @@ class Showing:
 
     def _show(self, drain: Drain, now: datetime) -> None:
         """That nobody could be told holds up nothing."""
-        state = summarise(self._order.instance, self._order.generation, self._node, drain, now)
+        state = self._state(drain, now)
         if state.pods == self._last and not state.problem:
             return
         self._last, self._next = state.pods, now + PACE
@@ -52,3 +53,6 @@ class Showing:
             self._world.drains.show(state)
         except (CloudUnavailable, CloudRefused):
             self._next = now + PAUSE
+
+    def _state(self, drain: Drain, now: datetime) -> DrainState:
+        return summarise(self._order.instance, self._order.generation, self._node, drain, now)
