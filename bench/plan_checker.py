@@ -4,13 +4,14 @@ Every rule is checked on the plan as a whole, so that it holds in whatever order
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, NODEPOOL, ZONE
+from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, NODEPOOL, ZONE, ZONE_ID
 from leeway.selection.packing.plan import Plan
-from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
+from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm, Spread
 from leeway.selection.pools import NodePool, Taint
+from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 
 
@@ -49,7 +50,7 @@ def violations(
             found += _admitted(pod, host)
             found += _topology(pod, host, hosts)
         found += _ports(host)
-    return found
+    return found + list(_lonely(hosts))
 
 
 def _new_hosts(plan: Plan, pods: Mapping[str, Pod], daemons: Sequence[PodSpec]) -> Iterator[Host]:
@@ -59,6 +60,7 @@ def _new_hosts(plan: Plan, pods: Mapping[str, Pod], daemons: Sequence[PodSpec]) 
             **chosen.type.labels,
             **pool.labels,
             ZONE: chosen.offering.zone,
+            ZONE_ID: chosen.offering.zone_id,
             CAPACITY_TYPE: chosen.offering.capacity_type,
             NODEPOOL: pool.name,
             HOSTNAME: f"new-{number}",
@@ -112,16 +114,58 @@ def _fits(host: Host) -> Iterator[str]:
 
 
 def _admitted(pod: Pod, host: Host) -> Iterator[str]:
+    for taint in _repelled(pod.spec, host):
+        yield f"{pod.name} does not tolerate {taint} of {host.name}"
+    if pod.spec.terms and not any(map(_met_on(host), pod.spec.terms)):
+        yield f"{pod.name} meets no term on {host.name}"
+
+
+def _repelled(spec: PodSpec, host: Host) -> Iterator[Taint]:
     for taint in host.taints:
         if taint.effect != "PreferNoSchedule" and not any(
-            toleration.tolerates(taint) for toleration in pod.spec.tolerations
+            toleration.tolerates(taint) for toleration in spec.tolerations
         ):
-            yield f"{pod.name} does not tolerate {taint} of {host.name}"
-    terms = pod.spec.terms
-    if terms and not any(
-        all(need.admits(host.labels.get(key)) for key, need in term.items()) for term in terms
-    ):
-        yield f"{pod.name} meets no term on {host.name}"
+            yield taint
+
+
+def _met_on(host: Host) -> Callable[[Requirements], bool]:
+    return lambda term: all(need.admits(host.labels.get(key)) for key, need in term.items())
+
+
+def _lonely(hosts: Sequence[Host]) -> Iterator[str]:
+    """Pods that are never near whom they have to be near, if the scheduler is as unlucky as may be:
+    it binds everybody else first, and one may be the first of its like only where none is bound."""
+    bound = [list(host.old) for host in hosts]
+    waiting = [(pod, i) for i, host in enumerate(hosts) for pod in host.new]
+
+    def near(pod: Pod, at: int, term: PodTerm) -> bool:
+        domain = hosts[at].labels.get(term.topology)
+        return any(
+            term.selects(spec)
+            for host, here in zip(hosts, bound, strict=True)
+            if host.labels.get(term.topology) == domain
+            for spec in here
+        )
+
+    def first(pod: Pod, term: PodTerm) -> bool:
+        return term.selects(pod.spec) and not any(term.selects(s) for here in bound for s in here)
+
+    while waiting:
+        going = [(pod, at) for pod, at in waiting if all(near(pod, at, t) for t in pod.spec.near)]
+        if not going:
+            going = [
+                (pod, at)
+                for pod, at in waiting
+                if all(near(pod, at, t) or first(pod, t) for t in pod.spec.near)
+            ][:1]
+        if not going:
+            break
+        for pod, at in going:
+            bound[at].append(pod.spec)
+        names = {pod.name for pod, _ in going}
+        waiting = [(pod, at) for pod, at in waiting if pod.name not in names]
+    for pod, at in waiting:
+        yield f"{pod.name} on {hosts[at].name} is near no pod that it has to be near"
 
 
 def _topology(pod: Pod, host: Host, hosts: Sequence[Host]) -> Iterator[str]:
@@ -129,16 +173,11 @@ def _topology(pod: Pod, host: Host, hosts: Sequence[Host]) -> Iterator[str]:
         others = _count(term, host, hosts) - term.selects(pod.spec)
         if others:
             yield f"{pod.name} on {host.name} is to be apart from {others} pods"
-    for term in pod.spec.near:
-        others = _count(term, host, hosts) - term.selects(pod.spec)
-        everywhere = sum(term.selects(spec) for each in hosts for spec in each.all)
-        first = term.selects(pod.spec) and everywhere == 1
-        if not others and not first:
-            yield f"{pod.name} on {host.name} is near no pod that it has to be near"
     for spread in pod.spec.spreads:
         if spread.required:
-            least = _least(spread.pods, spread.min_domains, pod, hosts)
-            skew = _count(spread.pods, host, hosts) - least
+            counted = [each for each in hosts if _counts_in(spread, pod.spec, each)]
+            least = _least(spread.pods, spread.min_domains, counted)
+            skew = _count(spread.pods, host, counted) - least
             if skew > spread.max_skew:
                 yield f"{pod.name} on {host.name}: skew {skew} by {spread.pods.topology}"
     for neighbour in host.old:
@@ -158,15 +197,20 @@ def _count(term: PodTerm, host: Host, hosts: Sequence[Host]) -> int:
     )
 
 
-def _least(term: PodTerm, min_domains: int, pod: Pod, hosts: Sequence[Host]) -> int:
+def _counts_in(spread: Spread, spec: PodSpec, host: Host) -> bool:
+    """Whether a host's pods count in a spread: by the node's labels and by its taints, each only
+    where the spread says so."""
+    terms = spec.own_terms
+    if spread.heeds_affinity and terms and not any(map(_met_on(host), terms)):
+        return False
+    return not (spread.heeds_taints and list(_repelled(spec, host)))
+
+
+def _least(term: PodTerm, min_domains: int, hosts: Sequence[Host]) -> int:
     """The fewest in any domain: of zones that have a node; a node without any may always come."""
     if term.topology == HOSTNAME:
         return 0
-    domains = {
-        each.labels[term.topology]: each
-        for each in hosts
-        if term.topology in each.labels and not list(_admitted(pod, each))
-    }
+    domains = {each.labels[term.topology]: each for each in hosts if term.topology in each.labels}
     if len(domains) < min_domains:
         return 0
     return min((_count(term, each, hosts) for each in domains.values()), default=0)

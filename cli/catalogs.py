@@ -54,6 +54,7 @@ def sandbox_survey(region: str | None = None) -> "Survey":
         region=found.name,
         machines=tuple(map(machine, found.types)),
         offered=found.offered,
+        zone_ids=found.zone_ids,
         on_demand=found.on_demand,
         spot=found.spot,
     )

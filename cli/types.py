@@ -161,9 +161,10 @@ def _print_table(matches: Sequence[Match], *, wide: bool) -> None:
 
 def _row(match: Match) -> tuple[str, ...]:
     from leeway.selection.labels import ARCH, ON_DEMAND, SPOT
+    from leeway.selection.offers.branches import POD_ENI
 
     left = match.kind.allocatable.printed()
-    devices = [f"{count} {name}" for name, count in left.items() if "/" in name]
+    devices = [f"{n} {name}" for name, n in left.items() if "/" in name and name != POD_ENI]
     return (
         match.kind.name,
         match.kind.labels.get(ARCH, ""),

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +12,9 @@ from typing import Any
 
 from sandbox.aws import price_book, retired_types
 
+# The zones in the source of moto's models: to import them would start half of moto.
+_ZONE = re.compile(r'Zone\(\s*region_name="([^"]+)",\s*name="([^"]+)",\s*zone_id="([^"]+)"')
+
 
 class UnknownRegion(LookupError):
     """moto has no offerings of a region of this name."""
@@ -18,12 +22,14 @@ class UnknownRegion(LookupError):
 
 @dataclass(frozen=True)
 class Region:
-    """`types` are DescribeInstanceTypes' documents of what is offered, `offered` names by zone;
-    prices are in USD per hour, by type, and by zone and type."""
+    """`types` are DescribeInstanceTypes' documents of what is offered, `offered` names by zone,
+    `zone_ids` what a zone is called in every account; prices are in USD per hour, by type, and by
+    zone and type."""
 
     name: str
     types: tuple[Mapping[str, Any], ...]
     offered: Mapping[str, frozenset[str]]
+    zone_ids: Mapping[str, str]
     on_demand: Mapping[str, float]
     spot: Mapping[str, Mapping[str, float]]
 
@@ -55,6 +61,7 @@ def read_region(name: str) -> Region:
         name=name,
         types=tuple(kinds[kind] for kind in offered),
         offered={zone: frozenset(names) for zone, names in sorted(zones.items())},
+        zone_ids={zone: zone_id for region, zone, zone_id in _zones() if region == name},
         on_demand={kind: price_book.on_demand_price(kinds[kind]) for kind in offered},
         spot={
             zone: {kind: price_book.spot_price(kinds[kind], zone) for kind in sorted(names)}
@@ -69,6 +76,12 @@ def _data() -> Path:
     assert spec
     assert spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0]) / "ec2" / "resources"
+
+
+@cache
+def _zones() -> list[tuple[str, str, str]]:
+    source = _data().parent / "models" / "availability_zones_and_regions.py"
+    return _ZONE.findall(source.read_text())
 
 
 def _load(name: str) -> Any:

@@ -42,6 +42,7 @@ def test_without_a_manifest_every_type_of_the_region_is_listed(
         "memory": "6903Mi",
         "ephemeral-storage": "17Gi",
         "pods": "29",
+        "vpc.amazonaws.com/pod-eni": "9",
     }
     assert large["labels"]["kubernetes.io/arch"] == "amd64"
     assert large["labels"]["topology.kubernetes.io/region"] == "us-east-1"

@@ -66,6 +66,9 @@ class Known:
     def offered(self) -> dict[str, frozenset[str]]:
         return dict(self.survey.offered)
 
+    def zone_ids(self) -> dict[str, str]:
+        return dict(self.survey.zone_ids)
+
     def spot(self) -> dict[str, dict[str, float]]:
         if self.spot_of is not None:
             return self.spot_of.spot()
@@ -100,6 +103,7 @@ def test_a_region_is_read_over_http_as_its_data_has_it(
     assert [read[name] for name in sorted(names)] == sorted(
         expected.machines, key=lambda kind: kind.name
     )
+    assert market.zone_ids() == expected.zone_ids
     assert market.spot() == expected.spot
     assert price_list.on_demand(REGION) == expected.on_demand
 
@@ -165,6 +169,9 @@ class Failing:
     def offered(self) -> dict[str, frozenset[str]]:
         return self.zones
 
+    def zone_ids(self) -> dict[str, str]:
+        return {}
+
     def spot(self) -> dict[str, dict[str, float]]:
         raise CloudUnavailable("RequestLimitExceeded")
 
@@ -194,6 +201,7 @@ def test_prices_that_are_unknown_do_not_keep_a_region_from_being_surveyed() -> N
     assert [part.part for part in parts if part.problem] == [
         Part.ON_DEMAND_PRICES,
         Part.SPOT_PRICES,
+        Part.ZONES,
     ]
 
 

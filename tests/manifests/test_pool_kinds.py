@@ -75,7 +75,8 @@ def test_a_spot_provisioner_is_the_pool_that_it_became() -> None:
     assert str(found.requirements) == (
         "karpenter.k8s.aws/ec2nodeclass In [default],"
         " instance-category In [c, m, r], instance-generation Gt 2, capacity-type In [spot],"
-        " nodepool In [default], arch In [amd64], os In [linux]"
+        " karpenter.sh/initialized In [true], nodepool In [default],"
+        " karpenter.sh/registered In [true], arch In [amd64], os In [linux]"
     )
     assert found.limits == {"cpu": 1_000_000}
     assert found.node_class.family is AmiFamily.AL2023
@@ -139,6 +140,8 @@ def test_all_of_a_provisioner_is_in_its_pool() -> None:
         "team": "a",
         "karpenter.sh/nodepool": "old",
         "karpenter.k8s.aws/ec2nodeclass": "old",
+        "karpenter.sh/initialized": "true",
+        "karpenter.sh/registered": "true",
     }
     assert found.requirements["team"].values == {"a"}
     assert found.taints == (Taint("gpu", "true", "NoSchedule"),)

@@ -31,12 +31,14 @@ def test_an_m5_large_on_al2023(described: Described) -> None:
         "memory": "7577Mi",  # 8192 - ceil(8192 x 0.075)
         "ephemeral-storage": "20Gi",
         "pods": "29",  # 3 x 9 + 2
+        "vpc.amazonaws.com/pod-eni": "9",
     }
     assert left == {
         "cpu": "1930m",
         "memory": "6903Mi",  # 7577 - (11 x 29 + 255) - 100
         "ephemeral-storage": "17Gi",  # 20 - 1 - 10 %
         "pods": "29",
+        "vpc.amazonaws.com/pod-eni": "9",
     }
 
 

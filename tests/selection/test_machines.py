@@ -61,6 +61,7 @@ def test_a_type_without_gpu_or_disk_has_no_label_of_either(described: Described)
         "ebs-bandwidth": "4750",
         "network-bandwidth": "750",
         "hypervisor": "nitro",
+        "capability-flex": "false",
         "encryption-in-transit-supported": "false",
     }
 

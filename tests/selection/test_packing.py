@@ -133,6 +133,12 @@ def test_a_pools_node_that_starts_is_on_its_way(
     assert bool(plan.existing) is taken
 
 
+def test_a_pools_node_that_starts_takes_pods_that_ask_for_one_which_has_started() -> None:
+    started = spec(terms=(Requirements.from_labels({INITIALIZED: "true"}),))
+    plan = plan_for(pods("web", 1, started), nodes=(node("starting"),))
+    assert [placement.node for placement in plan.existing] == ["starting"]
+
+
 def test_a_node_without_a_zone_takes_pods_that_need_none_and_is_no_domain() -> None:
     bare = replace(node("bare"), labels={ARCH: "amd64"})
     free = plan_for(pods("web", 1, spec()), nodes=(bare,))

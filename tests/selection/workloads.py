@@ -22,6 +22,7 @@ from leeway.selection.resources import Resources
 MIB, GIB = 1024**2, 1024**3
 ZONES = ("a", "b", "c")
 APPS = ("web", "db", "job")
+ARCHES = ("amd64", "arm64")
 NAMESPACE = frozenset({"default"})
 
 
@@ -79,19 +80,23 @@ def specs(draw: DrawFn) -> PodSpec:
     settings: dict[str, object] = {"labels": {"app": draw(st.sampled_from(APPS))}}
     for kind in draw(
         st.sets(
-            st.sampled_from(["spread", "near", "apart", "node", "prefer", "port", "taint"]),
+            st.sampled_from(["spread", "near", "apart", "node", "hope", "prefer", "port", "taint"]),
             max_size=2,
         )
     ):
         match kind:
             case "spread":
-                settings["spreads"] = (Spread(selected, draw(st.integers(1, 2))),)
+                heeds_taints = draw(st.booleans())
+                spread = Spread(selected, draw(st.integers(1, 2)), heeds_taints=heeds_taints)
+                settings["spreads"] = (spread,)
             case "near":
                 settings["near"] = (selected,)
             case "apart":
                 settings["apart"] = (selected,)
             case "node":
                 settings["terms"] = (draw(node_terms()),)
+            case "hope":
+                settings["preferred_near"] = (Weighted(50, selected),)
             case "prefer":
                 settings["preferred_terms"] = (Weighted(50, draw(node_terms())),)
             case "port":
@@ -151,9 +156,10 @@ def node_sets(draw: DrawFn) -> list[ExistingNode]:
         found.append(
             ExistingNode(
                 f"node-{number}",
-                {ZONE: draw(st.sampled_from(ZONES)), ARCH: "amd64"},
+                {ZONE: draw(st.sampled_from(ZONES)), ARCH: draw(st.sampled_from(ARCHES))},
                 Resources({"cpu": 4000, "memory": 8 * GIB, "pods": 20}),
                 Resources({"cpu": 4000, "memory": 8 * GIB, "pods": 20}),
+                taints=draw(st.sampled_from([(), (), TAINTED.taints])),
                 pods=tuple(running),
                 pool=draw(st.sampled_from(["plain", "limited", "few"])),
             )

@@ -79,6 +79,7 @@ class Surveyor:
             Part.OFFERINGS: partial(self.market.offered),
             Part.ON_DEMAND_PRICES: partial(self.price_list.on_demand, region),
             Part.SPOT_PRICES: partial(self.market.spot),
+            Part.ZONES: partial(self.market.zone_ids),
         }
         survey, problems = former, dict.fromkeys(readers, "")
         for part, read in readers.items():

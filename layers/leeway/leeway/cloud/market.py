@@ -43,6 +43,12 @@ class Ec2Market:
                     zones.setdefault(offering["Location"], set()).add(offering["InstanceType"])
         return {zone: frozenset(names) for zone, names in sorted(zones.items())}
 
+    def zone_ids(self) -> dict[str, str]:
+        """Read what each zone is called in every account, by what this one calls it."""
+        with aws_errors():
+            zones = self._client().describe_availability_zones()["AvailabilityZones"]
+        return {zone["ZoneName"]: zone["ZoneId"] for zone in zones}
+
     def spot(self) -> dict[str, dict[str, float]]:
         """Read what Spot costs now on Linux, in USD per hour, by zone and type."""
         latest: dict[tuple[str, str], tuple[datetime, float]] = {}

@@ -190,6 +190,10 @@ class Market(Protocol):
         """Read which types each zone has, by name."""
         ...
 
+    def zone_ids(self) -> dict[str, str]:
+        """Read what each zone is called in every account, by what this one calls it."""
+        ...
+
     def spot(self) -> dict[str, dict[str, float]]:
         """Read what Spot costs now on Linux, in USD per hour, by zone and type."""
         ...

@@ -9,8 +9,6 @@ _FREE = ("node.kubernetes.io", "node-restriction.kubernetes.io", "kops.k8s.io")
 
 NOT_ACTED_ON = dict.fromkeys(
     (
-        "topology.k8s.aws/zone-id",
-        "karpenter.k8s.aws/instance-capability-flex",
         "karpenter.k8s.aws/instance-tenancy",
         "karpenter.k8s.aws/capacity-reservation-id",
         "karpenter.k8s.aws/capacity-reservation-type",

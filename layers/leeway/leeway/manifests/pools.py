@@ -8,7 +8,7 @@ from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.node_pool import NodePool, TaintSpec
-from leeway.selection.labels import NODE_CLASS, NODEPOOL
+from leeway.selection.labels import JOINED, NODE_CLASS, NODEPOOL
 from leeway.selection.offers.node_class import VM_MEMORY_OVERHEAD, AmiFamily, NodeClass
 from leeway.selection.pools import NodePool as Pool
 from leeway.selection.pools import Taint
@@ -76,6 +76,7 @@ def _pool(manifest: NodePool, classes: Mapping[str, EC2NodeClass], defaults: Def
     labels = {
         NODEPOOL: manifest.metadata.name,
         NODE_CLASS: wanted,
+        **JOINED,
         **manifest.spec.template.metadata.labels,
     }
     asked = Requirements(

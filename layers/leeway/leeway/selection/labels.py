@@ -3,9 +3,14 @@
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 NODEPOOL = "karpenter.sh/nodepool"
 NODE_CLASS = "karpenter.k8s.aws/ec2nodeclass"
+REGISTERED = "karpenter.sh/registered"
 INITIALIZED = "karpenter.sh/initialized"
 """A node of a pool that has it (`true`) has been Ready once, without its startup taints."""
+JOINED = {REGISTERED: "true", INITIALIZED: "true"}
+"""What every node of a pool has in the end, whatever the pool says."""
 ZONE = "topology.kubernetes.io/zone"
+ZONE_ID = "topology.k8s.aws/zone-id"
+"""A zone's name in every account: what one account calls us-east-1a is another's us-east-1b."""
 REGION = "topology.kubernetes.io/region"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ARCH = "kubernetes.io/arch"
@@ -34,6 +39,7 @@ INSTANCE_LABELS = tuple(
         "network-bandwidth",
         "local-nvme",
         "hypervisor",
+        "capability-flex",
         "encryption-in-transit-supported",
         "gpu-name",
         "gpu-manufacturer",
@@ -50,6 +56,7 @@ WELL_KNOWN = frozenset(
         CAPACITY_TYPE,
         NODEPOOL,
         ZONE,
+        ZONE_ID,
         REGION,
         INSTANCE_TYPE,
         ARCH,

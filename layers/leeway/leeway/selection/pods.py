@@ -101,7 +101,8 @@ class PodSpec:
 
     `requests` hold one of the resource `pods`. `terms`: one of them has to be met by the node
     (node affinity's terms, each together with the nodeSelector and with what volumes need); with
-    none any node will do. `near` and `apart` are required pod affinity and anti-affinity.
+    none any node will do. `affinity` are those of node affinity and nodeSelector alone, where
+    `terms` say more. `near` and `apart` are required pod affinity and anti-affinity.
     """
 
     namespace: str = "default"
@@ -117,6 +118,12 @@ class PodSpec:
     preferred_apart: tuple[Weighted[PodTerm], ...] = ()
     ports: frozenset[HostPort] = frozenset()
     priority: int = 0
+    affinity: tuple[Requirements, ...] | None = None
+
+    @property
+    def own_terms(self) -> tuple[Requirements, ...]:
+        """What the pod itself asks of nodes: that is what its spreads heed, not its volumes'."""
+        return self.terms if self.affinity is None else self.affinity
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -133,6 +140,7 @@ class PodSpec:
             self.preferred_apart,
             self.ports,
             self.priority,
+            self.affinity,
         )
 
     def tolerates(self, taint: Taint) -> bool:

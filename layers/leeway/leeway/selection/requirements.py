@@ -176,6 +176,17 @@ class Requirement:
         kept = frozenset(filter(met.has, values))
         return met if kept == values else _with_values(met, kept)
 
+    def within(self, other: "Requirement") -> bool:
+        """Whether each node that will do will do for the other too."""
+        met = self.intersection(other)
+        return (met.values, met.complement, met.at_least, met.at_most, met.absent) == (
+            self.values,
+            self.complement,
+            self.at_least,
+            self.at_most,
+            self.absent,
+        )
+
     @property
     def operator(self) -> Operator:
         """The operator that says this best; a bound without values reads as Gte or Lte."""
@@ -313,6 +324,14 @@ class Requirements(Mapping[str, Requirement]):
     def admits(self, labels: Mapping[str, str]) -> bool:
         """Whether a node with these labels meets every requirement."""
         return all(r.admits(labels.get(key)) for key, r in self._by_key.items())
+
+    def within(self, others: "Requirements") -> bool:
+        """Whether every node that meets these meets the others too."""
+        return all(self.of_key(key).within(other) for key, other in others.items())
+
+    def agrees(self, others: "Requirements") -> bool:
+        """Whether a node could meet both."""
+        return not any(requirement.is_empty for requirement in self.intersection(others).values())
 
     def compatible(
         self, wanted: "Requirements", allow_undefined: Collection[str] = WELL_KNOWN

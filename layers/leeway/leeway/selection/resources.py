@@ -5,6 +5,9 @@ from typing import Self
 
 from leeway.selection.quantities import amount, printed
 
+EBS_VOLUMES = "attachable-volumes-csi-ebs.csi.aws.com"
+"""The EBS CSI driver's volumes on one node, by the name that Kubernetes has for such limits."""
+
 
 class Resources(Mapping[str, int]):
     """An immutable, hashable mapping; a resource that it does not name is an amount of 0.
@@ -28,8 +31,9 @@ class Resources(Mapping[str, int]):
         return cls({name: amount(name, text) for name, text in quantities.items()})
 
     def printed(self) -> dict[str, str]:
-        """Print Kubernetes quantities, in canonical form."""
-        return {name: printed(name, n) for name, n in self._amounts.items()}
+        """Print Kubernetes quantities, in canonical form, but for volumes: Kubernetes counts those
+        apart from what nodes report and pods ask for."""
+        return {name: printed(name, n) for name, n in self._amounts.items() if name != EBS_VOLUMES}
 
     def of(self, name: str) -> int:
         """Return the amount of a resource, 0 where it is not named."""

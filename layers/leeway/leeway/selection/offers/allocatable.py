@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
 
+from leeway.selection.offers.branches import POD_ENI
 from leeway.selection.offers.machines import Machine
 from leeway.selection.offers.node_class import GIB, AmiFamily, NodeClass
 from leeway.selection.quantities import parse, whole
-from leeway.selection.resources import Resources
+from leeway.selection.resources import EBS_VOLUMES, Resources
 
 MIB = 1024**2
 
@@ -48,9 +49,16 @@ def capacity(machine: Machine, node_class: NodeClass) -> Resources:
             "memory": memory * MIB,
             "ephemeral-storage": _storage(machine, node_class),
             "pods": max_pods(machine, node_class),
+            EBS_VOLUMES: max(0, machine.volumes - _own_volumes(node_class.family)),
+            POD_ENI: 0 if node_class.family.windows else machine.branches,
             **machine.devices,
         }
     )
+
+
+def _own_volumes(family: AmiFamily) -> int:
+    """Bottlerocket has its data on a volume beside the root's."""
+    return 2 if family is AmiFamily.BOTTLEROCKET else 1
 
 
 def allocatable(machine: Machine, node_class: NodeClass, capacity: Resources) -> Resources:

@@ -20,13 +20,16 @@ from leeway.selection.labels import (
     REGION,
     WINDOWS_BUILD,
     ZONE,
+    ZONE_ID,
 )
+from leeway.selection.offers.branches import POD_ENI
 from leeway.selection.offers.node_class import WINDOWS_BUILDS, NodeClass
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
 # The labels that come with a type's offering; all others that a type has describe itself.
 _OF_TYPES = frozenset({INSTANCE_TYPE, ARCH, OS, REGION, WINDOWS_BUILD, *INSTANCE_LABELS})
+OF_MARKETS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
 
 ANY = "*"
 """Stands for every type or every zone in an unavailable offering."""
@@ -34,12 +37,14 @@ ANY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Offering:
-    """One type in one zone in one capacity type. `price` is in USD per hour, None if unknown."""
+    """One type in one zone in one capacity type. `price` is in USD per hour, None if unknown;
+    `zone_id` is the zone's name in every account, empty if unknown."""
 
     zone: str
     capacity_type: str
     price: float | None
     available: bool = True
+    zone_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ class InstanceType:
     def exotic(self) -> bool:
         """Whether it is only for those who ask for it: bare metal, or with accelerators."""
         return self.name.rpartition(".")[2].startswith("metal") or any(
-            "/" in resource for resource in self.capacity
+            "/" in resource and resource != POD_ENI for resource in self.capacity
         )
 
 
@@ -136,8 +141,10 @@ class Catalog:
         shapes: Shapes,
         markets: Iterable[Market],
         unavailable: Iterable[Unavailable] = (),
+        zone_ids: Mapping[str, str] | None = None,
     ) -> None:
         self.region = region
+        self.zone_ids = zone_ids or {}
         self._unavailable = tuple(unavailable)
         self.shapes = shapes
         self.markets = tuple(markets)
@@ -148,11 +155,12 @@ class Catalog:
     def of(cls, region: str, types: Iterable[InstanceType]) -> "Catalog":
         """Make a catalog of types that are ready as they are, whatever the node class."""
         ready = tuple(types)
-        return cls(region, _Ready(ready), _markets(ready))
+        ids = {o.zone: o.zone_id for each in ready for o in each.offerings if o.zone_id}
+        return cls(region, _Ready(ready), _markets(ready), zone_ids=ids)
 
     def without(self, unavailable: Iterable[Unavailable]) -> "Catalog":
         """Return the catalog in which these offerings are not available."""
-        return Catalog(self.region, self.shapes, self.markets, unavailable)
+        return Catalog(self.region, self.shapes, self.markets, unavailable, self.zone_ids)
 
     @property
     def names(self) -> Sequence[str]:
@@ -245,10 +253,20 @@ class TypeTable:
     def markets_of(self, requirements: Requirements) -> Iterator[tuple[Market, int]]:
         """Return the zones and capacity types that meet requirements, each with the types that
         are available there."""
-        zone, capacity_type = requirements.of_key(ZONE), requirements.of_key(CAPACITY_TYPE)
-        for market, available in self.markets:
-            if zone.has(market.zone) and capacity_type.has(market.capacity_type):
+        for (market, available), meant in zip(self.markets, self.meant(requirements), strict=True):
+            if meant:
                 yield market, available
+
+    def meant(self, requirements: Requirements) -> Iterator[bool]:
+        """Return of each market whether its zone and its capacity type meet requirements."""
+        zone, capacity_type = requirements.of_key(ZONE), requirements.of_key(CAPACITY_TYPE)
+        zone_id = requirements.of_key(ZONE_ID)
+        for market, _ in self.markets:
+            yield (
+                zone.has(market.zone)
+                and capacity_type.has(market.capacity_type)
+                and zone_id.admits(self.catalog.zone_ids.get(market.zone))
+            )
 
     def meeting(self, requirement: Requirement) -> int:
         """Return the types that meet one requirement of their own labels."""
@@ -260,15 +278,17 @@ class TypeTable:
         """Return the values that a label has here, and the types that have each."""
         if key in self._fixed:
             return {self._fixed[key]: self.all}
-        if key in {ZONE, CAPACITY_TYPE}:
+        if key in OF_MARKETS:
             return self._values_of_markets(key)
         return self.catalog.column(key).by_value
 
     def _values_of_markets(self, key: str) -> Mapping[str, int]:
         values: dict[str, int] = {}
         for market, _ in self.markets:
-            value = market.zone if key == ZONE else market.capacity_type
-            values[value] = values.get(value, 0) | market.offered
+            zone_id = self.catalog.zone_ids.get(market.zone, "")
+            value = {ZONE: market.zone, ZONE_ID: zone_id}.get(key, market.capacity_type)
+            if value:
+                values[value] = values.get(value, 0) | market.offered
         return values
 
     def type(self, index: int) -> InstanceType:
@@ -297,6 +317,7 @@ class TypeTable:
                     market.capacity_type,
                     None if isnan(price) else price,
                     bool(available >> index & 1),
+                    self.catalog.zone_ids.get(market.zone, ""),
                 )
 
 

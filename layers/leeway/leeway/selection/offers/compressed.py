@@ -21,9 +21,9 @@ from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.offers.survey import Part, Survey
 from leeway.selection.resources import Resources
 
-VERSION = 1
+VERSION = 2
 
-_NUMBERS = ("vcpus", "memory_mib", "interfaces", "addresses", "disks")
+_NUMBERS = ("vcpus", "memory_mib", "interfaces", "addresses", "branches", "volumes", "disks")
 _SETS = ("bootable", "spot", "on_demand")
 _HEADER = 4  # bytes of its length
 
@@ -56,6 +56,7 @@ def compressed(survey: Survey) -> bytes:
             zone: f"{mask(name in types for name in names):x}"
             for zone, types in sorted(survey.offered.items())
         },
+        "zone_ids": dict(survey.zone_ids),
         "devices": {str(i): dict(m.devices) for i, m in enumerate(machines) if m.devices},
         "read_at": {part: at.isoformat() for part, at in survey.read_at.items()},
         "columns": [[name, column.typecode] for name, column in columns.items()],
@@ -72,7 +73,7 @@ def opened(packed: bytes) -> Catalog:
         UnknownForm: another version wrote it.
     """
     columns = _Columns(packed)
-    return Catalog(columns.region, columns, columns.markets())
+    return Catalog(columns.region, columns, columns.markets(), zone_ids=columns.zone_ids)
 
 
 def unpacked(packed: bytes) -> Survey:
@@ -95,6 +96,7 @@ class _Columns:
             raise UnknownForm(f"version {self._header.get('version')}")
         self.region: str = self._header["region"]
         self.names: list[str] = self._header["names"]
+        self.zone_ids: dict[str, str] = self._header["zone_ids"]
         self._sets = {name: int(digits, 16) for name, digits in self._header["sets"].items()}
         self._columns = dict(self._cut(memoryview(content)[_HEADER + size :]))
 
@@ -167,6 +169,7 @@ class _Columns:
                 zone: frozenset(self.names[i] for i in bits(int(digits, 16)))
                 for zone, digits in self._header["offered"].items()
             },
+            zone_ids=self.zone_ids,
             on_demand=dict(self._known(self._columns[ON_DEMAND])),
             spot={
                 name.partition("/")[2]: dict(self._known(column))

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from leeway.selection.labels import ARCH, INSTANCE, INSTANCE_TYPE
+from leeway.selection.offers.branches import branch_interfaces
 
 GPU_RESOURCES = {
     "nvidia": "nvidia.com/gpu",
     "amd": "amd.com/gpu",
     "habana": "habana.ai/gaudi",
 }
+_USUAL_VOLUMES = 27  # of the Nitro system's 28 attachments, where EC2 does not say
+
 NEURON = "aws.amazon.com/neuron"
 
 _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
@@ -27,9 +30,10 @@ class Machine:
     """One instance type.
 
     `interfaces` are the network interfaces of the default network card, `addresses` the IPv4
-    addresses of each. `disks` is the size of all local NVMe disks in bytes. `devices` are extended
-    resources. `bootable`: the AMIs that Leeway knows run on it. `spot`, `on_demand`: what EC2 sells
-    it as.
+    addresses of each; `branches` are those that pods with security groups of their own get.
+    `volumes` are the EBS volumes that may be attached beside its interfaces, the root one among
+    them. `disks` is the size of all local NVMe disks in bytes. `devices` are extended resources.
+    `bootable`: the AMIs that Leeway knows run on it. `spot`, `on_demand`: what EC2 sells it as.
     """
 
     name: str
@@ -38,6 +42,8 @@ class Machine:
     memory_mib: int
     interfaces: int
     addresses: int
+    branches: int
+    volumes: int
     disks: int
     devices: Mapping[str, int]
     bootable: bool
@@ -65,6 +71,8 @@ def machine(document: Mapping[str, Any]) -> Machine:
             "MaximumNetworkInterfaces", network["MaximumNetworkInterfaces"]
         ),
         addresses=network["Ipv4AddressesPerInterface"],
+        branches=branch_interfaces(document["InstanceType"], network["MaximumNetworkInterfaces"]),
+        volumes=_volumes(document.get("EbsInfo", {})),
         disks=_nvme_gb(document) * 10**9,
         devices=_devices(document),
         bootable=bool(known) and "hvm" in document.get("SupportedVirtualizationTypes", ["hvm"]),
@@ -98,6 +106,7 @@ def _labels(document: Mapping[str, Any], architecture: str) -> Iterator[tuple[st
         yield f"{INSTANCE}local-nvme", str(disks)
     if hypervisor := document.get("Hypervisor"):
         yield f"{INSTANCE}hypervisor", _kebab(hypervisor)
+    yield f"{INSTANCE}capability-flex", "true" if family.endswith("-flex") else "false"
     encrypted = document["NetworkInfo"].get("EncryptionInTransitSupported", False)
     yield f"{INSTANCE}encryption-in-transit-supported", "true" if encrypted else "false"
     yield from _gpu_labels(document)
@@ -150,6 +159,13 @@ def _default_card(network: Mapping[str, Any]) -> Mapping[str, Any]:
     index = network.get("DefaultNetworkCardIndex", 0)
     cards = network.get("NetworkCards", [])
     return next((card for card in cards if card.get("NetworkCardIndex", 0) == index), {})
+
+
+def _volumes(ebs: Mapping[str, Any]) -> int:
+    """EC2 counts the first interface already where interfaces and volumes share the attachments;
+    the CNI keeps a second one."""
+    most: int = ebs.get("MaximumEbsAttachments", _USUAL_VOLUMES)
+    return most if ebs.get("AttachmentLimitType") == "dedicated" else most - 1
 
 
 def _network_mbps(network: Mapping[str, Any]) -> int:

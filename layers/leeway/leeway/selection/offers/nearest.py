@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from difflib import SequenceMatcher
 
-from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, WELL_KNOWN, ZONE
-from leeway.selection.offers.catalog import TypeTable
+from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, WELL_KNOWN
+from leeway.selection.offers.catalog import OF_MARKETS, TypeTable
 from leeway.selection.requirements import Requirement, Requirements, integer
 
 
@@ -39,15 +39,16 @@ def _known(table: TypeTable) -> frozenset[str]:
 
 
 def _alone(table: TypeTable, requirement: Requirement) -> int:
-    if requirement.key in {ZONE, CAPACITY_TYPE}:
+    if requirement.key in OF_MARKETS:
         return table.offered(Requirements([requirement]))
     return table.meeting(requirement)
 
 
 def _impossible(table: TypeTable, requirement: Requirement) -> str:
     values = table.values(requirement.key)
-    if requirement.key in {ZONE, CAPACITY_TYPE}:
-        said = "nothing is offered there" if requirement.key == ZONE else "nothing is offered so"
+    if requirement.key in OF_MARKETS:
+        there = requirement.key != CAPACITY_TYPE
+        said = "nothing is offered there" if there else "nothing is offered so"
     elif requirement.key == INSTANCE_TYPE:
         said = f"{table.catalog.region} does not offer it"
         if len(requirement.values) > 1:

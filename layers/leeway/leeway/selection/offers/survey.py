@@ -16,6 +16,7 @@ class Part(StrEnum):
     OFFERINGS = "offerings"
     ON_DEMAND_PRICES = "on-demand prices"
     SPOT_PRICES = "spot prices"
+    ZONES = "zones"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Survey:
     spot: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Prices by zone and type."""
     read_at: Mapping[Part, datetime] = field(default_factory=dict)
+    zone_ids: Mapping[str, str] = field(default_factory=dict)
+    """What a zone is called in every account, by what this one calls it."""
 
     def renewed(self, part: Part, found: Any, at: datetime) -> "Survey":
         """Return the survey with one part read anew."""
@@ -47,6 +50,8 @@ class Survey:
         match part:
             case Part.TYPES:
                 return len(self.machines)
+            case Part.ZONES:
+                return len(self.zone_ids)
             case Part.ON_DEMAND_PRICES:
                 return len(self.on_demand)
             case Part.OFFERINGS:
@@ -63,6 +68,7 @@ class Survey:
 _FIELDS = {
     Part.TYPES: "machines",
     Part.OFFERINGS: "offered",
+    Part.ZONES: "zone_ids",
     Part.ON_DEMAND_PRICES: "on_demand",
     Part.SPOT_PRICES: "spot",
 }

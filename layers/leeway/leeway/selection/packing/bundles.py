@@ -18,6 +18,8 @@ def bundled(
 
     `running` are the counters that have pods on nodes: who has to be near one of those is packed
     by itself, onto such a node. `launched` are those that have pods on new nodes, which are full.
+    The scheduler binds pods in any order: a pod may be the first of those that it has to be near
+    itself only where there are no others anywhere.
     """
     wanting = [lot for lot in lots if set(_wanted(lot)) - running]
     if not wanting:
@@ -29,7 +31,7 @@ def bundled(
         together = _together(wanting)
         chosen = {id(lot) for lot in together}
         wanting = [lot for lot in wanting if id(lot) not in chosen]
-        mates, rest = _mates(together, rest, running, launched)
+        mates, rest = _mates(together, rest, running, launched, fits)
         if mates is None:
             misplaced += [_misplaced(lot, lot.units, ALONE) for lot in together]
             continue
@@ -63,32 +65,42 @@ def _together(lots: Sequence[Lot]) -> list[Lot]:
 
 
 def _mates(
-    together: Sequence[Lot], rest: list[Lot], running: frozenset[int], launched: frozenset[int]
+    together: Sequence[Lot],
+    rest: list[Lot],
+    running: frozenset[int],
+    launched: frozenset[int],
+    fits: Fits,
 ) -> tuple[list[Lot] | None, list[Lot]]:
-    """One pod of another lot for each counter that these want and do not come to themselves, and
-    what is left of the others; None where there is no such pod.
-
-    A pod that only itself is near to may come first of all, but only if there is no other.
-    """
-    had: dict[int, int] = {}
-    for lot in together:
-        for counter, adds in lot.counted.items():
-            had[counter] = had.get(counter, 0) + adds * len(lot.units)
+    """One pod of another lot for each counter that these want and that none of them adds to
+    without wanting it, and what is left of the others; None where there is no such pod, and no pod
+    of these may be the first."""
     mates: list[Lot] = []
     zone = next((lot.zone for lot in together if lot.zone is not None), None)
     for counter in sorted({c for lot in together for c in _wanted(lot)} - running):
-        if had.get(counter, 0) > 1 or any(counter in mate.counted for mate in mates):
+        if any(_leads(lot, counter) for lot in (*together, *mates)):
             continue
-        found = next(
-            (lot for lot in rest if counter in lot.counted and lot.zone in {None, zone}), None
-        )
+        others = [lot for lot in rest if counter in lot.counted]
+        near = (lot for lot in others if lot.zone in {None, zone} or zone is None)
+        found = next((lot for lot in near if fits(_beside(lot, together[0]))), None)
         if found is not None:
             mates.append(found.having(found.units[:1]))
             kept = [found.having(found.units[1:])] if len(found.units) > 1 else []
             rest = [lot for lot in rest if lot is not found] + kept
-        elif counter not in had or counter in launched:
+        elif others or counter in launched or not any(counter in lot.counted for lot in together):
             return None, rest
     return mates, rest
+
+
+def _leads(lot: Lot, counter: int) -> bool:
+    """Whether a lot's pods may come before those that have to be near the counter's."""
+    return counter in lot.counted and counter not in set(_wanted(lot))
+
+
+def _beside(mate: Lot, lot: Lot) -> Lot:
+    """One pod of each, as a unit."""
+    ((one, _),), ((other, _),) = mate.parts, lot.parts
+    zone = mate.zone if mate.zone is not None else lot.zone
+    return Lot(((one, 1), (other, 1)), (), zone, joined=True)
 
 
 def _unit(
@@ -110,7 +122,8 @@ def _unit(
             own += [name for unit in lot.units[:taken] for name in unit]
         if taken < len(lot.units):
             misplaced.append(_misplaced(lot, lot.units[taken:], TOO_LARGE))
-    elsewhere = others | {c for miss in misplaced for c in miss.group.rules.counted}
+    left = {id(miss.group): miss.group.rules for miss in misplaced}.values()
+    elsewhere = others | {c for rules in left for c in rules.counted - set(rules.with_node)}
     unit = (tuple(name for own in names.values() for name in own),)
     made = Lot(tuple(parts.values()), unit, zone, joined=True)
     if sum(map(len, unit)) <= len(mates) or _lonely(made, elsewhere):
@@ -119,15 +132,24 @@ def _unit(
 
 
 def _lonely(unit: Lot, elsewhere: frozenset[int]) -> bool:
-    """Whether a pod of a unit is near nobody whom it has to be near; a pod that has to be near
-    its like may be the first of them, but only if there is no other."""
-    counted = unit.counted
-    for group, _ in unit.parts:
-        for counter in group.rules.with_node:
-            itself = counter in group.rules.counted
-            if counted.get(counter, 0) > itself or (itself and counter not in elsewhere):
-                continue
+    """Whether a unit's pods could not all be bound one after another, each near whom it has to be;
+    `elsewhere` are the counters of pods besides these."""
+    bound: set[int] = set()
+    waiting = [group.rules for group, _ in unit.parts]
+    while waiting:
+        going = [rules for rules in waiting if bound.issuperset(rules.with_node)]
+        going = (
+            going
+            or [
+                rules
+                for rules in waiting
+                if all(c in bound or c in rules.counted - elsewhere for c in rules.with_node)
+            ][:1]
+        )
+        if not going:
             return True
+        bound.update(counter for rules in going for counter in rules.counted)
+        waiting = [rules for rules in waiting if not any(rules is each for each in going)]
     return False
 
 

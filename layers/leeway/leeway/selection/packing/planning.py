@@ -9,7 +9,7 @@ from itertools import repeat
 
 import numpy as np
 
-from leeway.selection.labels import INITIALIZED
+from leeway.selection.labels import INITIALIZED, JOINED
 from leeway.selection.packing.bundles import bundled
 from leeway.selection.packing.groups import Group, Lot, Misplaced, grouped, regrouped
 from leeway.selection.packing.kinds import Sorter
@@ -48,7 +48,16 @@ def pack(pods: Sequence[Pod], supply: Supply, nodes: Sequence[ExistingNode] = ()
     Preferences are held as if they were required, and given up one after another where pods would
     have no place otherwise (see `leeway.selection.packing.preferences`).
     """
-    return _Packing(pods, supply, nodes).plan()
+    waiting = pods
+    while True:
+        packing = _Packing(waiting, supply, nodes)
+        plan = packing.plan()
+        if plan is not None:
+            return plan
+        # What some of a set's pods have given up, all of them have: they share a node or a zone.
+        names = packing.given_up
+        given_up = {pod.spec: names[pod.name] for pod in waiting if pod.name in names}
+        waiting = [Pod(pod.name, given_up.get(pod.spec, pod.spec)) for pod in waiting]
 
 
 @dataclass
@@ -77,9 +86,13 @@ class _Packing:
         taints += [t for node in nodes for t in node.taints]
         self.soft_taints = any(taint.effect == "PreferNoSchedule" for taint in taints)
         self.outcome = _Outcome()
+        self.given_up: dict[str, PodSpec] = {}
+        self._led = self.standing.running
+        self._wanted: frozenset[int] = frozenset()
         self._zones_of: dict[object, tuple[frozenset[int], frozenset[int]]] = {}
 
-    def plan(self) -> Plan:
+    def plan(self) -> Plan | None:
+        """Plan; None where what pods have given up is to be known from the start."""
         waiting = self.groups
         while waiting:
             missed = list(self._place(waiting))
@@ -89,9 +102,12 @@ class _Packing:
                     self.outcome.unschedulable += [
                         Unschedulable(pod, miss.reason) for pod in miss.pods
                     ]
-            waiting = regrouped(
-                [(spec, miss.pods) for miss, spec in again if spec is not None], self.counters
-            )
+            later = [(spec, miss.pods) for miss, spec in again if spec is not None]
+            self.given_up |= {name: spec for spec, names in later for name in names}
+            self._follow(waiting, missed)
+            waiting = regrouped(later, self.counters)
+            if self._too_late(again, waiting):
+                return None
         if self.outcome.unschedulable:
             self._even_out()
         launched, short = finish(self.outcome.nodes, self.sorter)
@@ -103,6 +119,29 @@ class _Packing:
             sum(price for price in prices if price < UNKNOWN_PRICE),
             self._bound(),
         )
+
+    def _follow(self, groups: Sequence[Group], missed: Sequence[Misplaced]) -> None:
+        """Note whom the pods that have a place now have to be near, and whom others may follow."""
+        lost: dict[int, int] = {}
+        for miss in missed:
+            lost[id(miss.group)] = lost.get(id(miss.group), 0) + len(miss.pods)
+        for group in groups:
+            if lost.get(id(group), 0) < len(group.pods):
+                self._wanted = self._wanted.union(group.rules.with_zone)
+                self._led |= _leading(group)
+
+    def _too_late(
+        self, again: Sequence[tuple[Misplaced, PodSpec | None]], waiting: Sequence[Group]
+    ) -> bool:
+        """Whether giving up preferences came too late: pods that have to be near others find those
+        on full nodes, or pods come to be like those that others have become the first of."""
+        late = (
+            miss.group.rules.with_zone and not self.given_up.keys().isdisjoint(miss.pods)
+            for miss, spec in again
+            if spec is None
+        )
+        alike = (_leading(group) & self._wanted - self._led for group in waiting)
+        return any(late) or any(alike)
 
     def _relaxed(self, spec: PodSpec) -> PodSpec | None:
         """Give up preferences that nothing meets, and only where there is none the next one."""
@@ -255,7 +294,7 @@ class _Packing:
                 zoneless |= room[row] > 0
             elif room[row] > 0:
                 able.add(zone)
-        domains |= {position[zone] for zone in self.standing.domains(required)}
+        domains |= {position[zone] for zone in self.standing.domains(group.spec)}
         return Choice(
             tuple(i in able for i in range(len(names))),
             tuple(i in domains for i in range(len(names))),
@@ -279,9 +318,10 @@ class _Packing:
             known + others, [*self._cheapest_first(), *range(len(known), len(known + others))]
         )
         position = {name: i for i, name in enumerate(counts.zones)}
-        for node, zone in zip(nodes, self.standing.zones, strict=True):
+        for row, (node, zone) in enumerate(zip(nodes, self.standing.zones, strict=True)):
             for pod in node.pods if zone != NO_ZONE else ():
-                counts.add(self.counters.rules(pod), position[zone])
+                rules = self.counters.rules_on(pod, self.standing.labels[row], node.taints)
+                counts.add(rules, position[zone])
         return counts
 
     def _cheapest_first(self) -> list[int]:
@@ -299,7 +339,12 @@ def _when_started(node: ExistingNode, supply: Supply) -> ExistingNode:
         return node
     passing = {(t.key, t.effect) for t in pool.startup_taints}
     kept = [t for t in node.taints if t.key not in STARTING and (t.key, t.effect) not in passing]
-    return replace(node, taints=tuple(kept))
+    return replace(node, taints=tuple(kept), labels={**node.labels, **JOINED})
+
+
+def _leading(group: Group) -> frozenset[int]:
+    """The counters that a group's pods add to without having to be near others of them."""
+    return group.rules.counted - set(group.rules.with_zone)
 
 
 def _bound_to_nodes(lot: Lot) -> bool:

@@ -25,6 +25,7 @@ def strictly(spec: PodSpec) -> PodSpec:
     return replace(
         spec,
         terms=terms,
+        affinity=spec.own_terms,
         near=spec.near + tuple(w.preference for w in spec.preferred_near),
         apart=spec.apart + tuple(w.preference for w in spec.preferred_apart),
         spreads=tuple(replace(spread, required=True) for spread in spec.spreads),

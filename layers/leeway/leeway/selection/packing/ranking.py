@@ -4,7 +4,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from leeway.selection.labels import CAPACITY_TYPE, CAPACITY_TYPES, ON_DEMAND, SPOT, ZONE, short
+from leeway.selection.labels import (
+    CAPACITY_TYPE,
+    CAPACITY_TYPES,
+    ON_DEMAND,
+    SPOT,
+    ZONE,
+    ZONE_ID,
+    short,
+)
+from leeway.selection.offers.catalog import OF_MARKETS
 from leeway.selection.packing.plan import Choice
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
 from leeway.selection.solver.arrays import Ints
@@ -56,7 +65,7 @@ def _choice(supply: Supply, capacity_type: str, found: Ints) -> Choice:
 def _diverse(supply: Supply, cheapest: Ints, wanted: Mapping[str, int]) -> Ints:
     """The cheapest types; places are kept for dearer ones that bring a value which is still
     missing."""
-    missing = {key: n for key, n in wanted.items() if key not in {ZONE, CAPACITY_TYPE}}
+    missing = {key: n for key, n in wanted.items() if key not in OF_MARKETS}
     had: dict[str, set[str]] = {key: set() for key in missing}
     kept: list[int] = []
     for at, index in enumerate(cheapest.tolist()):
@@ -73,6 +82,8 @@ def value(candidate: Candidate, key: str) -> str:
     """The value of a label on a candidate's nodes; empty where it has none."""
     if key == ZONE:
         return candidate.offering.zone
+    if key == ZONE_ID:
+        return candidate.offering.zone_id
     if key == CAPACITY_TYPE:
         return candidate.offering.capacity_type
     return candidate.type.labels.get(key, "")

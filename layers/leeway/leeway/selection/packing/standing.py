@@ -7,7 +7,7 @@ import numpy as np
 
 from leeway.selection.labels import HOSTNAME, ZONE, normalised
 from leeway.selection.packing.groups import Lot
-from leeway.selection.packing.topology import Counters
+from leeway.selection.packing.topology import CountedNodes, Counters
 from leeway.selection.pods import ExistingNode, PodSpec
 from leeway.selection.solver.arrays import Bools, Floats, Ints
 
@@ -34,8 +34,8 @@ class Standing:
     ) -> None:
         self.nodes = nodes
         self._resources = tuple(resources)
-        self._labels = [_labels(node) for node in nodes]
-        self.zones = [labels.get(ZONE, NO_ZONE) for labels in self._labels]
+        self.labels = [_labels(node) for node in nodes]
+        self.zones = [labels.get(ZONE, NO_ZONE) for labels in self.labels]
         n = len(nodes)
         self._room = np.zeros((n, len(resources)))
         self._counts = np.zeros((n, len(counters)))
@@ -47,7 +47,7 @@ class Standing:
             self._room[row] -= self._coming(node, row, daemons)
             for pod in node.pods:
                 self._room[row] -= self._amounts(pod.requests)
-                rules = counters.rules(pod)
+                rules = counters.rules_on(pod, self.labels[row], node.taints)
                 for counter in rules.counted:
                     self._counts[row, counter] += 1
                 for cap in rules.on_node:
@@ -70,7 +70,7 @@ class Standing:
 
     def _met(self, spec: PodSpec, row: int) -> bool:
         """Whether a node meets a pod's requirements."""
-        return not spec.terms or any(term.admits(self._labels[row]) for term in spec.terms)
+        return not spec.terms or any(term.admits(self.labels[row]) for term in spec.terms)
 
     @property
     def running(self) -> frozenset[int]:
@@ -94,11 +94,10 @@ class Standing:
         """The zones of these nodes that count in a pod's spreads by zone, be there room or not: a
         zone without any pod keeps the others low."""
         found: set[str] = set()
-        for spread in spec.spreads:
+        spreads = [spread for spread in spec.spreads if spread.pods.topology == ZONE]
+        for counted in {CountedNodes.of(spec, spread) for spread in spreads}:
             for row, node in enumerate(self.nodes):
-                if (not spread.heeds_affinity or self._met(spec, row)) and (
-                    not spread.heeds_taints or spec.untolerated(node.taints) is None
-                ):
+                if counted.has(self.labels[row], node.taints):
                     found.add(self.zones[row])
         return frozenset(found - {NO_ZONE})
 

@@ -7,7 +7,7 @@ from math import isnan
 
 import numpy as np
 
-from leeway.selection.labels import CAPACITY_TYPE, CAPACITY_TYPES, RESERVED, ZONE
+from leeway.selection.labels import CAPACITY_TYPES, RESERVED
 from leeway.selection.offers.catalog import (
     Catalog,
     InstanceType,
@@ -219,8 +219,7 @@ class Supply:
             return np.zeros(len(self.candidates), dtype=bool)
         described = np.zeros(len(table), dtype=bool)
         described[list(bits(table.described(term)))] = True
-        zone, capacity_type = term.of_key(ZONE), term.of_key(CAPACITY_TYPE)
-        meant = [zone.has(m.zone) and capacity_type.has(m.capacity_type) for m, _ in table.markets]
+        meant = list(table.meant(term))
         pools, types, markets = self._rows.T
         found: Bools = described[types] & np.array(meant, dtype=bool)[markets] & (pools == number)
         return found
@@ -235,5 +234,7 @@ def _offered(pool: NodePool, table: TypeTable) -> Iterator[tuple[int, int, Candi
             continue
         for index in bits(types & available):
             price = market.prices[index]
-            offering = Offering(market.zone, market.capacity_type, None if isnan(price) else price)
+            zone_id = table.catalog.zone_ids.get(market.zone, "")
+            known = None if isnan(price) else price
+            offering = Offering(market.zone, market.capacity_type, known, zone_id=zone_id)
             yield index, position, Candidate(pool, table.type(index), offering)

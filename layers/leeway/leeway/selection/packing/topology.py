@@ -2,13 +2,16 @@
 
 A counter stands for some pods (a selector in some namespaces, or whoever takes a host port) within
 one topology; every pod that it selects counts, waiting or bound, whoever asked for the counting.
+Those of a spread by zone count on some nodes only. Source: kube-scheduler's PodTopologySpread.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from leeway.selection.labels import HOSTNAME, ZONE
-from leeway.selection.pods import HostPort, PodSpec, PodTerm
+from leeway.selection.pods import HostPort, PodSpec, PodTerm, Spread, Toleration
+from leeway.selection.pools import Taint
+from leeway.selection.requirements import Requirements
 
 KNOWN = frozenset({HOSTNAME, ZONE})
 """The topologies that are understood."""
@@ -29,9 +32,9 @@ class Cap:
 class Rules:
     """What a pod's topology terms come to. Counters are numbers.
 
-    `counted` are the counters that count the pod. `on_node`, `in_zone` cap counters on its node and
-    in its zone; `with_node`, `with_zone` have to have a pod there (who shares a node shares its
-    zone).
+    `counted` are the counters that count the pod; those of them that are `unsure` count it on some
+    of the nodes only that it may go to. `on_node`, `in_zone` cap counters on its node and in its
+    zone; `with_node`, `with_zone` have to have a pod there (who shares a node shares its zone).
     """
 
     counted: frozenset[int]
@@ -39,6 +42,63 @@ class Rules:
     in_zone: tuple[Cap, ...]
     with_node: tuple[int, ...]
     with_zone: tuple[int, ...]
+    unsure: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class CountedNodes:
+    """The nodes whose pods a spread counts: those that meet one of the terms (any node, with none)
+    and whose taints are tolerated (None: whatever their taints)."""
+
+    terms: tuple[Requirements, ...] = ()
+    tolerations: frozenset[Toleration] | None = None
+
+    @classmethod
+    def of(cls, spec: PodSpec, spread: Spread) -> "CountedNodes":
+        """Return the nodes that a pod's spread counts. By hostname, each pod minds its own node
+        alone, which always counts: the least is nobody, on a node that may come at any time."""
+        if spread.pods.topology == HOSTNAME:
+            return EVERY_NODE
+        return cls(
+            spec.own_terms if spread.heeds_affinity else (),
+            _hard(spec.tolerations) if spread.heeds_taints else None,
+        )
+
+    def has(self, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
+        """Whether a node counts."""
+        if self.terms and not any(term.admits(labels) for term in self.terms):
+            return False
+        if self.tolerations is None:
+            return True
+        bearing = PodSpec(tolerations=tuple(self.tolerations))
+        return bearing.untolerated(taints) is None
+
+    def has_all_of(self, spec: PodSpec) -> bool:
+        """Whether every node counts that a pod may go to."""
+        if self.tolerations is not None and not _hard(spec.tolerations) <= self.tolerations:
+            return False
+        own_terms = spec.terms or (_ANYTHING,)
+        return not self.terms or all(
+            any(own.within(term) for term in self.terms) for own in own_terms
+        )
+
+    def has_none_of(self, spec: PodSpec) -> bool:
+        """Whether no node counts that a pod may go to."""
+        return bool(self.terms and spec.terms) and not any(
+            own.agrees(term) for own in spec.terms for term in self.terms
+        )
+
+
+_ANYTHING = Requirements()
+EVERY_NODE = CountedNodes()
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Pods to be counted within a topology, on some nodes."""
+
+    pods: PodTerm
+    nodes: CountedNodes = EVERY_NODE
 
 
 NO_RULES = Rules(frozenset(), (), (), (), ())
@@ -48,7 +108,8 @@ NO_RULES = Rules(frozenset(), (), (), (), ())
 class Counters:
     """Numbers for what is counted, in the order in which it was met."""
 
-    _terms: dict[PodTerm | HostPort, int] = field(default_factory=dict)
+    _terms: dict[Tally | HostPort, int] = field(default_factory=dict)
+    _of_some: dict[int, CountedNodes] = field(default_factory=dict)
     _by_label: dict[tuple[str, str], list[tuple[PodTerm, int]]] = field(default_factory=dict)
     _by_other: list[tuple[PodTerm, int]] = field(default_factory=list)
     _selecting: dict[tuple[str, frozenset[tuple[str, str]]], frozenset[int]] = field(
@@ -64,24 +125,26 @@ class Counters:
         return frozenset(
             number
             for what, number in self._terms.items()
-            if isinstance(what, PodTerm) and what.topology == ZONE
+            if isinstance(what, Tally) and what.pods.topology == ZONE
         )
 
     def learn(self, specs: Iterable[PodSpec]) -> None:
         """Number all that these pods' terms and ports ask to be counted."""
         for spec in specs:
-            for term in _terms(spec):
-                self._number(term)
+            for tally in _tallies(spec):
+                self._number(tally)
             for port in spec.ports:
                 self._number(port)
 
-    def _number(self, what: PodTerm | HostPort) -> int:
+    def _number(self, what: Tally | HostPort) -> int:
         number = self._terms.get(what)
         if number is None:
             number = self._terms[what] = len(self._terms)
             self._selecting.clear()
-            if isinstance(what, PodTerm):
-                self._index(what, number)
+            if isinstance(what, Tally):
+                self._index(what.pods, number)
+                if what.nodes != EVERY_NODE:
+                    self._of_some[number] = what.nodes
         return number
 
     def _index(self, term: PodTerm, number: int) -> None:
@@ -94,7 +157,7 @@ class Counters:
         self._by_other.append((term, number))
 
     def selecting(self, spec: PodSpec) -> frozenset[int]:
-        """Return the counters that count this pod."""
+        """Return the counters that count this pod, wherever it is."""
         ports = frozenset(
             number
             for port in spec.ports
@@ -113,22 +176,41 @@ class Counters:
     def rules(self, spec: PodSpec) -> Rules:
         """Return what a pod's required terms come to; its terms have been learned."""
         counted = self.selecting(spec)
+        some = [(number, self._of_some[number]) for number in counted & self._of_some.keys()]
+        counted -= {number for number, nodes in some if nodes.has_none_of(spec)}
+        unsure = counted & {number for number, nodes in some if not nodes.has_all_of(spec)}
+        return self._rules(spec, counted, unsure)
+
+    def rules_on(
+        self, spec: PodSpec, labels: Mapping[str, str], taints: tuple[Taint, ...]
+    ) -> Rules:
+        """Return the same of a pod that is on a node with these labels and taints."""
+        counted = self.selecting(spec)
+        some = counted & self._of_some.keys()
+        out = {number for number in some if not self._of_some[number].has(labels, taints)}
+        return self._rules(spec, counted - out, frozenset())
+
+    def _rules(self, spec: PodSpec, counted: frozenset[int], unsure: frozenset[int]) -> Rules:
         return Rules(
             counted,
             tuple(self._caps(spec, counted, HOSTNAME)),
             tuple(self._caps(spec, counted, ZONE)),
-            tuple(self._terms[term] for term in spec.near if term.topology == HOSTNAME),
-            tuple(self._terms[term] for term in spec.near if term.topology in KNOWN),
+            tuple(self._near(spec, {HOSTNAME})),
+            tuple(self._near(spec, KNOWN)),
+            unsure,
         )
+
+    def _near(self, spec: PodSpec, topologies: Container[str]) -> Iterator[int]:
+        return (self._terms[Tally(term)] for term in spec.near if term.topology in topologies)
 
     def _caps(self, spec: PodSpec, counted: frozenset[int], topology: str) -> Iterator[Cap]:
         for term in spec.apart:
             if term.topology == topology:
-                number = self._terms[term]
+                number = self._terms[Tally(term)]
                 yield Cap(number, int(number in counted))
         for spread in spec.spreads:
             if spread.required and spread.pods.topology == topology:
-                number = self._terms[spread.pods]
+                number = self._terms[Tally(spread.pods, CountedNodes.of(spec, spread))]
                 yield Cap(number, spread.max_skew, True, spread.min_domains)
         if topology == HOSTNAME:
             for port in spec.ports:
@@ -148,9 +230,14 @@ def clashing(one: HostPort, other: HostPort) -> bool:
     return one.address == other.address or not one.address or not other.address
 
 
-def _terms(spec: PodSpec) -> Iterator[PodTerm]:
-    yield from spec.near
-    yield from spec.apart
+def _tallies(spec: PodSpec) -> Iterator[Tally]:
+    for term in (*spec.near, *spec.apart):
+        yield Tally(term)
     for spread in spec.spreads:
         if spread.required:
-            yield spread.pods
+            yield Tally(spread.pods, CountedNodes.of(spec, spread))
+
+
+def _hard(tolerations: Iterable[Toleration]) -> frozenset[Toleration]:
+    """Without those of soft taints, which keep no node from being counted."""
+    return frozenset(each for each in tolerations if each.effect != "PreferNoSchedule")

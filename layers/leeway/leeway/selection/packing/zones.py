@@ -38,12 +38,18 @@ class ZoneCounts:
     zones: tuple[str, ...]
     preferred: Sequence[int]
     _counts: dict[int, list[int]] = field(default_factory=dict)
+    _unsure: dict[int, list[int]] = field(default_factory=dict)
     _limits: dict[int, list[float]] = field(default_factory=dict)
     _spreads: dict[tuple[int, int], dict[Cap, tuple[bool, ...]]] = field(default_factory=dict)
 
     def counts(self, counter: int) -> list[int]:
         """The counter's pods by zone."""
         return self._counts.setdefault(counter, [0] * len(self.zones))
+
+    def _surely(self, counter: int) -> list[int]:
+        """The same without pods that may yet come to a node which does not count."""
+        counts, unsure = self.counts(counter), self._unsure.get(counter)
+        return [n - less for n, less in zip(counts, unsure, strict=True)] if unsure else counts
 
     def _limit(self, counter: int) -> list[float]:
         return self._limits.setdefault(counter, [float("inf")] * len(self.zones))
@@ -52,6 +58,8 @@ class ZoneCounts:
         """Count pods that are in a zone, and keep out of it whom they keep apart from."""
         for counter in rules.counted:
             self.counts(counter)[zone] += pods
+        for counter in rules.unsure:
+            self._unsure.setdefault(counter, [0] * len(self.zones))[zone] += pods
         for cap in rules.in_zone:
             if not cap.skew:
                 limits = self._limit(cap.counter)
@@ -90,7 +98,8 @@ class ZoneCounts:
         coming = counts[zone] + (cap.counter in rules.counted)
         if not cap.skew:
             return coming <= cap.most
-        inside = [n for n, counted in zip(counts, domains, strict=True) if counted]
+        surely = self._surely(cap.counter)
+        inside = [n for n, counted in zip(surely, domains, strict=True) if counted]
         least = min(inside, default=0) if len(inside) >= cap.min_domains else 0
         return coming - least <= cap.most
 
@@ -118,14 +127,15 @@ def assign(
         else:
             spreading.append((group, choice))
     gatherings = list(_connected(following))
-    late = [together for together in gatherings if not _self_sufficient(together, counts)]
+    spread = frozenset(counter for group, _ in spreading for counter in group.rules.counted)
+    late = [each for each in gatherings if not _self_sufficient(each, counts, spread)]
     for together in gatherings:
         if not any(together is each for each in late):
-            _gather(together, counts, lots, misplaced)
+            _gather(together, counts, spread, lots, misplaced)
     for group, choice in spreading:
         _spread(group, choice, counts, lots, misplaced)
     for together in late:
-        _gather(together, counts, lots, misplaced)
+        _gather(together, counts, frozenset(), lots, misplaced)
     domains = {id(group): choice.domains for group, choice in groups}
     return _without_lonely(lots, domains, counts, misplaced), misplaced
 
@@ -153,14 +163,16 @@ def _without_lonely(
         lots = kept
 
 
-def _self_sufficient(together: Sequence[tuple[Group, Choice]], counts: ZoneCounts) -> bool:
-    """Whether connected groups find whom they have to be near among themselves, or running."""
-    had: dict[int, int] = {}
-    for group, _ in together:
-        for counter in group.rules.counted:
-            had[counter] = had.get(counter, 0) + len(group.pods)
-    wanted = {counter for group, _ in together for counter in group.rules.with_zone}
-    return all(had.get(c, 0) > 1 or any(counts.counts(c)) for c in wanted)
+def _self_sufficient(
+    together: Sequence[tuple[Group, Choice]], counts: ZoneCounts, spread: frozenset[int]
+) -> bool:
+    """Whether connected groups find whom they have to be near among themselves, or running;
+    `spread` are the counters of pods that are put elsewhere later."""
+    rules = [group.rules for group, _ in together]
+    had = {counter for each in rules for counter in each.counted}
+    leading = {counter for each in rules for counter in each.counted - set(each.with_zone)}
+    wanted = {counter for each in rules for counter in each.with_zone}
+    return all(c in leading or c in had - spread or any(counts.counts(c)) for c in wanted)
 
 
 def _spread(
@@ -228,10 +240,12 @@ def _connected(
 def _gather(
     together: Sequence[tuple[Group, Choice]],
     counts: ZoneCounts,
+    spread: frozenset[int],
     lots: list[Lot],
     misplaced: list[Misplaced],
 ) -> None:
-    """Put connected groups into the one zone that can take most of their pods."""
+    """Put connected groups into the one zone that can take most of their pods; `spread` are the
+    counters of pods that are put elsewhere later."""
     chosen, going = 0, list[Group]()
     for zone in counts.preferred:
         able = [
@@ -239,7 +253,9 @@ def _gather(
             for group, choice in together
             if choice.able[zone] and counts.admits(group.rules, zone, choice.domains)
         ]
-        able = _satisfied(able, zone, counts)
+        out = [group.rules for group, _ in together if not any(group is each for each in able)]
+        others = spread.union(*(rules.counted for rules in out if not rules.with_zone))
+        able = _satisfied(able, zone, counts, others)
         if _size(able) > _size(going):
             chosen, going = zone, able
     staying = {id(group) for group in going}
@@ -265,24 +281,33 @@ def _fill_zone(group: Group, choice: Choice, zone: int, counts: ZoneCounts) -> i
     return kept
 
 
-def _satisfied(groups: Sequence[Group], zone: int, counts: ZoneCounts) -> list[Group]:
-    """Those that find every pod they have to be near in this zone, if these groups come to it."""
-    kept = list(groups)
-    while True:
-        coming = {counter for group in kept for counter in group.rules.counted}
-        found = [
-            group
-            for group in kept
-            if all(
-                counts.counts(counter)[zone] > 0
-                if any(counts.counts(counter))
-                else counter in coming
-                for counter in group.rules.with_zone
-            )
-        ]
-        if len(found) == len(kept):
+def _satisfied(
+    groups: Sequence[Group], zone: int, counts: ZoneCounts, elsewhere: frozenset[int]
+) -> list[Group]:
+    """Those whose pods could be bound one after another in this zone, each near whom it has to be.
+    One may be the first of its like only where there are none, nor are to be `elsewhere`."""
+    bound = {c for group in groups for c in group.rules.with_zone if counts.counts(c)[zone]}
+    waiting, found = list(groups), list[Group]()
+    while waiting:
+        going = [group for group in waiting if bound.issuperset(group.rules.with_zone)]
+        going = (
+            going
+            or [
+                group
+                for group in waiting
+                if all(
+                    c in bound
+                    or (c in group.rules.counted - elsewhere and not any(counts.counts(c)))
+                    for c in group.rules.with_zone
+                )
+            ][:1]
+        )
+        if not going:
             return found
-        kept = found
+        found += going
+        bound.update(counter for group in going for counter in group.rules.counted)
+        waiting = [group for group in waiting if not any(group is each for each in going)]
+    return found
 
 
 def _size(groups: Iterable[Group]) -> int:

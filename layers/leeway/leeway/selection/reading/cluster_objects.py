@@ -9,13 +9,15 @@ from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import Taint
 from leeway.selection.quantities import BadQuantity
 from leeway.selection.reading.objects import BadObject, Document
-from leeway.selection.reading.pod_objects import joined, pod_spec
-from leeway.selection.reading.volumes import Volumes, volumes_of
-from leeway.selection.resources import Resources
+from leeway.selection.reading.pod_objects import pod_spec, with_volumes
+from leeway.selection.reading.volumes import EBS_DRIVER, Volumes, volumes_of
+from leeway.selection.resources import EBS_VOLUMES, Resources
 
 WORKLOADS = frozenset({"Deployment", "StatefulSet", "Job", "ReplicaSet", "ReplicationController"})
-BESIDE = frozenset({"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "PriorityClass"})
-"""Kinds that say something about pods, and are none themselves."""
+BESIDE = frozenset(
+    {"CSINode", "PersistentVolumeClaim", "PersistentVolume", "StorageClass", "PriorityClass"}
+)
+"""Kinds that say something about pods or nodes, and are none themselves."""
 
 ALONGSIDE = frozenset(
     {
@@ -36,6 +38,9 @@ ALONGSIDE = frozenset(
 )
 """Kinds that stand in manifests with pods, and decide nothing about where they go."""
 
+MANY = 1000
+"""EBS volumes that a node takes of which nobody says how many: no machine has room for more."""
+
 _FINISHED = frozenset({"Succeeded", "Failed"})
 _MOST_REPLICAS = 100_000
 
@@ -53,11 +58,13 @@ def listed(documents: Iterable[Document]) -> Iterator[Document]:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What other objects say of pods: `nodes` are the names of those there are."""
+    """What other objects say of pods: `nodes` are the names of those there are, `attachable` how
+    many EBS volumes some of them attach."""
 
     volumes: Volumes
     priorities: Mapping[str, int]
     nodes: frozenset[str]
+    attachable: Mapping[str, int]
 
 
 def beside(objects: Sequence[Document]) -> Beside:
@@ -75,7 +82,21 @@ def beside(objects: Sequence[Document]) -> Beside:
                 raise BadObject((position, "value"), f"expected a whole number, got {value}")
             priorities[_name(document)] = value
     nodes = frozenset(_name(d) for d in objects if d.get("kind") == "Node")
-    return Beside(volumes_of(objects), priorities, nodes)
+    return Beside(volumes_of(objects), priorities, nodes, dict(_attachable(objects)))
+
+
+def _attachable(objects: Sequence[Document]) -> Iterator[tuple[str, int]]:
+    """What the EBS driver says of the nodes that it runs on."""
+    for position, document in enumerate(objects):
+        if document.get("kind") != "CSINode":
+            continue
+        try:
+            for driver in (document.get("spec") or {}).get("drivers") or ():
+                if driver.get("name") == EBS_DRIVER:
+                    yield _name(document), int((driver.get("allocatable") or {}).get("count", MANY))
+        except (AttributeError, TypeError, ValueError) as error:
+            said = f"expected drivers as the Kubernetes API has them ({error})"
+            raise BadObject((position, "spec", "drivers"), said) from error
 
 
 def waiting_pods(
@@ -206,9 +227,8 @@ def _expanded(
     first = (spec.get("ordinals") or {}).get("start") or 0 if _stateful(document) else 0
     for ordinal in range(first, first + count):
         pod = f"{name}-{ordinal}"
-        asked = list(known.volumes.of_replica(claimed, of.namespace, pod))
-        placed = replace(of, terms=joined(of.terms, asked)) if asked else of
-        yield Pod(f"{of.namespace}/{pod}", placed)
+        asked = known.volumes.of_replica(claimed, of.namespace, pod)
+        yield Pod(f"{of.namespace}/{pod}", with_volumes(of, asked))
 
 
 def _stateful(document: Document) -> bool:
@@ -259,7 +279,9 @@ def existing_nodes(
     for position, document in enumerate(objects):
         if document.get("kind") == "Node" and not _ending(document):
             try:
-                nodes.append(_node(document, bound.get(_name(document), _Bound())))
+                found = _node(document, bound.get(_name(document), _Bound()))
+                attachable = Resources({EBS_VOLUMES: known.attachable.get(found.name, MANY)})
+                nodes.append(replace(found, allocatable=found.allocatable + attachable))
             except (BadQuantity, AttributeError, KeyError, TypeError) as error:
                 raise BadObject((position, "status"), f"expected a node: {error}") from error
     return tuple(nodes)

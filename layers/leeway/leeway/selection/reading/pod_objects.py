@@ -5,9 +5,10 @@ named by its path.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from leeway.selection.labels import HOSTNAME, normalised
+from leeway.selection.labels import HOSTNAME, ZONE, ZONE_ID, normalised
 from leeway.selection.pods import (
     HostPort,
     LabelSelector,
@@ -20,9 +21,9 @@ from leeway.selection.pods import (
 from leeway.selection.quantities import BadQuantity
 from leeway.selection.reading.objects import BadObject, Document
 from leeway.selection.reading.pod_requests import requests_of
-from leeway.selection.reading.volumes import Terms, Volumes
+from leeway.selection.reading.volumes import Terms, Volumes, Wanted
 from leeway.selection.requirements import BadRequirement, Requirement, Requirements
-from leeway.selection.resources import Resources
+from leeway.selection.resources import EBS_VOLUMES, Resources
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
@@ -63,11 +64,11 @@ def _pod_spec(pod: Document, volumes: Volumes, priorities: Document) -> PodSpec:
     namespace = _namespace(pod)
     labels = {str(k): str(v) for k, v in ((pod.get("metadata") or {}).get("labels") or {}).items()}
     affinity = spec.get("affinity") or {}
-    return PodSpec(
+    bare = PodSpec(
         namespace=namespace,
         labels=labels,
         requests=_requests(spec),
-        terms=joined(_terms(spec), volumes.of_pod(spec, namespace)),
+        terms=_terms(spec),
         preferred_terms=tuple(_preferred_nodes(affinity.get("nodeAffinity") or {})),
         tolerations=tuple(map(_toleration, spec.get("tolerations") or ())),
         spreads=tuple(_spreads(spec, namespace, labels)),
@@ -78,6 +79,7 @@ def _pod_spec(pod: Document, volumes: Volumes, priorities: Document) -> PodSpec:
         ports=frozenset(_ports(spec)),
         priority=_priority(spec, priorities),
     )
+    return with_volumes(bare, volumes.of_pod(spec, namespace))
 
 
 def _requests(spec: Document) -> Resources:
@@ -93,10 +95,26 @@ def _terms(spec: Document) -> Terms:
     terms: Terms = (Requirements(),)
     if required:
         terms = tuple(_node_terms(required, ("spec", "affinity"))) or (_NO_NODE,)
-    return joined(terms, [(Requirements.from_labels(spec.get("nodeSelector") or {}),)])
+    return _joined(terms, [(Requirements.from_labels(spec.get("nodeSelector") or {}),)])
 
 
-def joined(terms: Terms, others: Iterable[Terms]) -> Terms:
+def with_volumes(spec: PodSpec, volumes: Iterable[Wanted]) -> PodSpec:
+    """Return the pod with what its volumes ask of its node."""
+    asked = tuple(volumes)
+    if not asked:
+        return spec
+    attached = Resources({EBS_VOLUMES: sum(wanted.attached for wanted in asked)})
+    terms = _joined(spec.terms, [wanted.terms for wanted in asked if wanted.terms])
+    own = spec.own_terms
+    return replace(
+        spec,
+        requests=spec.requests + attached,
+        terms=terms,
+        affinity=None if own == terms else own,
+    )
+
+
+def _joined(terms: Terms, others: Iterable[Terms]) -> Terms:
     """Return the terms of which one has to be met where one of each has to be."""
     found = list(terms or (Requirements(),))
     for other in others:
@@ -150,7 +168,12 @@ def _pod_term(term: Document, namespace: str, labels: Mapping[str, str]) -> PodT
     selector = _selector(term.get("labelSelector"))
     selector = _with_keys(selector, term.get("matchLabelKeys") or (), labels, "In")
     selector = _with_keys(selector, term.get("mismatchLabelKeys") or (), labels, "NotIn")
-    return PodTerm(normalised(term["topologyKey"]), selector, _namespaces(term, namespace))
+    return PodTerm(_topology(term["topologyKey"]), selector, _namespaces(term, namespace))
+
+
+def _topology(key: str) -> str:
+    """A zone is one and the same by its name and by its id."""
+    return ZONE if key == ZONE_ID else normalised(key)
 
 
 def _namespaces(term: Document, own: str) -> frozenset[str] | None:
@@ -187,9 +210,11 @@ def _spreads(spec: Document, namespace: str, labels: Mapping[str, str]) -> Itera
     for each in spec.get("topologySpreadConstraints") or ():
         selector = _selector(each.get("labelSelector"))
         selector = _with_keys(selector, each.get("matchLabelKeys") or (), labels, "In")
+        if selector is not None and not selector.requirements:
+            selector = None  # the scheduler counts nobody by an empty selector, as by none at all
         unsatisfiable = each.get("whenUnsatisfiable", "DoNotSchedule")
         yield Spread(
-            PodTerm(normalised(each["topologyKey"]), selector, frozenset({namespace})),
+            PodTerm(_topology(each["topologyKey"]), selector, frozenset({namespace})),
             _whole(each.get("maxSkew", 1), "maxSkew", at),
             _one_of(_UNSATISFIABLE, unsatisfiable, "whenUnsatisfiable", at) == "DoNotSchedule",
             _whole(each.get("minDomains") or 1, "minDomains", at),

@@ -1,4 +1,5 @@
-"""Where volumes let pods go, from claims, volumes and storage classes as the API has them."""
+"""Where volumes let pods go, and which of them a node attaches, from claims, volumes and storage
+classes as the API has them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,22 @@ from leeway.selection.requirements import BadRequirement, Requirement, Requireme
 type Terms = tuple[Requirements, ...]
 """One of them has to be met; with none, any node will do."""
 
+EBS_DRIVER = "ebs.csi.aws.com"
+_EBS = frozenset({EBS_DRIVER, "kubernetes.io/aws-ebs"})
+"""The driver, and the provisioner whose volumes it has taken over."""
+
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one volume asks of a node: `terms`, and to be attached, if it is one of EBS."""
+
+    terms: Terms = ()
+    attached: bool = False
+
+
+_NOTHING = Wanted()
 
 
 @dataclass(frozen=True)
@@ -19,38 +35,38 @@ class Volumes:
     `default_class` is that of claims which name none.
     """
 
-    claims: Mapping[str, Terms] = field(default_factory=dict)
-    classes: Mapping[str, Terms] = field(default_factory=dict)
+    claims: Mapping[str, Wanted] = field(default_factory=dict)
+    classes: Mapping[str, Wanted] = field(default_factory=dict)
     default_class: str = ""
 
-    def of_class(self, name: str | None) -> Terms:
+    def of_class(self, name: str | None) -> Wanted:
         """Return what volumes of a class ask; an empty name is no class, None is the default."""
-        return self.classes.get(self.default_class if name is None else name, ())
+        return self.classes.get(self.default_class if name is None else name, _NOTHING)
 
-    def of_pod(self, spec: Document, namespace: str) -> Iterator[Terms]:
+    def of_pod(self, spec: Document, namespace: str) -> Iterator[Wanted]:
         """Yield what each of a pod's volumes asks, of those that ask for something."""
         for volume in spec.get("volumes") or ():
             claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
             if claim:
-                found = self.claims.get(f"{namespace}/{claim}", ())
+                found = self.claims.get(f"{namespace}/{claim}", _NOTHING)
             elif template:
                 found = self.of_class((template.get("spec") or {}).get("storageClassName"))
             else:
-                continue
-            if found:
+                found = Wanted(attached=bool(volume.get("awsElasticBlockStore")))
+            if found != _NOTHING:
                 yield found
 
     def of_replica(
         self, templates: Sequence[Document], namespace: str, pod: str
-    ) -> Iterator[Terms]:
+    ) -> Iterator[Wanted]:
         """Yield what the volumes ask that a StatefulSet claims for one of its pods, be they there
         (the claim is named `<template>-<pod>`) or not yet."""
         for template in templates:
             key = f"{namespace}/{(template.get('metadata') or {}).get('name')}-{pod}"
             name = (template.get("spec") or {}).get("storageClassName")
             found = self.claims[key] if key in self.claims else self.of_class(name)
-            if found:
+            if found != _NOTHING:
                 yield found
 
 
@@ -61,18 +77,18 @@ def volumes_of(documents: Sequence[Document]) -> Volumes:
     Raises:
         BadObject: one is not as the API has it; its path begins with its position.
     """
-    bound: dict[str, Terms] = {}
-    classes: dict[str, Terms] = {}
+    bound: dict[str, Wanted] = {}
+    classes: dict[str, Wanted] = {}
     default = ""
     for position, document in enumerate(documents):
         match document.get("kind"):
             case "PersistentVolume":
-                bound[_name(document)] = _read(_volume_terms, document, position)
+                bound[_name(document)] = _read(_volume_terms, _is_ebs, document, position)
             case "StorageClass":
-                classes[_name(document)] = _read(_class_terms, document, position)
+                classes[_name(document)] = _read(_class_terms, _is_of_ebs, document, position)
                 default = _name(document) if _is_default(document) else default
     known = Volumes({}, classes, default)
-    claims: dict[str, Terms] = {}
+    claims: dict[str, Wanted] = {}
     for document in documents:
         if document.get("kind") == "PersistentVolumeClaim":
             spec = document.get("spec") or {}
@@ -85,10 +101,13 @@ def volumes_of(documents: Sequence[Document]) -> Volumes:
 
 
 def _read(
-    reading: Callable[[Document], Iterable[Requirements]], document: Document, position: int
-) -> Terms:
+    reading: Callable[[Document], Iterable[Requirements]],
+    attached: Callable[[Document], bool],
+    document: Document,
+    position: int,
+) -> Wanted:
     try:
-        return tuple(reading(document))
+        return Wanted(tuple(reading(document)), attached(document))
     except (BadRequirement, AttributeError, KeyError, TypeError) as error:
         raise BadObject((position,), f"its topology is not as the API has it: {error}") from error
 
@@ -110,6 +129,15 @@ def _class_terms(storage: Document) -> Iterator[Requirements]:
             Requirement.of(need["key"], "In", need["values"])
             for need in topology.get("matchLabelExpressions") or ()
         )
+
+
+def _is_ebs(volume: Document) -> bool:
+    spec = volume.get("spec") or {}
+    return bool(spec.get("awsElasticBlockStore")) or (spec.get("csi") or {}).get("driver") in _EBS
+
+
+def _is_of_ebs(storage: Document) -> bool:
+    return storage.get("provisioner") in _EBS
 
 
 def _is_default(storage: Document) -> bool:

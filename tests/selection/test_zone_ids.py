@@ -1,0 +1,52 @@
+"""Zones by the names that they have in every account, as nodes, pods and pools may use them."""
+
+from leeway.selection.labels import ZONE, ZONE_ID
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.offers.nearest import explain
+from leeway.selection.offers.node_class import NodeClass
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
+from leeway.selection.pods import Pod, PodSpec
+from leeway.selection.pools import NodePool
+from leeway.selection.reading.cluster_objects import waiting_pods
+from leeway.selection.requirements import Requirement, Requirements
+
+
+def test_zones_are_known_by_their_ids_too(catalog: Catalog) -> None:
+    table = catalog.for_node_class(NodeClass())
+    by_name = list(table.markets_of(Requirements.from_labels({ZONE: "us-east-1b"})))
+    by_id = list(table.markets_of(Requirements.from_labels({ZONE_ID: "use1-az1"})))
+    assert by_name
+    assert by_id == by_name
+    elsewhere = Requirements([Requirement.of(ZONE_ID, "NotIn", ["use1-az1"])])
+    assert {market.zone for market, _ in table.markets_of(elsewhere)} == {
+        zone for zone in catalog.zones if zone != "us-east-1b"
+    }
+
+
+def test_a_zone_id_that_there_is_not_is_told_with_what_was_perhaps_meant(catalog: Catalog) -> None:
+    table = catalog.for_node_class(NodeClass())
+    asked = Requirements.from_labels({ZONE_ID: "use1-az9"})
+    assert table.matching(asked) == 0
+    assert explain(table, asked).startswith("zone-id In [use1-az9]: nothing is offered there; did")
+
+
+def test_pods_that_ask_for_a_zone_by_its_id_go_there(catalog: Catalog) -> None:
+    asked = (Requirements.from_labels({ZONE_ID: "use1-az1"}),)
+    waiting = [Pod("default/web", PodSpec(terms=asked))]
+    plan = pack(waiting, Supply([NodePool("any")], catalog))
+    (choice, *_) = plan.launches[0].choices
+    assert choice.zones == ("us-east-1b",)
+
+
+def test_a_pool_may_require_zones_by_their_ids(catalog: Catalog) -> None:
+    asked = Requirements([Requirement.of(ZONE_ID, "In", ["use1-az1", "use1-az2"])])
+    supply = Supply([NodePool("two", asked)], catalog)
+    assert supply.zone_names == ("us-east-1b", "us-east-1c")
+
+
+def test_a_spread_by_zone_ids_is_one_by_zone() -> None:
+    constraint = {"maxSkew": 1, "topologyKey": ZONE_ID, "whenUnsatisfiable": "DoNotSchedule"}
+    spec = {"containers": [{"name": "c"}], "topologySpreadConstraints": [constraint]}
+    (pod,) = waiting_pods([{"kind": "Pod", "metadata": {"name": "web"}, "spec": spec}], {})
+    assert [spread.pods.topology for spread in pod.spec.spreads] == [ZONE]
