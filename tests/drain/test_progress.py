@@ -353,3 +353,16 @@ def test_pods_that_the_scheduler_was_about_to_put_there_are_evicted_by_the_book(
         world.pods[other.uid] = other
         drain = world.drain(terms(60), 3, drain)
     assert drain.pods["uid-other-6"].asked_at is not None, "of this one only one came before"
+
+
+def test_critical_pods_wait_for_no_pod_that_stays_or_has_come_back() -> None:
+    dns = pod("dns", grace=5, workload="dns", priority_class="system-cluster-critical")
+    stays = replace(pod("cni", workload="cni"), controller=Controller("DaemonSet", "cni", True))
+    back = pod("a", grace=1, cordon_toleration="(operator Exists for every key)")
+    world = node(dns, stays, back)
+    drain = world.drain(terms(60), 1)
+    world.pods["again"] = replace(back, name="a-again", uid="again", deletion=None)
+    drain = world.drain(terms(60), 9, drain)
+    assert drain.pods["again"].stage is Stage.RETURNED
+    assert drain.pods["uid-cni"].stage is Stage.LEFT
+    assert drain.pods["uid-dns"].asked_at == NOW + timedelta(seconds=1)
