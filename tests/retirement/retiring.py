@@ -8,6 +8,7 @@ from typing import Any
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, GroupCapacity, LifecycleActionOver
 from leeway.cloud.stores import Known, Recalled, RecordChanged
 from leeway.cluster.ports import (
+    RETIRING,
     Attachment,
     ClusterRefused,
     Marks,
@@ -126,6 +127,7 @@ class Surrounding:
     joins_in: float = 0.0
     launched_at: datetime | None = None
     annotations: dict[str, str] = field(default_factory=dict)
+    marked: bool = False
     ready: int = 20
     ledgers: LedgersInMemory = field(default_factory=LedgersInMemory)
     memory: MemoryInMemory = field(default_factory=MemoryInMemory)
@@ -310,7 +312,8 @@ class Surrounding:
         if self.now_ < NOTICED + timedelta(seconds=self.joins_in):
             return None
         provider = f"aws:///z/{instance}"
-        return Node("node-1", "uid", provider, False, True, {}, annotations=self.annotations)
+        labels = {RETIRING: "rebalance"} if self.marked else {}
+        return Node("node-1", "uid", provider, False, True, labels, annotations=self.annotations)
 
     def node(self, name: str) -> Node | None:
         if name == FACTS.private_dns_name:
@@ -325,9 +328,11 @@ class Surrounding:
             self.cordons_refused -= 1
             raise ClusterRefused("403: nodes is forbidden: cannot patch resource")
         self.did("cordon")
+        self.marked = True
 
     def release(self, node: str, generation: int | None = None) -> bool:
         self.did("release")
+        self.marked = False
         return True
 
     def leave_load_balancers(self, node: str) -> bool:

@@ -258,9 +258,21 @@ def test_a_cluster_that_cannot_be_asked_for_a_turn_declines_after_a_day_too() ->
 
 def marked_before(**changes: object) -> Surrounding:
     """A rebalance whose generation before this one cordoned the node, and came no further."""
-    world = rebalanced(**changes)
+    world = rebalanced(marked=True, **changes)
     world.record = world.record.model_copy(update={"generation": 2})
     return world
+
+
+def test_a_function_that_died_after_its_cordon_keeps_no_marks_if_its_step_then_has_to_wait() -> (
+    None
+):
+    world = rebalanced(marked=True, policy=ClusterPolicy(paused=True))
+    outcome = retire(world)
+    assert (outcome.result, outcome.node) == (Result.DECLINED, "")
+    assert world.order_of("release", "cordon") == ["release"]
+    untouched = rebalanced(policy=ClusterPolicy(paused=True))
+    retire(untouched)
+    assert untouched.done == []
 
 
 def test_whoever_is_declined_keeps_no_marks_of_a_generation_before() -> None:

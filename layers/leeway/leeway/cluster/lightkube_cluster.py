@@ -25,7 +25,6 @@ from leeway.cluster.connection import Connection, raise_unless_object
 from leeway.cluster.label_selectors import selects
 from leeway.cluster.marks import (
     EXCLUDED_LABEL,
-    RETIRING,
     cordoned,
     excluded,
     out_of_service,
@@ -33,6 +32,7 @@ from leeway.cluster.marks import (
 )
 from leeway.cluster.pod_feed import WatchedPods
 from leeway.cluster.ports import (
+    RETIRING,
     Attachment,
     ClusterRefused,
     ClusterUnavailable,

@@ -6,10 +6,7 @@ from typing import Any
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Node
 
-from leeway.cluster.ports import Marks
-
-RETIRING = "leeway.sh/retiring"
-"""The taint of a node on its way out, and the label by which such nodes can be listed."""
+from leeway.cluster.ports import RETIRING, Marks
 
 GENERATION = "leeway.sh/generation"
 DEADLINE = "leeway.sh/deadline"

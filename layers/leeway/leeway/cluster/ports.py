@@ -24,6 +24,10 @@ class ClusterRefused(Exception):
     """The API server understood and will not do it; the message says which right is missing."""
 
 
+RETIRING = "leeway.sh/retiring"
+"""The taint of a node on its way out, and the label by which such nodes can be listed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Taint:
     """What keeps pods off a node that do not tolerate it."""
@@ -52,6 +56,11 @@ class Node:
     taints: tuple[Taint, ...] = ()
     devices: Mapping[str, int] = field(default_factory=dict)
     heard: bool = False
+
+    @property
+    def marked(self) -> bool:
+        """Whether a retirement has cordoned it."""
+        return RETIRING in self.labels
 
     def runs_on(self, instance: str) -> bool:
         """Whether this is an instance's node: names alone do not tell."""

@@ -181,14 +181,21 @@ class Entering:
 
     def _unmarked(self, order: Order, located: Located) -> Located:
         """Leave no node cordoned that stays, for now at least: a generation before this one may
-        have marked it. One whose successor is asked for, or that its group has in hand already,
-        keeps its marks to the end."""
+        have marked it, or be about to; or this one has, before its function died. One whose
+        successor is asked for, or that its group has in hand already, keeps its marks to the end.
+        """
         record = located.record
-        if record is None or record.generation == 1 or record.replaced is not None:
+        if record is None or record.replaced is not None:
+            return located
+        if record.generation == 1 and not self._is_marked(record):
             return located
         if self._is_leaving(order.instance):
             return located
         return self._released(order, located)
+
+    def _is_marked(self, record: Retirement) -> bool:
+        _, node = self._world.node_of(record)
+        return node is not None and node.marked
 
     def _released_again(self, order: Order, located: Located) -> Located:
         record = self._world.read_patiently(order)
