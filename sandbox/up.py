@@ -24,6 +24,7 @@ from sandbox.furnishing import (
     furnish_kubernetes,
     kubeconfig,
 )
+from sandbox.proxies import bypass_proxies, proxy_exceptions
 from sandbox.world import World
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class Sandbox:
         Raises:
             SandboxError: one of its processes did not start, or the world did not come to life.
         """
+        bypass_proxies(advertise)
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         children: list[Child] = []
         with ExitStack() as stack:
@@ -175,7 +177,9 @@ class Sandbox:
     def environment(self) -> dict[str, str]:
         """The variables with which AWS SDKs and CLIs talk to this sandbox, and Leeway's own command
         line finds what is deployed in it: only a sandbox that this process started knows that."""
-        found = credentials(self.aws_url, self.lambda_url)
+        found = credentials(self.aws_url, self.lambda_url) | proxy_exceptions(
+            self.endpoints.advertise
+        )
         if self.deployed:
             (table,) = self.deployed.tables
             found["LEEWAY_TABLE"] = table.name

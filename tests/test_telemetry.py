@@ -1,9 +1,14 @@
 """What is measured: where it is easily measured wrongly, and what it costs."""
 
+import json
+import logging
+
 import pytest
+from leeway.execution.orders import parse_order
 from leeway.reconciliation.reconcile import ClusterReport
 from leeway.retirement.outcome import Outcome
 from leeway.upkeep.keep_headroom import HeadroomReport
+from leeway.wiring.clients import telemetry
 
 from tests.telling import ALL, DRAINED, LEFT_BEHIND, LOCKED_OUT, lines_of, metrics_in
 
@@ -63,3 +68,25 @@ def test_a_line_about_a_retirement_names_instance_cluster_and_generation() -> No
 def test_all_that_an_interruption_logs_beside_its_pods_is_a_few_kilobytes() -> None:
     told = lines_of(ALL["received"], lambda telemetry: telemetry.retired(DRAINED))
     assert sum(len(str(line)) for line in told) < 4_000
+
+
+def test_what_fails_in_the_durable_sdk_is_told_in_one_line_that_names_the_execution(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_the_sdk = logging.getLogger("aws_durable_execution_sdk_python")
+    monkeypatch.setattr(of_the_sdk, "handlers", [])
+    monkeypatch.setattr(of_the_sdk, "propagate", True)
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "retire_node_of_this_test")
+    telemetry.cache_clear()
+    telemetry().executing("arn:…/retire-i-0b662ef9931388ba0-1/…")
+    try:
+        parse_order({"instance": "i-0b662ef9931388ba0", "cluster": "demo", "generation": 0})
+    except ValueError:
+        logging.getLogger("aws_durable_execution_sdk_python.execution").exception("It failed")
+    finally:
+        telemetry.cache_clear()
+    (line,) = capsys.readouterr().out.splitlines()
+    told = json.loads(line)
+    assert (told["level"], told["message"]) == ("ERROR", "It failed")
+    assert told["execution"] == "arn:…/retire-i-0b662ef9931388ba0-1/…"
+    assert "generation" in told["exception"]

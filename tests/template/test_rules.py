@@ -108,6 +108,25 @@ def test_a_near_miss_is_taken_by_no_rule(rules: tuple[RuleResource, ...], case: 
     assert takers(rules, {**event, **changes, "detail": detail}) == []
 
 
+VARIANTS: dict[str, dict[str, Any]] = {
+    "another page of the same event": {"page": "2", "totalPages": "3"},
+    "a public event, which names no account": {"eventScopeCode": "PUBLIC"},
+    "an event of a member account, by the organisation's view": {"affectedAccount": "210987654321"},
+    "an event that a backup region is told of": {"eventRegion": "eu-central-1"},
+    "an event that is over": {"statusCode": "closed"},
+}
+
+
+@pytest.mark.parametrize("case", VARIANTS)
+def test_a_health_event_is_taken_in_whatever_form_it_comes(
+    rules: tuple[RuleResource, ...], case: str
+) -> None:
+    event = event_of("scheduled-change")
+    varied = {**event, "detail": {**event["detail"], **VARIANTS[case]}, "resources": []}
+    assert takers(rules, varied) == ["ScheduledChange"]
+    assert len(parse_notice(varied).instances) == 3
+
+
 def test_events_have_ids_of_their_own() -> None:
     ids = [event_of(name)["id"] for name in TAKEN_BY]
     assert len(set(ids)) == len(ids)
