@@ -16,7 +16,8 @@ sys.path[:0] = sys.argv[1:]
 import handler
 assert callable(handler.handler)
 import boto3, leeway
-print(boto3.__file__, leeway.__file__)
+print(boto3.__file__)
+print(leeway.__file__)
 """
 
 pytestmark = pytest.mark.sam
@@ -38,7 +39,7 @@ def test_a_built_function_is_importable_with_its_layer_alone(build: Path, functi
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert all(Path(file).is_relative_to(layer) for file in done.stdout.split())
+    assert all(Path(file).is_relative_to(layer) for file in done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
