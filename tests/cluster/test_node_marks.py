@@ -163,6 +163,7 @@ def test_the_claims_of_a_node_s_volumes_are_known(live: Live, cluster: Lightkube
     live.create("/api/v1/namespaces/default/pods", bare_pod("db", nodeName=name, volumes=volumes))
     live.until(lambda: cluster.attachments_on(name))
     (attachment,) = cluster.attachments_on(name)
+    assert name in cluster.nodes_with_volumes()
     assert attachment == Attachment(attachment.volume, "default/data")
 
 

@@ -233,6 +233,18 @@ def test_an_empty_node_is_left_to_the_minute_and_one_that_filled_up_again_is_not
     assert not desk.stored[FIRST].emptied, "another retirement has begun"
 
 
+def test_hundreds_of_failures_are_told_in_some_lines() -> None:
+    class Broken(Desk):
+        def known(self, instance: str) -> Known:
+            raise CloudUnavailable(f"{instance}: the table does not answer")
+
+    named = [{"entityValue": f"i-0{number:016x}"} for number in range(300)]
+    with pytest.raises(NotAllReceived) as failed:
+        Broken().receive({**health(affectedEntities=named), "resources": []})
+    assert str(failed.value).endswith("; and 290 more")
+    assert len(str(failed.value)) < 2000
+
+
 def test_of_a_storm_that_ended_undrained_only_some_are_cleaned_up_after_at_once() -> None:
     desk = Desk(now_=AFTERWARDS)
 

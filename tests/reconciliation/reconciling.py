@@ -65,6 +65,8 @@ class OneCluster:
     waits_for: Callable[[], object] | None = None
     """What a call waits for before it fails, where the API server does not answer."""
     vouched: list[str] = field(default_factory=list)
+    looked_at: list[str] = field(default_factory=list)
+    """The nodes whose attachments were listed."""
     deleted: list[tuple[str, int]] = field(default_factory=list)
 
     def unready(self) -> list[Node]:
@@ -79,8 +81,13 @@ class OneCluster:
         self._look_whether_it_is_up()
         return self.nodes.get(name)
 
+    def nodes_with_volumes(self) -> frozenset[str]:
+        self._look_whether_it_is_up()
+        return frozenset(name for name, volumes in self.volumes.items() if volumes)
+
     def attachments_on(self, node: str) -> list[Attachment]:
         self._look_whether_it_is_up()
+        self.looked_at.append(node)
         return list(self.volumes.get(node, []))
 
     def mark_out_of_service(self, node: str, uid: str) -> bool:

@@ -78,6 +78,23 @@ def test_ec2_is_asked_once_about_all_that_a_storm_left() -> None:
     )
     assert [one.result for one in run(world).cleaned] == [Result.CLEANED] * 30
     assert world.asked == [sorted(one.instance for one in ended)]
+    assert world.clusters["prod"].looked_at == []
+
+
+def test_attachments_are_listed_for_the_nodes_that_have_some() -> None:
+    ended = [facts(number) for number in range(1, 11)]
+    cluster = OneCluster(
+        {one.private_dns_name: node(one) for one in ended},
+        {ended[3].private_dns_name: [VOLUME]},
+    )
+    world = gone(
+        instances_=[seen(one, "terminated") for one in ended],
+        fresh={one.instance: "terminated" for one in ended},
+        clusters={"prod": cluster},
+    )
+    assert [one.freed for one in run(world).cleaned if one.freed] == [("shop/data-0",)]
+    assert set(cluster.looked_at) == {ended[3].private_dns_name}
+    assert cluster.nodes == {}
 
 
 def test_volumes_that_stay_attached_keep_the_node_and_its_place_in_the_index() -> None:
@@ -104,10 +121,19 @@ def test_a_node_that_another_instance_has_by_now_is_not_removed() -> None:
 class Reborn(OneCluster):
     """A cluster in which another node gets the name while its volumes are looked at."""
 
+    def nodes_with_volumes(self) -> frozenset[str]:
+        found = super().nodes_with_volumes()
+        self._bear_again()
+        return found
+
     def attachments_on(self, node: str) -> list[Attachment]:
         found = super().attachments_on(node)
-        self.nodes[node] = replace(self.nodes[node], uid="another", ready=True)
+        self._bear_again()
         return found
+
+    def _bear_again(self) -> None:
+        for name, one in self.nodes.items():
+            self.nodes[name] = replace(one, uid="another", ready=True)
 
 
 @pytest.mark.parametrize("volumes", [[VOLUME], []])

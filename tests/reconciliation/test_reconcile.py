@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from leeway.cloud.ports import CloudUnavailable
-from leeway.cluster.ports import Attachment
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.owners import Owner, OwnerKind
@@ -371,9 +370,9 @@ def test_a_run_does_not_go_on_cleaning_up_for_longer_than_until_the_next() -> No
     slow = World()
 
     class Slow(OneCluster):
-        def attachments_on(self, node: str) -> list[Attachment]:
+        def delete_node(self, name: str, uid: str) -> bool:
             slow.sleep(10)
-            return []
+            return super().delete_node(name, uid)
 
     cluster = slow.clusters["prod"] = Slow()
     for number in range(6 * HANDS):

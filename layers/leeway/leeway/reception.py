@@ -48,6 +48,10 @@ HANDS = 16
 """Instances of a notice that are seen to at the same time: AWS Health names hundreds in one, and
 the function has half a minute."""
 
+TOLD = 10
+"""Failures that an error tells of, at the most: with the event that it was about, it has to fit
+into a message of the queue of failures."""
+
 CLEANED_AT_ONCE = 8
 FOR_EACH = timedelta(seconds=10)
 """After how many instances of a cluster is cleaned up at once, in such a while. Each asks EC2 up to
@@ -100,7 +104,9 @@ class NotAllReceived(Exception):
     """Some of a notice's instances could not be seen to; `receipt` has the others."""
 
     def __init__(self, receipt: Receipt, failures: Sequence[Exception]) -> None:
-        super().__init__("; ".join(f"{type(e).__name__}: {e}" for e in failures))
+        said = [f"{type(e).__name__}: {e}" for e in failures[:TOLD]]
+        more = [f"and {len(failures) - TOLD} more"] if len(failures) > TOLD else []
+        super().__init__("; ".join([*said, *more]))
         self.receipt = receipt
 
 

@@ -261,15 +261,22 @@ class LightkubeCluster:
     def attachments_on(self, node: str) -> list[Attachment]:
         """List VolumeAttachments; the API can't select them by node."""
         with within(VOLUMES_SECONDS):
-            listed = self._connection.call(
-                lambda c: list(c.typed.list(VolumeAttachment, chunk_size=PAGE))
-            )
             volumes = [
                 one.spec.source.persistentVolumeName or ""
-                for one in listed
+                for one in self._attachments()
                 if one.spec.nodeName == node
             ]
             return [Attachment(volume, self._claim_of(volume)) for volume in volumes]
+
+    def nodes_with_volumes(self) -> frozenset[str]:
+        """List the names of the nodes that some volume is attached to, all at once."""
+        with within(VOLUMES_SECONDS):
+            return frozenset(one.spec.nodeName for one in self._attachments())
+
+    def _attachments(self) -> list[VolumeAttachment]:
+        return self._connection.call(
+            lambda c: list(c.typed.list(VolumeAttachment, chunk_size=PAGE))
+        )
 
     def _claim_of(self, volume: str) -> str:
         """Look up which claim a volume is bound to, which never changes."""

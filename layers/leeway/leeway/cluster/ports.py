@@ -303,6 +303,10 @@ class Workloads(Protocol):
 class Remains(Protocol):
     """What instances that are gone leave behind in a cluster."""
 
+    def nodes_with_volumes(self) -> frozenset[str]:
+        """List the names of the nodes that some volume is attached to, all at once."""
+        ...
+
     def unready(self) -> list[Node]:
         """List the nodes that are not Ready, completely and not from a cache.
 

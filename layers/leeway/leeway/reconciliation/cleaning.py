@@ -79,6 +79,7 @@ class Cleaning:
         node: Node | None = None,
         patience: timedelta = DETACHING,
         state: str | None = None,
+        attached: bool = True,
     ) -> Cleaned:
         """Clean up after an instance that Leeway knows, if EC2 says now that it is terminated, or
         knows it no more. Cleaning up again changes nothing.
@@ -86,7 +87,8 @@ class Cleaning:
         `node` is its node where that is known; else it is looked for by the instance's names only,
         since all nodes of a large cluster are too many to list for each of a storm's instances.
         `patience` is how long its volumes are waited for, before its node is removed. `state` is
-        what EC2 has just said, where it was asked about many at once.
+        what EC2 has just said, where it was asked about many at once; `attached` is False where
+        the cluster was, and has just said that no volume is attached to the node.
 
         Raises:
             ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused: nothing is known, or
@@ -103,7 +105,8 @@ class Cleaning:
             # One that is stopped comes back, and its volumes with it.
             why = f"EC2 says that the instance is {state}"
             return Cleaned(Result.LEFT, facts.instance, facts.cluster, "", why)
-        return self._clean(cluster, _Remains(facts, node), self._clock.now() + patience)
+        until = self._clock.now() + patience
+        return self._clean(cluster, _Remains(facts, node), until, attached)
 
     def states(self, instances: Collection[str]) -> dict[str, str]:
         """Ask EC2 about these instances now; what it knows no more is terminated.
@@ -114,11 +117,13 @@ class Cleaning:
         found = self._sweep.states(instances)
         return {instance: found.get(instance, TERMINATED) for instance in instances}
 
-    def _clean(self, cluster: Remains, remains: _Remains, until: datetime) -> Cleaned:
+    def _clean(
+        self, cluster: Remains, remains: _Remains, until: datetime, attached: bool
+    ) -> Cleaned:
         node = remains.node
         if (node.ready or node.heard) and (heir := self._heir_of(remains)):
             return remains.became(Result.LEFT, f"instance {heir} has its name and its node now", [])
-        volumes = cluster.attachments_on(node.name)
+        volumes = cluster.attachments_on(node.name) if attached else []
         if volumes:
             if not cluster.mark_out_of_service(node.name, node.uid):
                 return remains.became(Result.NOTHING, _ANOTHER, [])

@@ -245,7 +245,8 @@ class Reconciliation:
         until = self._world.clock.now() + ENOUGH
         left: dict[str, tuple[InstanceFacts, Node]] = {}
         remaining = set()
-        for node in self._world.cluster_named(report.cluster).unready():
+        cluster = self._world.cluster_named(report.cluster)
+        for node in cluster.unready():
             instance = node.provider_id.rsplit("/", 1)[-1]
             there = ours.get(instance)
             facts = there.facts if there else index.get(instance)
@@ -254,13 +255,26 @@ class Reconciliation:
             remaining.add(instance)
             if policy.covers(facts.owner):
                 left[instance] = facts, node
-        # All at once: a call for each of a storm's instances would empty EC2's bucket.
-        states = self._cleaning.states(left) if left else {}
+        if not left:
+            return frozenset(remaining)
+        # All at once: a call for each of a storm's instances would empty EC2's bucket, and a list
+        # of all attachments for each would have the API server do little else.
+        states, attached = self._cleaning.states(left), cluster.nodes_with_volumes()
 
         def clean(instance: str) -> Cleaned | None:
             if self._world.clock.now() >= until:
                 return None
-            work = partial(self._clean, *left[instance], states[instance])
+            facts, node = left[instance]
+            # Volumes of many nodes would take longer than a tick: the next one sees whether they
+            # went.
+            work = partial(
+                self._cleaning.clean,
+                facts,
+                node,
+                timedelta(0),
+                states[instance],
+                node.name in attached,
+            )
             return report.guard(f"{instance}: what it leaves", work)
 
         done = in_parallel(clean, list(left), HANDS)
@@ -278,10 +292,6 @@ class Reconciliation:
             if one.state == "running" and {one.facts.private_dns_name, name} & marked
         ]
         self._make_good(report, self._finding.returned(seen), dry_run=False)
-
-    def _clean(self, facts: InstanceFacts, node: Node, state: str) -> Cleaned:
-        # Volumes of many nodes would take longer than a tick: the next one sees whether they went.
-        return self._cleaning.clean(facts, node, timedelta(0), state)
 
     def _keep_index(
         self,
