@@ -1,9 +1,14 @@
 """What is read from Kubernetes objects."""
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
-from leeway.cluster.translate import to_node
+from leeway.cluster.translate import to_node, to_pod
+from leeway.drain.pods import Controller
+from leeway.drain.pods import Pod as PodOfDrain
 from lightkube.models.core_v1 import NodeCondition, NodeStatus
-from lightkube.resources.core_v1 import Node
+from lightkube.resources.core_v1 import Node, Pod
 
 
 @pytest.mark.parametrize(
@@ -23,3 +28,90 @@ def test_a_node_is_heard_of_until_its_kubelet_falls_silent(
         conditions.append(NodeCondition(status=status, type="Ready"))
     node = to_node(Node(status=NodeStatus(conditions=conditions)))
     assert (node.ready, node.heard) == (ready, heard)
+
+
+def read(spec: dict[str, Any] | None = None, **metadata: Any) -> PodOfDrain:
+    """A pod as the API gives it, as a drain sees it."""
+    body = {"metadata": {"name": "web-1", "namespace": "shop", "uid": "u-1"} | metadata}
+    return to_pod(Pod.from_dict(body | {"spec": {"containers": []} | (spec or {})}))
+
+
+@pytest.mark.parametrize(("said", "grace"), [(None, 30), (0, 0), (1, 1), (7201, 7201)])
+def test_a_grace_that_nobody_set_is_the_api_servers_and_one_of_zero_is_zero(
+    said: int | None, grace: int
+) -> None:
+    assert read({"terminationGracePeriodSeconds": said} if said is not None else {}).grace == grace
+
+
+@pytest.mark.parametrize(
+    ("toleration", "passes"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"operator": "Exists", "effect": "NoExecute"}, False),
+        ({"operator": "Exists", "key": "dedicated"}, False),
+        ({"operator": "Exists", "key": "node.kubernetes.io/unschedulable"}, True),
+        ({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}, True),
+        ({"key": "node.kubernetes.io/unschedulable", "effect": "NoExecute"}, False),
+    ],
+)
+def test_a_toleration_of_the_cordon_is_known(toleration: dict[str, str], passes: bool) -> None:
+    other = {"operator": "Exists", "key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
+    pod = read({"tolerations": [other, toleration]})
+    assert (pod.cordon_toleration is not None) is passes
+
+
+def test_only_a_controller_brings_a_pod_back() -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u-2"}
+    assert read(ownerReferences=[owner]).controller is None
+    first = owner | {"kind": "Node", "name": "node-1"}
+    owned = read(ownerReferences=[first, owner | {"controller": True}])
+    assert owned.controller == Controller("ReplicaSet", "web")
+    assert (owned.key, owned.workload) == ("shop/web-1", "shop/ReplicaSet/web")
+    assert read().workload == "shop/web-1"
+
+
+def test_the_claims_of_a_pods_volumes_are_known_also_those_that_come_with_it() -> None:
+    volumes = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}},
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+        {"name": "config", "configMap": {"name": "config"}},
+    ]
+    pod = read({"volumes": volumes})
+    assert (pod.claims, pod.empty_dir) == (("shop/data-0", "shop/web-1-scratch"), False)
+    assert read({"volumes": [{"name": "tmp", "emptyDir": {}}]}).empty_dir
+
+
+def test_what_keeps_a_pod_counts_when_its_kubelet_is_done_with_it() -> None:
+    kept = {"finalizers": ["example.com/backup"]}
+    going = kept | {"deletionTimestamp": "2026-11-20T09:45:00Z"}
+    assert read(**kept).kept_by == ()
+    assert read(**going, deletionGracePeriodSeconds=30).kept_by == ()
+    done = read(**going, deletionGracePeriodSeconds=0)
+    assert done.kept_by == ("example.com/backup",)
+    assert done.deletion == datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+
+
+def test_static_and_critical_pods_are_told_by_their_mirror_and_their_class() -> None:
+    assert read(annotations={"kubernetes.io/config.mirror": "0af3"}).mirror
+    assert not read(annotations={"kubernetes.io/config.source": "api"}).mirror
+    assert read({"priorityClassName": "system-node-critical"}).critical
+    assert not read({"priorityClassName": "high"}).critical
+
+
+@pytest.mark.parametrize(
+    ("said", "until"),
+    [
+        ("true", datetime.max.replace(tzinfo=UTC)),
+        ("30m", datetime(2026, 11, 20, 10, 15, tzinfo=UTC)),
+        ("false", None),
+        ("soon", None),
+    ],
+)
+def test_a_pod_asks_not_to_be_disrupted_for_good_or_for_a_while(
+    said: str, until: datetime | None
+) -> None:
+    wish = {"annotations": {"karpenter.sh/do-not-disrupt": said}}
+    born = {"creationTimestamp": "2026-11-20T09:45:00Z"}
+    assert read(**wish, **born).protected_until == until
+    assert read(**wish, **born, deletionTimestamp="2026-11-20T09:46:00Z").protected_until is None
