@@ -33,7 +33,9 @@ def test_a_node_is_heard_of_until_its_kubelet_falls_silent(
 def read(spec: dict[str, Any] | None = None, **metadata: Any) -> PodOfDrain:
     """A pod as the API gives it, as a drain sees it."""
     body = {"metadata": {"name": "web-1", "namespace": "shop", "uid": "u-1"} | metadata}
-    return to_pod(Pod.from_dict(body | {"spec": {"containers": []} | (spec or {})}))
+    pod = Pod.from_dict(body | {"spec": {"containers": []} | (spec or {})})
+    assert isinstance(pod, Pod)
+    return to_pod(pod)
 
 
 @pytest.mark.parametrize(("said", "grace"), [(None, 30), (0, 0), (1, 1), (7201, 7201)])
@@ -62,7 +64,8 @@ def test_a_toleration_of_the_cordon_is_known(toleration: dict[str, str], passes:
 
 
 def test_only_a_controller_brings_a_pod_back() -> None:
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u-2"}
+    owner: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"}
+    owner["uid"] = "u-2"
     assert read(ownerReferences=[owner]).controller is None
     first = owner | {"kind": "Node", "name": "node-1"}
     owned = read(ownerReferences=[first, owner | {"controller": True}])
@@ -72,7 +75,7 @@ def test_only_a_controller_brings_a_pod_back() -> None:
 
 
 def test_the_claims_of_a_pods_volumes_are_known_also_those_that_come_with_it() -> None:
-    volumes = [
+    volumes: list[dict[str, Any]] = [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}},
         {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
         {"name": "config", "configMap": {"name": "config"}},
@@ -83,7 +86,7 @@ def test_the_claims_of_a_pods_volumes_are_known_also_those_that_come_with_it() -
 
 
 def test_what_keeps_a_pod_counts_when_its_kubelet_is_done_with_it() -> None:
-    kept = {"finalizers": ["example.com/backup"]}
+    kept: dict[str, Any] = {"finalizers": ["example.com/backup"]}
     going = kept | {"deletionTimestamp": "2026-11-20T09:45:00Z"}
     assert read(**kept).kept_by == ()
     assert read(**going, deletionGracePeriodSeconds=30).kept_by == ()
@@ -111,7 +114,7 @@ def test_static_and_critical_pods_are_told_by_their_mirror_and_their_class() -> 
 def test_a_pod_asks_not_to_be_disrupted_for_good_or_for_a_while(
     said: str, until: datetime | None
 ) -> None:
-    wish = {"annotations": {"karpenter.sh/do-not-disrupt": said}}
-    born = {"creationTimestamp": "2026-11-20T09:45:00Z"}
+    wish: dict[str, Any] = {"annotations": {"karpenter.sh/do-not-disrupt": said}}
+    born: dict[str, Any] = {"creationTimestamp": "2026-11-20T09:45:00Z"}
     assert read(**wish, **born).protected_until == until
     assert read(**wish, **born, deletionTimestamp="2026-11-20T09:46:00Z").protected_until is None
