@@ -1,7 +1,8 @@
 """`leeway drain`: the drain engine from a terminal, with all that `kubectl drain` offers."""
 
-from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager
+import sys
+from collections.abc import Collection
+from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,10 @@ import typer.core
 from leeway.policies import OnBlocked
 
 from cli import drain_options as options
+from cli.cluster_trouble import cluster_trouble
 from cli.drain_options import PAGE, DryRun
 from cli.durations import parse_duration
-from cli.errors import BadInputError, CannotBeDoneError
+from cli.errors import BadInputError
 from cli.output import Format, FormatOption
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ def drain(
     )
     gives_up = parse_duration("--timeout", timeout)
     with (
-        _told(by_labels=bool(selector or pod_selector)),
+        cluster_trouble(by_labels=bool(selector or pod_selector)),
         closing(kubeconfig_cluster(kubeconfig, context, chunk_size)) as cluster,
     ):
         run = DrainRun(
@@ -114,6 +116,8 @@ def drain(
             output=output,
         )
         named = names or cluster.select_nodes(selector)
+        if not named:
+            sys.stderr.write(f"No node has the labels {selector}.\n")
         if dry_run is DryRun.NONE:
             run.drain(named, as_list=bool(selector))
         else:
@@ -139,22 +143,3 @@ def _terms(
         bypass_budgets=bypass_budgets,
         skip_deleted_for=timedelta(seconds=overdue) or None,
     )
-
-
-@contextmanager
-def _told(*, by_labels: bool) -> Iterator[None]:
-    """Tell what the API server or a kubeconfig has against it; `by_labels` where labels, which
-    only the API server reads, may be what is wrong."""
-    from leeway.cluster.kubeconfig import BadKubeconfig
-    from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
-
-    try:
-        yield
-    except BadKubeconfig as error:
-        raise BadInputError(str(error)) from error
-    except ClusterRefused as error:
-        if by_labels and str(error).startswith("400"):
-            raise BadInputError(f"--selector, --pod-selector: {error}") from error
-        raise CannotBeDoneError(str(error)) from error
-    except ClusterUnavailable as error:
-        raise CannotBeDoneError(str(error)) from error

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.cluster_trouble import cluster_trouble
 from cli.errors import BadInputError, CannotBeDoneError
 from cli.manifest_files import FilesOption, read_texts
 from cli.output import Format, FormatOption, print_json, results
@@ -43,8 +44,7 @@ def explain(
     leeway explain events/spot-interruption.json
     leeway explain event.json --kubeconfig ~/.kube/config -o json
     """
-    from leeway.cluster.kubeconfig import BadKubeconfig, kubeconfig_cluster
-    from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
+    from leeway.cluster.kubeconfig import kubeconfig_cluster
     from leeway.policies import rule
     from leeway.retirement.explanation import Explanation, plan_instance
 
@@ -55,19 +55,14 @@ def explain(
     policies = find_policies(filename or (), stack if notice.instances and _has_account() else None)
     general, _ = policies.of("")
     plans = []
-    try:
-        with ExitStack() as open_now:
-            cluster = None
-            if kubeconfig:
-                cluster = open_now.enter_context(closing(kubeconfig_cluster(kubeconfig, context)))
-            for instance in notice.instances:
-                seen = _look(instance, cluster)
-                policy, source = policies.of(seen.facts.cluster if seen.facts else "")
-                plans.append(plan_instance(notice, policy, source, seen))
-    except BadKubeconfig as error:
-        raise BadInputError(str(error)) from error
-    except (ClusterRefused, ClusterUnavailable) as error:
-        raise CannotBeDoneError(str(error)) from error
+    with cluster_trouble(), ExitStack() as open_now:
+        cluster = None
+        if kubeconfig:
+            cluster = open_now.enter_context(closing(kubeconfig_cluster(kubeconfig, context)))
+        for instance in notice.instances:
+            seen = _look(instance, cluster)
+            policy, source = policies.of(seen.facts.cluster if seen.facts else "")
+            plans.append(plan_instance(notice, policy, source, seen))
     ruling = plans[0].ruling if plans else rule(notice, general.notices[notice.kind])
     explanation = Explanation(notice, ruling, tuple(plans))
     if output is Format.JSON:
@@ -100,16 +95,18 @@ def _look(instance: str, cluster: "Cluster | None") -> "Seen":
     """Find out about one instance what there is somebody to ask for."""
     from leeway.retirement.explanation import Seen
 
-    facts, group = _ask_aws(instance)
+    asked = _has_account()
+    facts, group = _ask_aws(instance) if asked else (None, None)
     if cluster is None:
-        return Seen(instance, facts, group, None, "no cluster was asked: --kubeconfig names one")
+        unseen = "no cluster was asked: --kubeconfig names one"
+        return Seen(instance, facts, group, None, unseen, asked=asked)
     names = tuple(n for n in (facts.private_dns_name if facts else "", instance) if n)
     node = cluster.node_of(instance, names)
     if node is None:
-        reason = "no node of the cluster runs on this instance"
-        return Seen(instance, facts, group, None, reason)
-    pods = tuple(cluster.pods_on(node.name))
-    return Seen(instance, facts, group, node, f"its provider id is {node.provider_id}", pods)
+        unseen = "no node of the cluster runs on this instance"
+        return Seen(instance, facts, group, None, unseen, asked=asked)
+    pods, seen = tuple(cluster.pods_on(node.name)), f"its provider id is {node.provider_id}"
+    return Seen(instance, facts, group, node, seen, pods, asked)
 
 
 def _has_account() -> bool:
@@ -119,12 +116,10 @@ def _has_account() -> bool:
 
 
 def _ask_aws(instance: str) -> "tuple[InstanceFacts | None, GroupFacts | None]":
-    """Read the instance and its group, where there is an account to ask."""
+    """Read the instance and its group; None for what EC2 does not know."""
     from leeway.cloud.ports import CloudRefused, CloudUnavailable
     from leeway.wiring.clients import groups, instances
 
-    if not _has_account():
-        return None, None
     try:
         facts = instances().describe(instance)
         return facts, groups().facts(instance) if facts else None

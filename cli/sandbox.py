@@ -157,7 +157,11 @@ def _end(*_: object) -> None:
 
 
 def _introduce(sandbox: "Sandbox", output: Format, env_file: Path | None) -> None:
-    environment = {**sandbox.environment(), "KUBECONFIG": str(sandbox.kubeconfig)}
+    environment = {
+        **sandbox.environment(),
+        "KUBECONFIG": str(sandbox.kubeconfig),
+        "LEEWAY_CLUSTER": sandbox.endpoints.cluster,
+    }
     if output is Format.JSON:
         print_json({**_ends(sandbox), "environment": environment})
         sys.stdout.flush()

@@ -296,3 +296,41 @@ def test_what_a_pipe_gets_has_a_line_for_each_pod(
     assert drain(live, node, "--force", "--dry-run") == 0
     (line,) = [one for one in capsys.readouterr().out.splitlines() if name in one]
     assert "evict" in line
+
+
+def test_labels_that_no_node_has_are_no_error_and_are_told(
+    live: Live, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert drain(live, "-l", "pool=none") == 0
+    assert capsys.readouterr().err == "No node has the labels pool=none.\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("users", "user", "token"), "expired", "does not take the kubeconfig's credentials (401"),
+        (
+            ("clusters", "cluster", "server"),
+            "https://127.0.0.1:9",
+            "no answer from https://127.0.0.1:9: ConnectError: ",
+        ),
+    ],
+)
+def test_an_api_server_that_does_not_answer_or_knows_nobody_is_told_in_one_line(
+    live: Live,
+    place: tuple[str, str, str],
+    value: str,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    part, inner, field = place
+    document = json.loads(kubeconfig(live).read_text())
+    document[part][0][inner][field] = value
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(document))
+    assert main.run(["drain", "any", "--kubeconfig", str(path)]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert err.count("ConnectError") <= 1
+    assert said in err

@@ -122,3 +122,12 @@ def test_where_leeway_is_not_deployed_the_defaults_hold_and_it_is_said(
     plan, warned = explain("--stack", "nowhere")
     assert plan["policy"]["source"] == "defaults"
     assert warned.startswith("policies are the defaults: no stack nowhere in us-east-1")
+
+
+@pytest.mark.usefixtures("aws")
+def test_an_instance_that_ec2_does_not_know_is_told_from_one_that_nobody_asked_about(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.run(["explain", str(EVENT), "-o", "json"]) == 0
+    (plan,) = json.loads(capsys.readouterr().out)["instances"]
+    assert plan["replacementReason"] == "EC2 knows no such instance"

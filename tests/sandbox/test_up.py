@@ -154,6 +154,7 @@ def test_up_says_where_it_is_and_down_ends_it(
         assert up.stdout is not None
         told = json.loads(b"".join(document(up.stdout)))
         assert told["environment"]["AWS_ENDPOINT_URL"] == told["aws"]
+        assert told["environment"]["LEEWAY_CLUSTER"] == told["cluster"]
         capsys.readouterr()
         assert main.run(["sandbox", "status", "-o", "json", *folder]) == 0
         parts = json.loads(capsys.readouterr().out)["parts"]

@@ -73,6 +73,7 @@ class Connection:
 
     def __init__(self, config: SingleConfig, transport: httpx2.BaseTransport | None = None) -> None:
         shared = transport or _transport(config)
+        self._server = config.cluster.server
         self.typed = Client(
             config, timeout=TIMEOUT, field_manager=FIELD_MANAGER, trust_env=False, transport=shared
         )
@@ -111,9 +112,12 @@ class Connection:
             return request(self)
         except ApiError as error:
             raise _translated(error) from error
+        except httpx2.TransportError as error:
+            said = f"no answer from {self._server}: {_named(error)}"
+            raise ClusterUnavailable(said[:200]) from error
         except (httpx2.HTTPError, KeyError, ValueError, msgspec.MsgspecError) as error:
             # A proxy's answer may lack a Content-Type (KeyError) or be no JSON of the right form.
-            raise ClusterUnavailable(f"{type(error).__name__}: {error}"[:200]) from error
+            raise ClusterUnavailable(_named(error)[:200]) from error
         except (ConfigError, OSError) as error:
             raise ClusterRefused(f"the kubeconfig gives no credentials: {error}"[:300]) from error
 
@@ -136,6 +140,11 @@ def _transport(config: SingleConfig) -> httpx2.BaseTransport:
     user = config.user or User()
     trust = client_adapter.verify_cluster(config.cluster, user, config.abs_file, trust_env=False)
     return BoundedTransport(trust)
+
+
+def _named(error: Exception) -> str:
+    name, said = type(error).__name__, str(error)
+    return said if said.startswith(name) else f"{name}: {said}"
 
 
 def _translated(error: ApiError) -> Exception:

@@ -46,8 +46,8 @@ DRAINS = frozenset({Course.SCHEDULE, Course.RETIRE})
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was found out about one instance. `facts` and `group` are None where EC2 was not asked,
-    `node` where none was looked for or found, as `node_reason` says."""
+    """What was found out about one instance. `facts` and `group` are None where EC2 was not `asked`
+    or knows no such instance, `node` where none was looked for or found, as `node_reason` says."""
 
     instance: str
     facts: InstanceFacts | None
@@ -55,6 +55,7 @@ class Seen:
     node: Node | None
     node_reason: str
     pods: tuple[Pod, ...] = ()
+    asked: bool = False
 
     @property
     def owner(self) -> Owner | None:
@@ -128,7 +129,8 @@ def plan_instance(
     course, reason = _course(notice, policy, ruling, seen.owner, seen.instance, begins)
     terms = Terms(ruling.deadline, ruling.on_blocked)
     replacement = _replacement(notice, policy, ruling, seen) if course in DRAINS else None
-    why_no_replacement = "EC2 was not asked" if course in DRAINS else "the node is not retired"
+    unasked = "EC2 knows no such instance" if seen.asked else "EC2 was not asked"
+    why_no_replacement = unasked if course in DRAINS else "the node is not retired"
     owner = seen.owner
     return InstancePlan(
         instance=seen.instance,
