@@ -60,7 +60,7 @@ pins: .venv/.ready ## resolve requirements/*.txt and the layer's again (UPGRADE=
 
 .venv/.ready: requirements/uv.txt requirements/dev.txt pyproject.toml
 	@echo "Setting up .venv (about a minute the first time)"
-	@python="$$(tools/find-python)" && { [ -x $(BIN)/python ] || "$$python" -m venv .venv; }
+	@python="$$(tools/find-python)" && { $(BIN)/python -m pip --version >/dev/null 2>&1 || "$$python" -m venv --clear .venv; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/uv.txt
 	@$(UV) pip install --python $(BIN)/python --require-hashes --requirement requirements/dev.txt
 	@$(UV) pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .

@@ -1,8 +1,12 @@
 """What the template does so that no notice gets lost between EventBridge and the functions."""
 
+import json
 from pathlib import Path
 
 import pytest
+from leeway.execution.orders import parse_order
+from leeway.notices import NoticeKind
+from leeway.notices.parse import parse_notice
 
 from sandbox.template import DeployedTemplate, FunctionResource, read_template
 
@@ -12,6 +16,8 @@ INTERRUPTION = 120
 
 ON_SCHEDULE = {"KeepHeadroomFunction", "RefreshCatalogFunction"}
 """What they fail on, their next run makes good."""
+
+OUTSIDE_OF_ANY_VPC = "RefreshCatalogFunction"
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +80,29 @@ def test_functions_get_the_clusters_under_care_and_each_others_names(
     receive_notice = named(deployed, "ReceiveNoticeFunction")
     retire_node = named(deployed, "RetireNodeFunction")
     assert receive_notice.environment["LEEWAY_RETIRE_NODE"] == f"{retire_node.arn}:live"
+
+
+def test_what_may_have_to_be_quick_loses_its_network_to_nobodys_calling_it(
+    deployed: DeployedTemplate,
+) -> None:
+    """A function in a VPC that is idle for two weeks is inactive, and its next call fails. Source:
+    Lambda developer guide, "Lambda function states"."""
+    in_vpc = read_template(ROOT / "template.yaml", {"SubnetIds": "subnet-1"})
+    awake = {s.logical_id: s.definition for s in in_vpc.schedules if s.definition.get("State")}
+    targets = {name: definition["Target"] for name, definition in awake.items()}
+    by_the_minute = {"KeepHeadroomFunction", "ReconcileFunction"}
+    called = {f.logical_id for f in deployed.functions} - by_the_minute - {OUTSIDE_OF_ANY_VPC}
+    assert targets.keys() == {f"{name}StaysAwake" for name in called}
+    assert {definition["State"] for definition in awake.values()} == {"ENABLED"}
+    others = {s.definition["State"] for s in deployed.schedules if s.logical_id in awake}
+    assert others == {"DISABLED"}
+    for name, target in targets.items():
+        told = json.loads(target["Input"])
+        if name.startswith("ReceiveNotice"):
+            assert parse_notice(told).kind is NoticeKind.TEST_NOTIFICATION
+        else:
+            assert target["Arn"].endswith(":live")
+            assert parse_order(told).instance == "i-00000000"
 
 
 def test_only_an_endpoint_that_is_given_reaches_the_environment(deployed: DeployedTemplate) -> None:
