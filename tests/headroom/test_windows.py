@@ -15,6 +15,7 @@ SEOUL = ZoneInfo("Asia/Seoul")
 BERLIN = ZoneInfo("Europe/Berlin")
 NEW_YORK = ZoneInfo("America/New_York")
 LORD_HOWE = ZoneInfo("Australia/Lord_Howe")  # its clock jumps by half an hour
+CAIRO = ZoneInfo("Africa/Cairo")  # its clock jumps at midnight
 MINUTE = timedelta(minutes=1)
 
 
@@ -93,10 +94,27 @@ def test_a_window_within_the_doubled_hour_is_open_twice() -> None:
     assert minutes_open(short, two, 120) == {*range(10, 20), *range(70, 80)}
 
 
+def test_a_window_to_midnight_ends_when_a_clock_that_skips_midnight_has_jumped() -> None:
+    # On 2026-04-24 Cairo's clock goes from 23:59:59 to 01:00.
+    evening = window("0 22 * * *", "0 0 * * *", zone=CAIRO)
+    jump = datetime(2026, 4, 23, 22, tzinfo=UTC)
+    assert minutes_open(evening, jump - 60 * MINUTE, 180) == set(range(60))
+
+
+def test_a_window_from_midnight_begins_at_the_midnight_that_comes() -> None:
+    # On 2026-10-29 Cairo's clock goes from 23:59:59 back to 23:00.
+    night = window("0 0 * * *", "0 6 * * *", zone=CAIRO)
+    evening = window("30 22 * * *", "30 23 * * *", zone=CAIRO)
+    back = datetime(2026, 10, 29, 21, tzinfo=UTC)
+    assert minutes_open(night, back - 60 * MINUTE, 180) == set(range(120, 180))
+    # 23:30 comes, the clock goes back to before it, and it comes again.
+    assert minutes_open(evening, back - 60 * MINUTE, 180) == {*range(30), *range(60, 90)}
+
+
 FIELD = st.sampled_from(["*", "0", "30", "*/7", "15-40", "5,50", "0-10/2"])
 HOURS = st.sampled_from(["*", "0", "2", "1-3", "*/5", "22"])
 CRONS = st.builds(lambda minute, hour: f"{minute} {hour} * * *", FIELD, HOURS)
-ZONES = st.sampled_from([SEOUL, BERLIN, NEW_YORK, LORD_HOWE])
+ZONES = st.sampled_from([SEOUL, BERLIN, NEW_YORK, LORD_HOWE, CAIRO])
 # Days with a change of the clock in each zone, and one without.
 BEGINS = st.sampled_from(
     [
@@ -106,6 +124,8 @@ BEGINS = st.sampled_from(
         datetime(2026, 11, 1, 3, tzinfo=UTC),
         datetime(2026, 4, 4, 12, tzinfo=UTC),
         datetime(2026, 10, 3, 12, tzinfo=UTC),
+        datetime(2026, 4, 23, 19, tzinfo=UTC),
+        datetime(2026, 10, 29, 18, tzinfo=UTC),
         datetime(2026, 6, 1, 0, 30, tzinfo=UTC),
     ]
 )

@@ -151,6 +151,23 @@ def test_a_paused_scaled_object_leaves_its_target_or_fixes_its_size() -> None:
     assert "paused-replicas: expected a whole number" in refusal(bad)
 
 
+@pytest.mark.parametrize(
+    ("value", "paused"),
+    [("true", True), ("True", True), ("1", True), ("yes", True), ("", True)]
+    + [(value, False) for value in ("false", "False", "0", "f")],
+)
+def test_what_pauses_is_what_pauses_keda(value: str, paused: bool) -> None:
+    (written,) = read(scaled_object({"annotations": {"autoscaling.keda.sh/paused": value}})).written
+    assert isinstance(written.manifest, ScaledObject)
+    assert written.manifest.target().paused is paused
+
+
+def test_a_pause_of_one_direction_is_a_warning() -> None:
+    annotations = {"autoscaling.keda.sh/paused-scale-in": "true"}
+    (warning,) = read(scaled_object({"annotations": annotations})).warnings
+    assert "paused-scale-in" in str(warning)
+
+
 def test_one_headroom_says_what_users_build_by_hand() -> None:
     """A Deployment of pause pods and its PriorityClass, of users/overprovisioning.yaml."""
     by_hand = {

@@ -9,10 +9,16 @@ from leeway.headroom.schedule import Schedule
 from leeway.headroom.windows import Window
 from leeway.manifests.base import Manifest, Name, NotActedOn, Strict
 from leeway.manifests.cron_windows import CronExpression, TimeZone
+from leeway.manifests.problems import Note
 
 PAUSED = "autoscaling.keda.sh/paused"
 PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
 """KEDA's annotations: the target stays as it is, or at this size, whatever the triggers say."""
+
+_HALF_PAUSED = ("autoscaling.keda.sh/paused-scale-in", "autoscaling.keda.sh/paused-scale-out")
+_NOT_PAUSED = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+"""Any other value pauses, also one that is no boolean. Source: KEDA's `NeedToBePausedByAnnotation`,
+by Go's `strconv.ParseBool`."""
 
 _EVERY_MINUTE = NotActedOn("Leeway looks at its windows once a minute")
 _NO_HPA = NotActedOn("Leeway scales the target itself, without an HPA")
@@ -158,6 +164,14 @@ class ScaledObject(Manifest):
         target = spec.scale_target_ref
         return (f"{target.kind}/{target.name}", *(str(count) for count in counts))
 
+    def notes(self) -> tuple[Note, ...]:
+        """Warn of annotations that would keep KEDA from scaling one way."""
+        return super().notes() + tuple(
+            Note(("metadata", "annotations", name), "Leeway does not act on it")
+            for name in _HALF_PAUSED
+            if name in self.metadata.annotations
+        )
+
     def target(self) -> ScaledTarget:
         """Return what is to be scaled, and by which schedule."""
         namespace = self.metadata.namespace or "default"
@@ -167,7 +181,7 @@ class ScaledObject(Manifest):
             target=ScaleTarget(ref.api_version, ref.kind, namespace, ref.name),
             schedule=self.schedule(),
             restore=self.spec.advanced.restore_to_original_replica_count,
-            paused=self.metadata.annotations.get(PAUSED) == "true",
+            paused=self.metadata.annotations.get(PAUSED, "false") not in _NOT_PAUSED,
             fixed=self._fixed_size(),
         )
 
