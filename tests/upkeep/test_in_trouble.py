@@ -49,6 +49,26 @@ def test_a_shared_object_that_is_refused_is_said_and_the_rest_goes_on(desk: Desk
     assert desk.buffer() == 1
 
 
+@pytest.mark.parametrize(("resource", "grown"), [("pods", 3), ("nodes", 1)])
+def test_a_list_that_is_refused_stops_only_what_is_sized_by_it(
+    desk: Desk, resource: str, grown: int
+) -> None:
+    target = desk.deploy(1)
+    document = desk.headroom(replicas=1, linear={"nodesPerReplica": 1, "max": 1})
+    desk.apply(desk.scaled_object(target), document)
+    desk.tick(NINE - 10 * MINUTE)
+    assert (desk.buffer(), desk.replicas(target)) == (1, 0)
+    document["spec"]["buffers"][0]["replicas"] = 3
+    desk.apply(desk.scaled_object(target), document)
+    desk.live.fail_with({"status": 403, "verb": "list", "resource": resource})
+    (problem,) = desk.tick(NINE).problems
+    assert problem.subject == f"the cluster's {resource}"
+    desk.live.fail_with()
+    assert (desk.buffer(), desk.replicas(target)) == (grown, 5)
+    assert desk.tick(NINE + MINUTE).problems == ()
+    assert (desk.buffer(), desk.replicas(target)) == (3, 5)
+
+
 WEBHOOK_DOWN = {"status": 500, "verb": "patch"}
 """What the API server answers when an admission webhook that must be asked can't be."""
 

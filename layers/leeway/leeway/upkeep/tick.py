@@ -92,19 +92,30 @@ class Tick:
         if not buffers and not had_any:
             return
         there = self._workloads.pause_deployments()
-        joins = self._workloads.joins() if buffers else {}
+        joins = self._seen(self._workloads.joins, "pods") if buffers else {}
         proportional = any(buffer.is_proportional for buffer in buffers)
-        size = self._workloads.size() if proportional else ClusterSize(0, 0)
+        size = self._seen(self._workloads.size, "nodes") if proportional else ClusterSize(0, 0)
         self._apply_shared(buffers)
         for subject, claimants in _by_subject(buffers).items():
             if len(claimants) > 1:
                 self._refuse(subject, sorted(buffer.source for buffer in claimants))
                 continue
             pods = claimants[0].pods
-            seen = joins.get((pods.namespace, pods.name), [])
-            self._look_after_buffer(subject, claimants[0], seen, size, there)
+            if size is None and claimants[0].is_proportional:
+                self._leave_for_now(pods.namespace, pods.name)
+                continue
+            seen = (joins or {}).get((pods.namespace, pods.name), [])
+            counted = size or ClusterSize(0, 0)
+            self._look_after_buffer(subject, claimants[0], seen, counted, there)
         if not wanted.unread:
             self._remove_orphans(there, buffers)
+
+    def _seen[T](self, look: Callable[[], T], what: str) -> T | None:
+        """Look at something of the whole cluster; what can't be seen is told, and None."""
+        seen, problem = self._ask(look)
+        if problem:
+            self.kept.append(Kept(f"the cluster's {what}", "headroom", problem=problem))
+        return seen
 
     def _apply_shared(self, buffers: Sequence[Buffer]) -> None:
         """Make what several buffers need. One that fails shows as what its buffers lack."""
