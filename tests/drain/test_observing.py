@@ -43,6 +43,14 @@ def test_what_vanishes_is_gone_but_what_was_left_stays_left() -> None:
     assert (gone["cni"].stage, gone["cni"].gone_at) == (Stage.LEFT, None)
 
 
+def test_a_pod_whose_volumes_are_waited_for_has_gone_but_once() -> None:
+    drain = seen(seen(Drain(), pod("a", claims=("shop/data", "shop/log"))))
+    drain = observe_volumes(drain, [], {"shop/log"}, NOW)
+    later = seen(drain, at=NOW + MINUTE).pods["a"]
+    assert (later.stage, later.gone_at) == (Stage.DETACHING, NOW)
+    assert later.attached == ("shop/log",)
+
+
 def test_what_is_listed_is_not_gone_whatever_was_answered() -> None:
     drain = seen(seen(Drain(), pod("a", claims=("shop/data",))))
     assert drain.pods["a"].stage is Stage.DETACHING

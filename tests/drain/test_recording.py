@@ -1,5 +1,6 @@
 """What each answer of the API server makes of the pod that was asked to go."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -117,6 +118,9 @@ def test_a_cut_grace_is_said() -> None:
     assert (cut.stage, cut.asked_at, cut.next_try_at) == (Stage.TERMINATING, NOW, None)
     assert cut.reason == "evicted, its grace of 30s cut to 12s"
     assert after(Answer(Meaning.ACCEPTED)).reason == "evicted"
+    for grace in (30, 60):
+        given = record(drain, replace(ask, grace=grace), Answer(Meaning.ACCEPTED), IN_TIME, NOW)
+        assert given.pods["u-1"].reason == "evicted", "as it was, or longer because that was asked"
 
 
 def test_without_a_deadline_what_came_back_is_left() -> None:
