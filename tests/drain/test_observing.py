@@ -109,6 +109,8 @@ def test_who_comes_back_a_second_time_after_a_delete_is_left() -> None:
     drain = sent(seen(drain, second), second, Way.DELETE)
     third = replace(first, name="c", uid="c")
     assert seen(drain, third).pods["c"].stage is Stage.LEFT
+    plain = replace(third, cordon_toleration=None)
+    assert seen(drain, plain).pods["c"].stage is Stage.PENDING
 
 
 def test_volumes_are_waited_for_one_by_one_but_not_those_that_a_pod_which_stays_uses() -> None:
