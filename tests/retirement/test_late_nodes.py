@@ -3,9 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from leeway.cloud.ports import CloudUnavailable
 from leeway.drain.pods import Pod
 from leeway.notices import NoticeKind
 from leeway.records.retirement import Phase
+from leeway.replacement import GroupRules
 from leeway.retirement.outcome import Result
 
 from tests.records.retirements import NOTICED, take
@@ -71,6 +73,20 @@ def test_what_leeway_or_its_group_ends_at_once_is_not_waited_for() -> None:
     assert hooked.ended == ["leeway-drain"]
     for world in (detached, by_group, hooked):
         assert world.now_ - NOTICED < timedelta(seconds=20)
+
+
+def test_a_successor_that_could_not_be_asked_for_is_not_put_off_for_a_node_that_may_join() -> None:
+    world = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999)
+    real = world.rules
+
+    def rules(group: str) -> GroupRules:
+        if world.now_ < NOTICED + timedelta(seconds=20):
+            raise CloudUnavailable("Throttling: Rate exceeded")
+        return real(group)
+
+    world.rules = rules  # type: ignore[method-assign]
+    assert retire(world).result is Result.NO_NODE
+    assert done_at(world, "detach") < timedelta(seconds=40)
 
 
 def test_an_interruption_that_finds_no_node_gives_way_to_what_is_told_meanwhile() -> None:
