@@ -86,6 +86,21 @@ def test_what_keeps_a_pod_that_has_ended_is_said_once() -> None:
     )
 
 
+def test_without_a_deadline_a_pod_that_is_kept_is_waited_for_and_what_keeps_it_said_once() -> None:
+    drain = sent(observe(Drain(), [pod("a")], Terms(), NOW), pod("a"), Way.EVICT)
+    kept = pod("a", deletion=NOW, kept_by=("example.com/backup",))
+    for _ in range(2):
+        drain = observe(drain, [kept], Terms(), NOW)
+    assert (drain.pods["a"].stage, drain.pods["a"].reason) == (
+        Stage.TERMINATING,
+        "evict; it has ended, but its finalizers keep it: example.com/backup",
+    )
+    away = replace(kept, uid="b", name="b", deletion=NOW - 9 * MINUTE)
+    left = observe(observe(drain, [kept, away], Terms(), NOW), [kept, away], Terms(), NOW)
+    assert left.pods["b"].stage is Stage.LEFT
+    assert left.pods["b"].reason.count("its finalizers keep it") == 1
+
+
 def test_who_comes_back_over_the_cordon_is_known_by_what_this_drain_sent_away() -> None:
     first = pod("a", cordon_toleration=STUBBORN)
     second = pod("b", cordon_toleration=STUBBORN)
