@@ -1,12 +1,15 @@
 """A storm in which EC2 throttles: what EC2 does anyway holds up nobody."""
 
+import pytest
 from leeway.cloud.ports import CloudUnavailable
 from leeway.drain.pods import Pod
 from leeway.notices import NoticeKind
+from leeway.records.surges import SurgeLedger
+from leeway.records.turns import ChurnLedger
 from leeway.replacement import Method
 from leeway.retirement.outcome import Result
 
-from tests.retirement.retiring import Surrounding, retire, surrounding
+from tests.retirement.retiring import HOOKED, LedgersInMemory, Surrounding, retire, surrounding
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 
@@ -44,3 +47,20 @@ def test_one_that_ec2_only_stops_is_tagged_first() -> None:
     world.record = world.record.model_copy(update={"stops": True})
     assert retire(world).replacement == "failed"
     assert world.order_of("detach") == []
+
+
+@pytest.mark.parametrize("hooks", [(), HOOKED])
+def test_an_interruption_neither_reads_nor_writes_who_waits_for_successors(
+    hooks: tuple[str, ...],
+) -> None:
+    world = surrounding(pods=[POD], blocks=False, hooks=hooks)
+
+    class Untouched(LedgersInMemory):
+        def surge(self, group: str) -> SurgeLedger:
+            raise AssertionError("a thousand of them would meet there")
+
+        def write(self, ledger: ChurnLedger | SurgeLedger) -> None:
+            raise AssertionError("a thousand of them would meet there")
+
+    world.ledgers = Untouched()
+    assert retire(world).result is Result.DRAINED
