@@ -5,27 +5,21 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from leeway.cloud.ports import CloudUnavailable
-from leeway.cloud.stores import RecordChanged
-from leeway.cluster.ports import Cluster, Marks, Node
+from leeway.cluster.ports import Marks
 from leeway.draining.engine import pause_before_next
 from leeway.execution.orders import Order
 from leeway.execution.steps import Steps
-from leeway.policies import LONGEST_TURN, VOLUNTARY, Action, ClusterPolicy, Replacement
+from leeway.policies import LONGEST_TURN, VOLUNTARY, Action
 from leeway.records.retirement import INTERRUPTIONS, Phase, Retirement, due
 from leeway.records.turns import (
     Turn,
     Verdict,
-    decide_turn,
     is_voluntary,
     pause_before_asking,
-    with_patience,
 )
-from leeway.replacement import groups_own_business
 from leeway.retirement.results import Course, Located, Replaced
-from leeway.retirement.surroundings import LOCK_TRIES, LONGEST_RETRY, TROUBLE, Surroundings
-
-DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+from leeway.retirement.surroundings import LONGEST_RETRY, TROUBLE, Surroundings
+from leeway.retirement.taking_turns import Turns
 
 JOINS = timedelta(seconds=5)
 """Between two looks for the node of an interrupted instance that may still be booting."""
@@ -39,6 +33,7 @@ class Entering:
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
+        self._turns = Turns(world)
 
     def enter(self, order: Order, steps: Steps) -> Located:
         """Wait for the retirement's turn and cordon the node, or learn that it is not to be."""
@@ -66,8 +61,7 @@ class Entering:
         if policy.dry_run:
             return self._rehearse(record)
         if record.begun_at is None and is_voluntary(record, self._world.clock.now()):
-            told = self._ask_for_turn(record, policy)
-            told = with_patience(record, told, self._world.clock.now())
+            told = self._turns.ask(record, policy)
             if told.verdict is not Verdict.GO:
                 return self._not_now(order, record, told)
             return self.cordon(order, record)
@@ -206,61 +200,6 @@ class Entering:
     def _is_leaving(self, instance: str) -> bool:
         group = self._world.groups.facts(instance)
         return group is not None and group.lifecycle_state != "InService"
-
-    def _ask_for_turn(self, record: Retirement, policy: ClusterPolicy) -> Turn:
-        try:
-            return self._world.patiently(partial(self._turn_of, record, policy))
-        except TROUBLE as error:
-            # Nobody is in a hurry: a retirement of choice does not begin on guesses.
-            return Turn(Verdict.WAIT, f"{type(error).__name__}: {error}")
-
-    def _turn_of(self, record: Retirement, policy: ClusterPolicy) -> Turn:
-        had_its_turn = record.replaced is not None
-        if not had_its_turn and (left := self._left_to_group(record)):
-            return Turn(Verdict.DECLINE, left)
-        cluster, node = self._world.node_of(record)
-        protections = self._protections(cluster, node) if node else []
-        told = decide_turn(record, policy, protections)
-        if told.verdict is not Verdict.GO or node is None or had_its_turn:
-            return told
-        return self._take_turn(record, policy, cluster.ready_nodes())
-
-    def _left_to_group(self, record: Retirement) -> str | None:
-        """Say why the group sees to the instance; its terminate hook tells when it does."""
-        if record.replacement is Replacement.NONE or course_of(record) is Course.CORDON:
-            return None
-        group = self._world.groups.facts(record.instance)
-        if group is None or not group.holds:
-            return None
-        reason = groups_own_business(record.kind, group)
-        return f"{reason}, and its terminate hook tells when" if reason else None
-
-    def _protections(self, cluster: Cluster, node: Node) -> list[str]:
-        now = self._world.clock.now()
-        found = [
-            f"pod {pod.key} has {DO_NOT_DISRUPT}"
-            for pod in cluster.pods_on(node.name)
-            if pod.protected_until is not None and now < pod.protected_until
-        ]
-        if node.annotations.get(DO_NOT_DISRUPT) == "true":
-            found.insert(0, f"node {node.name} has {DO_NOT_DISRUPT}")
-        return found
-
-    def _take_turn(self, record: Retirement, policy: ClusterPolicy, nodes: int) -> Turn:
-        ledgers = self._world.ledgers
-        for _ in range(LOCK_TRIES):
-            ledger = ledgers.churn(record.facts.cluster)
-            changed, told = ledger.take(
-                record.instance, nodes, policy.churn, self._world.clock.now()
-            )
-            if changed is None:
-                return told
-            try:
-                ledgers.write(changed)
-            except RecordChanged:
-                continue
-            return told
-        raise CloudUnavailable(f"{record.facts.cluster}: many nodes ask for their turn at once")
 
 
 def _may_still_join(record: Retirement) -> bool:
