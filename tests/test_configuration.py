@@ -1,12 +1,15 @@
 """Configuration as functions see it: fresh within a minute, and never in an interruption's way."""
 
+import json
 import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from leeway.cloud.ports import CloudUnavailable
 from leeway.cloud.stores import StoredManifest
-from leeway.configuration import Configuration
+from leeway.configuration import CAUTIOUS, Configuration
 from leeway.notices import NoticeKind
 from leeway.owners import OwnerKind
 from leeway.parallel import in_parallel
@@ -212,3 +215,33 @@ def test_a_function_that_reads_all_manifests_takes_the_policy_from_among_them() 
     world.configuration.manifests("prod", {"headroom.leeway.sh"})
     assert world.policy().dry_run
     assert world.table.reads == 1
+
+
+_SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20))
+_NAMES = st.sampled_from(
+    ["apiVersion", "kind", "metadata", "spec", "name", "notices", "rebalance", "lead", "churn"]
+)
+_ANYTHING = st.recursive(
+    st.one_of(_SCALARS, st.sampled_from(["leeway.sh/v1", "Cluster", "prod", "4h", "ignore"])),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(_NAMES, inner, max_size=6)
+    ),
+    max_leaves=12,
+)
+
+
+@given(body=st.one_of(st.text(max_size=50), _ANYTHING.map(json.dumps)))
+def test_a_stored_policy_that_is_anything_at_all_is_never_in_the_way(body: str) -> None:
+    world = World(manifest(body=body))
+    policy = world.policy()
+    assert policy == CAUTIOUS or policy.notices.keys() == DEFAULTS.keys()
+    assert policy != CAUTIOUS or world.reported.lines, "what makes it cautious is said"
+
+
+@given(spec=_ANYTHING)
+def test_a_policy_with_any_spec_is_never_in_the_way(spec: object) -> None:
+    policy = World(manifest(body=json.dumps({**_CLUSTER, "spec": spec}))).policy()
+    assert policy.notices.keys() == DEFAULTS.keys()
+
+
+_CLUSTER = {"apiVersion": "leeway.sh/v1", "kind": "Cluster", "metadata": {"name": "prod"}}
