@@ -366,3 +366,12 @@ def test_critical_pods_wait_for_no_pod_that_stays_or_has_come_back() -> None:
     assert drain.pods["again"].stage is Stage.RETURNED
     assert drain.pods["uid-cni"].stage is Stage.LEFT
     assert drain.pods["uid-dns"].asked_at == NOW + timedelta(seconds=1)
+
+
+def test_pods_that_a_budget_keeps_here_say_nothing_about_who_put_them_here() -> None:
+    world = node(named(0), blocked=("manager-1", "manager-2"))
+    drain = world.drain(terms(90), 1)
+    for number in range(1, 4):
+        world.pods[f"uid-manager-{number}"] = named(number)
+        drain = world.drain(terms(90), 3, drain)
+    assert drain.pods["uid-manager-3"].way is Way.EVICT
