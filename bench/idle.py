@@ -88,7 +88,7 @@ def _quiet_minute(clusters: int) -> tuple[int, int]:
         telemetry = PowertoolsTelemetry(
             Logger(service="reconcile"), Metrics(namespace="Leeway", service="reconcile")
         )
-        telemetry.reconciled([ClusterReport(name, instances=50) for name in names])
+        telemetry.reconciled([ClusterReport(name, instances=50) for name in names], of_all=True)
         for name in names:
             telemetry.headroom_kept(HeadroomReport(name))
     lines = out.getvalue()

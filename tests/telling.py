@@ -102,7 +102,7 @@ ALL: dict[str, Told] = {
     "received": lambda telemetry: telemetry.received(RECEIPT),
     "retired": lambda telemetry: telemetry.retired(LOCKED_OUT),
     "admitted": lambda telemetry: telemetry.admitted(NOT_READY),
-    "reconciled": lambda telemetry: telemetry.reconciled([REPORT]),
+    "reconciled": lambda telemetry: telemetry.reconciled([REPORT], of_all=True),
     "headroom_kept": lambda telemetry: telemetry.headroom_kept(
         HeadroomReport(FACTS.cluster, problems=(PROBLEM,), replicas=3, faulty=1)
     ),

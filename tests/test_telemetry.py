@@ -21,11 +21,20 @@ def counted(name: str, outcome: Outcome) -> list[tuple[dict[str, str], float]]:
 
 
 def test_only_a_run_that_looked_at_a_cluster_tells_how_many_instances_it_has() -> None:
-    tick = lines_of(lambda telemetry: telemetry.reconciled([ClusterReport("prod", instances=12)]))
+    tick = lines_of(
+        lambda telemetry: telemetry.reconciled([ClusterReport("prod", instances=12)], of_all=True)
+    )
     told = [(by["Cluster"], value) for name, by, value in metrics_in(tick) if name == "Instances"]
     assert told == [("prod", 12.0)]
-    after_one_instance = lines_of(lambda t: t.reconciled([ClusterReport("prod")]))
-    assert "Instances" not in {name for name, *_ in metrics_in(after_one_instance)}
+    after_one_instance = lines_of(lambda t: t.reconciled([ClusterReport("prod")], of_all=False))
+    assert {name for name, *_ in metrics_in(after_one_instance)} == {"ReconcileProblems"}
+
+
+def test_a_run_of_all_clusters_counts_once_though_there_are_none() -> None:
+    told = lines_of(lambda telemetry: telemetry.reconciled([], of_all=True))
+    assert [(by, value) for name, by, value in metrics_in(told) if name == "NoticesFound"] == [
+        ({"service": "test"}, 0.0)
+    ]
 
 
 def test_no_metric_is_by_instance_pod_or_anything_else_that_there_are_many_of() -> None:
@@ -35,7 +44,7 @@ def test_no_metric_is_by_instance_pod_or_anything_else_that_there_are_many_of() 
 
 def test_forty_clusters_with_nothing_to_say_pay_for_one_metric_each() -> None:
     quiet = lines_of(
-        lambda t: t.reconciled([ClusterReport(name, instances=9) for name in FORTY]),
+        lambda t: t.reconciled([ClusterReport(name, instances=9) for name in FORTY], of_all=True),
         *(lambda t, name=name: t.headroom_kept(HeadroomReport(name)) for name in FORTY),
     )
     metrics = {(name, *by.values()) for name, by, _ in metrics_in(quiet)}

@@ -10,6 +10,7 @@ from leeway.wiring.reconcile import reconciliation
 
 def handler(event: Any, context: object) -> dict[str, Any]:
     """Reconcile every cluster, or clean up after one instance."""
-    reports = reconciliation().run(parse_round(event))
-    telemetry().reconciled(reports)
+    wanted = parse_round(event)
+    reports = reconciliation().run(wanted)
+    telemetry().reconciled(reports, of_all=not wanted.instance)
     return {"clusters": [asdict(report) for report in reports]}

@@ -156,20 +156,21 @@ def test_what_says_nothing_is_taken_for_what_it_means(name: str) -> None:
 
 def test_whatever_runs_by_the_clock_has_an_alarm_on_not_running() -> None:
     scheduled = {
-        str(r["Properties"]["Target"]["Arn"])
+        r["Properties"]["Target"]["Arn"]["Fn::GetAtt"][0]
         for r in resources().values()
         if r["Type"] == "AWS::Scheduler::Schedule" and "State" not in r["Properties"]
     }
     assert len(scheduled) == len(BY_THE_CLOCK)
-    watched = " ".join(str(ALARMS[name]["Properties"]) for name in BY_THE_CLOCK)
-    for function in ("KeepHeadroomFunction", "ReconcileFunction"):
-        assert f"'{function}'" in watched
-        assert any(f"'{function}'" in target for target in scheduled)
+    watched = [str(list(watched_by(ALARMS[name]["Properties"]))) for name in BY_THE_CLOCK]
+    for function in scheduled:
+        variables = resources()[function]["Properties"]["Environment"]["Variables"]
+        names = (f"'Ref': '{function}'", f"'{variables['POWERTOOLS_SERVICE_NAME']}'")
+        assert [any(name in metrics for name in names) for metrics in watched].count(True) == 1
 
 
 EXPRESSIONS: dict[str, dict[tuple[int | None, ...], bool]] = {
     "runs - errors": {
-        # A run that failed, tries of it included, one that did not come to its end, and a good one.
+        # One run that failed, several, a good one, and a good one beside one that failed.
         (1, 1): True,
         (3, 3): True,
         (1, 0): False,

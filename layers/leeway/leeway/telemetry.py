@@ -153,8 +153,10 @@ class PowertoolsTelemetry:
             self._metrics.add_metric("AdmissionProblems", MetricUnit.Count, 1)
             self._metrics.flush_metrics()
 
-    def reconciled(self, reports: "Iterable[ClusterReport]") -> None:
-        """Log what a run found, a line for each finding and each problem, and count them."""
+    def reconciled(self, reports: "Iterable[ClusterReport]", *, of_all: bool) -> None:
+        """Log what a run found, a line for each finding and each problem, and count them. Only one
+        `of_all` clusters counts what was found: where there is no count, none has come to its end.
+        """
         problems = found_in_all = 0
         for report in reports:
             here = {"cluster": report.cluster}
@@ -182,7 +184,8 @@ class PowertoolsTelemetry:
                 self._metrics.flush_metrics()
         # By no cluster, so that one alarm sees all of them. CloudWatch charges for each metric of
         # each cluster, and the lines above name the clusters.
-        self._metrics.add_metric("NoticesFound", MetricUnit.Count, found_in_all)
+        if of_all:
+            self._metrics.add_metric("NoticesFound", MetricUnit.Count, found_in_all)
         self._metrics.add_metric("ReconcileProblems", MetricUnit.Count, problems)
         self._metrics.flush_metrics()
 
