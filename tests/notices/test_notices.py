@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -107,6 +107,31 @@ def test_an_end_of_support_that_lists_a_whole_fleet_has_none_of_it_retired() -> 
     assert (lifecycle.kind, lifecycle.instances) == (NoticeKind.SCHEDULED_CHANGE, ())
 
 
+FIRST, SECOND = "i-0b662ef9931388ba0", "i-0abc1234"
+
+
+@pytest.mark.parametrize("status", [None, "PENDING", "IMPAIRED", ""])
+def test_instances_stand_among_a_health_events_entities_or_its_resources_by_id_or_arn(
+    status: str | None,
+) -> None:
+    arn = "arn:aws:ec2:eu-west-1:123456789012:instance/"
+    entity = {"entityValue": f"{arn}{FIRST}"} | ({} if status is None else {"status": status})
+    told = health(affectedEntities=[entity]) | {"resources": [SECOND, f"{arn}{FIRST}"]}
+    notice = parse_notice(told)
+    assert (notice.instances, notice.over) == ((FIRST, SECOND), frozenset())
+    only_listed = health(affectedEntities=[]) | {"resources": [f"{arn}{SECOND}"]}
+    assert parse_notice(only_listed).instances == (SECOND,)
+
+
+def test_what_health_announces_is_known_by_its_arn_and_its_time() -> None:
+    notice = parse_notice(health())
+    assert notice.event == "arn:aws:health:eu-west-1::event/EC2/RETIREMENT/RETIREMENT_1"
+    assert notice.effective_at == datetime(2026, 12, 4, 2, tzinfo=UTC)
+    for said in ("Fri, 04 Dec 2026 02:00:00 -0000", "Fri, 4 Dec 2026 04:00:00 +0200"):
+        assert parse_notice(health(startTime=said)).effective_at == notice.effective_at
+    assert parse_notice(health(statusCode="CLOSED")).over == {FIRST, SECOND}
+
+
 def test_a_health_event_is_narrowed_to_one_instance_and_still_a_notice() -> None:
     whole = json.loads((EVENTS / "scheduled-change.json").read_text())
     wanted = parse_notice(whole).instances[1]
@@ -126,6 +151,44 @@ def test_a_capacity_reservation_warning_may_have_a_bare_string_for_its_resources
     assert notice.effective_at == datetime(2026, 11, 20, 10, tzinfo=UTC)
 
 
+def reservation(**changes: Any) -> dict[str, Any]:
+    detail = {"instance-id": FIRST, "instance-termination-time": "2026-11-20T10:00:00Z"}
+    kind = "EC2 Capacity Reservation Instance Interruption Warning"
+    return event(detail=detail | changes, resources=[]) | {"detail-type": kind}
+
+
+def test_a_capacity_reservation_warning_names_its_instance_in_its_detail_or_its_resources() -> None:
+    assert parse_notice(reservation()).instances == (FIRST,)
+    arn = f"arn:aws:ec2:eu-west-1:123456789012:instance/{SECOND}"
+    assert parse_notice(reservation() | {"resources": arn}).instances == (FIRST, SECOND)
+    other = "arn:aws:ec2:eu-west-1:123456789012:capacity-reservation/cr-0123456789abcdef0"
+    assert parse_notice(reservation() | {"resources": [other]}).instances == (FIRST,)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["2026-11-20 10:00:00 UTC", "2026-11-20T10:00:00", "2026-11-20T11:00:00+01:00"],
+)
+def test_the_end_of_a_reservations_instance_is_in_utc_where_nothing_else_is_said(said: str) -> None:
+    notice = parse_notice(reservation(**{"instance-termination-time": said}))
+    assert notice.effective_at == datetime(2026, 11, 20, 10, tzinfo=UTC)
+    assert notice.effective_at.utcoffset() == timedelta(0)
+
+
+@pytest.mark.parametrize(
+    "state", ["pending", "running", "stopping", "stopped", "shutting-down", "terminated"]
+)
+def test_a_state_change_names_the_state_and_its_time_in_utc(state: str) -> None:
+    told = event(detail={"instance-id": SECOND, "state": state}, time="2026-11-20T10:45:00+01:00")
+    notice = parse_notice(told | {"detail-type": "EC2 Instance State-change Notification"})
+    assert (notice.kind, notice.instances, notice.state) == (
+        NoticeKind.STATE_CHANGE,
+        (SECOND,),
+        state,
+    )
+    assert notice.time.isoformat() == "2026-11-20T09:45:00+00:00"
+
+
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
@@ -136,6 +199,10 @@ def test_a_capacity_reservation_warning_may_have_a_bare_string_for_its_resources
         (event(time="yesterday"), "time: "),
         (event(time="2026-11-20T09:45:00"), "time: "),
         (event(account="me"), "account: "),
+        (event(account="12345678901"), "account: "),
+        (reservation(**{"instance-id": None}), "detail.instance-id: missing, and resources names"),
+        (health(service="RDS"), "detail.service: "),
+        (health(eventTypeCategory="issue"), "detail.eventTypeCategory: "),
         (event(detail={}), "detail.instance-id: field required"),
         (event(detail="none"), "detail: "),
         (event(detail={"instance-id": "i-1", "instance-action": "terminate"}), "'i-1'"),
