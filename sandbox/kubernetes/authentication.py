@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from typing import Any
 
@@ -54,8 +55,13 @@ class Authenticator:
             return None
         if token == self._admin_token:
             return User("admin", ("system:masters", "system:authenticated"))
-        signed = eks_tokens.presigned(token, time.time())
+        signed = eks_tokens.presigned(token)
         entry = self._entries.get(signed.access_key) if signed else None
-        if signed is None or entry is None or not signed.is_signed(entry.secret, self._cluster):
+        if signed is None or entry is None or not signed.is_current(time.time()):
             return None
-        return entry.user
+        return entry.user if _is_signed(signed, entry.secret, self._cluster) else None
+
+
+@functools.lru_cache(maxsize=eks_tokens.REMEMBERED)
+def _is_signed(token: eks_tokens.Presigned, secret: str, cluster: str) -> bool:
+    return token.is_signed(secret, cluster)

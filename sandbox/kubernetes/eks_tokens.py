@@ -12,6 +12,7 @@ import base64
 import binascii
 import dataclasses
 import datetime
+import functools
 import hashlib
 import hmac
 import re
@@ -21,20 +22,26 @@ PREFIX = "k8s-aws-v1."
 _CLUSTER_HEADER = "x-k8s-aws-id"
 _LIFETIME = 15 * 60  # seconds, whatever the URL says of its own expiry
 _CLOCK_SKEW = 5 * 60
+REMEMBERED = 4096  # tokens: each serves some requests before the next is made
 _HOST = re.compile(r"sts(\.[a-z0-9-]+)?\.(amazonaws\.com(\.cn)?|c2s\.ic\.gov|sc2s\.sgov\.gov)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Presigned:
-    """A presigned request whose form and age are right; its signature is not checked yet."""
+    """A presigned request whose form is right; its age and signature are not checked yet."""
 
     access_key: str
     scope: str
     date: str
+    signed_at: float
     host: str
     query: tuple[tuple[str, str], ...]
     signed_headers: str
     signature: str
+
+    def is_current(self, now: float) -> bool:
+        """Say whether it is one of now (seconds since the epoch)."""
+        return -_CLOCK_SKEW <= now - self.signed_at <= _LIFETIME
 
     def is_signed(self, secret: str, cluster: str) -> bool:
         """Say whether the holder of a secret signed it, for this cluster."""
@@ -59,8 +66,9 @@ class Presigned:
         return hmac.compare_digest(_hmac(key, text).hex(), self.signature)
 
 
-def presigned(token: str, now: float) -> Presigned | None:
-    """Read a token; None where it is none, or not one of now (seconds since the epoch)."""
+@functools.lru_cache(maxsize=REMEMBERED)
+def presigned(token: str) -> Presigned | None:
+    """Read a token; None where it is none."""
     encoded = token.removeprefix(PREFIX)
     if "=" in encoded:
         return None
@@ -69,13 +77,13 @@ def presigned(token: str, now: float) -> Presigned | None:
         parts = urllib.parse.urlsplit(url)
         pairs = urllib.parse.parse_qsl(parts.query, keep_blank_values=True)
         query = {name.lower(): value for name, value in pairs}
-        age = now - datetime.datetime.fromisoformat(query["x-amz-date"]).timestamp()
         access_key, _, scope = query["x-amz-credential"].partition("/")
         expires = int(query["x-amz-expires"])
         read = Presigned(
             access_key=access_key,
             scope=scope,
             date=query["x-amz-date"],
+            signed_at=datetime.datetime.fromisoformat(query["x-amz-date"]).timestamp(),
             host=parts.netloc,
             query=tuple(pair for pair in pairs if pair[0].lower() != "x-amz-signature"),
             signed_headers=query["x-amz-signedheaders"],
@@ -88,7 +96,6 @@ def presigned(token: str, now: float) -> Presigned | None:
         and _HOST.fullmatch(parts.netloc) is not None
         and query.get("action") == "GetCallerIdentity"
         and {"host", _CLUSTER_HEADER} <= set(read.signed_headers.split(";"))
-        and -_CLOCK_SKEW <= age <= _LIFETIME
         and 0 < expires <= _LIFETIME
         and scope.endswith("/sts/aws4_request")
     )

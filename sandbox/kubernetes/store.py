@@ -66,6 +66,7 @@ class Store:
         self._by_owner: dict[str, dict[str, tuple[Kind, Key]]] = collections.defaultdict(dict)
         self._history: collections.deque[Change] = collections.deque(maxlen=history)
         self._listeners: dict[Kind | None, list[Listener]] = collections.defaultdict(list)
+        self._listeners_on: dict[str, list[Listener]] = collections.defaultdict(list)
         self._untold: collections.deque[Change] = collections.deque()
         self._telling = False
 
@@ -188,6 +189,21 @@ class Store:
         self._listeners[kind].append(listener)
         return lambda: self._listeners[kind].remove(listener)
 
+    def listen_on(self, node: str, listener: Listener) -> Callable[[], None]:
+        """Tell the listener every change of a pod that is or was bound to a node.
+
+        In a storm each node's pods are watched: to ask every watch about each change would take
+        longer than the change.
+        """
+        self._listeners_on[node].append(listener)
+
+        def stop() -> None:
+            self._listeners_on[node].remove(listener)
+            if not self._listeners_on[node]:
+                del self._listeners_on[node]
+
+        return stop
+
     def _commit(
         self, change_type: ChangeType, kind: Kind, key: Key, obj: Object, previous: Object | None
     ) -> Object:
@@ -233,10 +249,19 @@ class Store:
         try:
             while self._untold:
                 change = self._untold.popleft()
-                for listener in (*self._listeners[change.kind], *self._listeners[None]):
+                for listener in self._concerned(change):
                     listener(change)
         finally:
             self._telling = False
+
+    def _concerned(self, change: Change) -> list[Listener]:
+        listeners = [*self._listeners[change.kind], *self._listeners[None]]
+        if change.kind is POD:
+            now, before = change.object, change.previous
+            nodes = {one["spec"].get("nodeName") for one in (now, before) if one is not None}
+            for node in nodes:
+                listeners += self._listeners_on.get(node, ())
+        return listeners
 
 
 def _drop[Value](index: dict[str, dict[str, Value]], key: str, uid: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import collections
 import contextlib
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from sandbox.kubernetes import errors, registry, tables
 from sandbox.kubernetes.calls import Call
@@ -41,7 +41,7 @@ class Watch:
         end = loop.time() + self._timeout
         bookmark = min(end, loop.time() + _BOOKMARK_SECONDS)
         with contextlib.ExitStack() as stack:
-            stack.callback(self._store.listen(self._call.kind, self._changed))
+            stack.callback(self._listen())
             try:
                 self._pending.extend(self._backlog())
             except errors.ApiError as error:
@@ -62,6 +62,12 @@ class Watch:
                     bookmark = min(end, bookmark + _BOOKMARK_SECONDS)
                     if self._bookmarks:
                         self._pending.append(self._bookmark())
+
+    def _listen(self) -> Callable[[], None]:
+        node = self._equal.get("spec.nodeName")
+        if node and self._call.kind is registry.POD:
+            return self._store.listen_on(node, self._changed)
+        return self._store.listen(self._call.kind, self._changed)
 
     def _backlog(self) -> Iterator[bytes]:
         """Yield what comes before the live changes: all there is, or all since a version."""

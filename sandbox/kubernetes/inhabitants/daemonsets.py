@@ -18,6 +18,7 @@ from sandbox.kubernetes.objects import (
     is_terminating,
     key_of,
     name_of,
+    uid_of,
 )
 from sandbox.kubernetes.store import Change
 
@@ -37,11 +38,16 @@ _TOLERATIONS: list[Object] = [
 ]
 
 
+type _Placing = tuple[object, object]
+
+
 class DaemonSets(Controller):
     """Follows DaemonSets, nodes and daemon pods."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, registry.DAEMON_SET, registry.POD, _GATHER_SECONDS)
+        # By node, and by DaemonSet and its generation: what was decided, and on what grounds.
+        self._decided: dict[str, dict[tuple[str, int], tuple[_Placing, bool]]] = {}
 
     def start(self) -> None:
         """Begin to follow changes."""
@@ -50,6 +56,8 @@ class DaemonSets(Controller):
 
     def _node_changed(self, change: Change) -> None:
         old, node = change.previous, change.object
+        if change.type == "DELETED":
+            self._decided.pop(name_of(node), None)
         if change.type != "MODIFIED" or old is None or _placing(old) != _placing(node):
             for daemon_set in self._store.every(registry.DAEMON_SET):
                 self._queue.add(key_of(daemon_set))
@@ -65,7 +73,7 @@ class DaemonSets(Controller):
         desired = 0
         for node in self._store.every(registry.NODE):
             name = name_of(node)
-            is_wanted = _is_wanted(need, NodeRoom(node))
+            is_wanted = self._is_wanted(owner, need, node)
             desired += is_wanted
             for pod in pods[name]:
                 if not is_terminating(pod) and (is_finished(pod) or not is_wanted):
@@ -88,12 +96,20 @@ class DaemonSets(Controller):
             "observedGeneration": owner["metadata"]["generation"],
         }
 
+    def _is_wanted(self, owner: Object, need: Need, node: Object) -> bool:
+        """Say whether a node takes the pods; decided anew when its labels or taints are others."""
+        decided = self._decided.setdefault(name_of(node), {})
+        key, placing = (uid_of(owner), owner["metadata"]["generation"]), _placing(node)
+        if key not in decided or decided[key][0] != placing:
+            decided[key] = placing, _takes(NodeRoom(node), need)
+        return decided[key][1]
 
-def _placing(node: Object) -> tuple[object, object]:
+
+def _placing(node: Object) -> _Placing:
     return node["metadata"].get("labels"), node["spec"].get("taints")
 
 
-def _is_wanted(need: Need, room: NodeRoom) -> bool:
+def _takes(room: NodeRoom, need: Need) -> bool:
     return room.matches(need) and all(
         taint["key"] == "node.kubernetes.io/not-ready"
         or any(tolerates(one, taint) for one in need.tolerations)
