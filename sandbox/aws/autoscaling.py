@@ -61,6 +61,14 @@ class Scaling(AutoScalingBackend):
             f"Instance Id not found - No managed instance found for instance ID: {instance_id}"
         )
 
+    def describe_auto_scaling_instances(self, instance_ids: list[str]) -> list[InstanceState]:
+        """As moto does; of some instances, without a look at all others."""
+        if not instance_ids:
+            return super().describe_auto_scaling_instances(instance_ids)
+        groups = [g for g in self.autoscaling_groups.values() if isinstance(g, KeepingGroup)]
+        found = (group.state_of(one) for one in instance_ids for group in groups)
+        return [state for state in found if state]
+
     def create_auto_scaling_group(
         self, name: str, *args: Any, **kwargs: Any
     ) -> FakeAutoScalingGroup:

@@ -35,6 +35,8 @@ class KeepingGroup(FakeAutoScalingGroup):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.activities: list[Activity] = []
         self.deleted = False
+        self._members: dict[str, InstanceState] = {}  # the instance_states by instance
+        self._is_to_settle = False
         self.outgoing: set[str] = set()  # instances that Capacity Rebalancing will replace
         self.instance_lifecycle_policy: dict[str, Any] | None = None
         super().__init__(*args, **kwargs)
@@ -50,7 +52,7 @@ class KeepingGroup(FakeAutoScalingGroup):
 
     def state_of(self, instance_id: str) -> InstanceState | None:
         """The membership of an instance in this group, if it is a member."""
-        return next((s for s in self.instance_states if s.instance_id == instance_id), None)
+        return self._members.get(instance_id)
 
     def settle(self) -> None:
         """Launch what is missing or end what is too much."""
@@ -69,8 +71,14 @@ class KeepingGroup(FakeAutoScalingGroup):
                 self.retire(state, "a difference between desired and actual capacity")
 
     def settle_soon(self) -> None:
-        """Settle when the group would notice."""
-        self.cloud.timers.after(self.cloud.pace.reaction, self.settle)
+        """Settle when the group would notice: once for all that happens until then."""
+        if not self._is_to_settle:
+            self._is_to_settle = True
+            self.cloud.timers.after(self.cloud.pace.reaction, self._notice)
+
+    def _notice(self) -> None:
+        self._is_to_settle = False
+        self.settle()
 
     def _launch(self, count: int, present: list[InstanceState]) -> None:
         subnets = {}
@@ -129,6 +137,7 @@ class KeepingGroup(FakeAutoScalingGroup):
         protected = self.new_instances_protected_from_scale_in
         state = InstanceState(instance, "Pending", protected_from_scale_in=protected)
         self.instance_states.append(state)
+        self._members[instance.id] = state
         self._move(state, "Pending")
         self._note(f"Launching a new EC2 instance: {instance.id}", "an instance was needed")
 
@@ -227,8 +236,12 @@ class KeepingGroup(FakeAutoScalingGroup):
         else:
             self.ec2_backend.terminate_instances([state.instance_id])
 
-    def _leave(self, state: InstanceState) -> None:
+    def _drop(self, state: InstanceState) -> None:
         self.instance_states.remove(state)
+        del self._members[state.instance_id]
+
+    def _leave(self, state: InstanceState) -> None:
+        self._drop(state)
         self.cloud.journal.add(
             "lifecycle", instance=state.instance_id, group=self.name, state="Terminated"
         )
@@ -252,7 +265,7 @@ class KeepingGroup(FakeAutoScalingGroup):
             self.cloud.timers.after(self.cloud.pace.health_check, self._found_dead, state)
 
     def _found_dead(self, state: InstanceState) -> None:
-        if state not in self.instance_states or self.deleted:
+        if state.instance_id not in self._members or self.deleted:
             return
         if self.suspends("HealthCheck", "ReplaceUnhealthy", "Terminate"):
             self.cloud.timers.after(self.cloud.pace.health_check, self._found_dead, state)
@@ -272,6 +285,8 @@ class KeepingGroup(FakeAutoScalingGroup):
             self.settle_soon()
 
     def _replace_outgoing(self) -> None:
+        if not self.outgoing:
+            return
         serving = [s for s in self.instance_states if s.lifecycle_state == "InService"]
         staying = [state for state in serving if state.instance_id not in self.outgoing]
         if len(staying) >= (self.desired_capacity or 0):
@@ -285,7 +300,7 @@ class KeepingGroup(FakeAutoScalingGroup):
         self.deregister(state)
 
         def leave() -> None:
-            self.instance_states.remove(state)
+            self._drop(state)
             self.ec2_backend.delete_tags([state.instance_id], {GROUP_TAG: self.name})
             del state.instance.autoscaling_group  # type: ignore[attr-defined]
             self.cloud.journal.add(

@@ -74,7 +74,7 @@ class LifecycleActions:
     def __init__(self, cloud: Cloud, bus: EventBus):
         self._cloud = cloud
         self._bus = bus
-        self._active: list[LifecycleAction] = []
+        self._active: dict[str, list[LifecycleAction]] = {}  # by instance
 
     def begin(
         self,
@@ -85,7 +85,7 @@ class LifecycleActions:
     ) -> None:
         """Start waiting for each hook; `finished` is called once, when none is waited for."""
         actions = [LifecycleAction(hook, group, state, finished) for hook in hooks]
-        self._active.extend(actions)
+        self._active.setdefault(state.instance_id, []).extend(actions)
         for action in actions:
             hook = action.hook
             self._schedule(action)
@@ -117,23 +117,26 @@ class LifecycleActions:
 
     def drop(self, state: InstanceState) -> None:
         """Wait for nothing of this instance any more, and call nobody."""
-        for action in [action for action in self._active if action.state is state]:
+        for action in list(self._active.get(state.instance_id, ())):
             self._remove(action)
 
     def drop_hook(self, group: str, hook: str) -> None:
         """A deleted hook lets terminating instances go and abandons launching ones."""
-        for action in list(self._active):
+        for action in self._all():
             if (action.group.name, action.hook.name) == (group, hook):
                 launching = action.hook.lifecycle_transition == LAUNCHING
                 self._end(action, ABANDON if launching else CONTINUE, "hook-deleted")
 
+    def _all(self) -> list[LifecycleAction]:
+        return [action for waiting in self._active.values() for action in waiting]
+
     def _find(
         self, group: str, hook: str, token: str | None, instance: str | None
     ) -> LifecycleAction:
-        for action in self._active:
-            if (action.group.name, action.hook.name) != (group, hook):
-                continue
-            if token == action.token or (token is None and instance == action.state.instance_id):
+        for action in self._all() if token else self._active.get(instance or "", ()):
+            if (action.group.name, action.hook.name) == (group, hook) and (
+                token is None or token == action.token
+            ):
                 return action
         sought = f"token {token}" if token else f"instance ID {instance}"
         raise ValidationError(f"No active Lifecycle Action found with {sought}")
@@ -153,12 +156,15 @@ class LifecycleActions:
         self._record(action, outcome)
         if result == ABANDON:
             self.drop(action.state)  # the other hooks are not waited for
-        elif any(other.state is action.state for other in self._active):
+        elif action.state.instance_id in self._active:
             return
         action.finished(action.state, str(action.hook.lifecycle_transition), result)
 
     def _remove(self, action: LifecycleAction) -> None:
-        self._active.remove(action)
+        waiting = self._active[action.state.instance_id]
+        waiting.remove(action)
+        if not waiting:
+            del self._active[action.state.instance_id]
         if action.timer:
             action.timer.cancel()
 
