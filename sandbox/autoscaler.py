@@ -7,11 +7,8 @@ It never makes a group smaller.
 """
 
 import argparse
-import json
 import logging
-import os
-import sys
-import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +22,7 @@ from sandbox.furnishing import client
 from sandbox.kubernetes.inhabitants.needs import Need, NodeRoom, need_of
 from sandbox.kubernetes.matching import label_selector
 from sandbox.kubernetes.objects import is_finished, is_ready, name_of
+from sandbox.process import has_parent, say_ready
 
 log = logging.getLogger(__name__)
 
@@ -217,11 +215,6 @@ def _instance(node: Document) -> str:
     return str(node["spec"].get("providerID", "")).rpartition("/")[2]
 
 
-def _watch_parent(ended: threading.Event) -> None:
-    os.read(sys.stdin.fileno(), 1)  # its end closes the pipe
-    ended.set()
-
-
 def main() -> None:
     """Look again and again, until the process that started this one is gone."""
     parser = argparse.ArgumentParser(prog="python -m sandbox.autoscaler", description=__doc__)
@@ -232,10 +225,9 @@ def main() -> None:
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="autoscaler %(levelname)s %(message)s")
     autoscaler = Autoscaler(options.cluster, options.aws, options.kubeconfig)
-    ended = threading.Event()
-    threading.Thread(target=_watch_parent, args=(ended,), daemon=True).start()
-    print(json.dumps({"ready": True}), flush=True)
-    while not ended.wait(options.interval):
+    say_ready()
+    while has_parent():
+        time.sleep(options.interval)
         try:
             autoscaler.look()
         except Exception:

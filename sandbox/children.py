@@ -34,15 +34,12 @@ class Child:
 
     @classmethod
     def start(cls, module: str, arguments: Sequence[str], log: Path) -> Self:
-        """Start `python -m MODULE` in a session of its own, so that Ctrl-C reaches it through us.
-
-        Its stdin is a pipe: should this process be killed, a child that watches it sees its end.
-        """
+        """Start `python -m MODULE` in a session of its own: Ctrl-C reaches it through us."""
         search_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         with log.open("wb") as stderr:
             process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
-                stdin=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 start_new_session=True,
@@ -104,9 +101,8 @@ class Child:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
 
 def stop_all(children: Sequence[Child]) -> None:

@@ -36,7 +36,6 @@ START_TIMEOUT = 60.0
 SETTLE_TIMEOUT, SETTLE_EACH = 90.0, 0.05  # seconds; the latter for each node and pod
 STATE_FILE, LOCK_FILE = "sandbox.json", "lock"
 RBAC = ROOT / "rbac" / "leeway.yaml"
-EXIT_WITH_PARENT = "--exit-with-parent"  # the cluster's process does so by itself
 PARTS = ("kubernetes", "aws", "lambda")
 
 # Is told what is being done and, where that can be counted, how much of it: (what, done, total).
@@ -382,11 +381,11 @@ class _Starting:
         kubernetes = self._start(
             "kubernetes", [*cluster, *certificate, *rights, *standing, *self._seed()]
         )
-        aws = self._start("aws", [EXIT_WITH_PARENT, *self._seed()])
+        aws = self._start("aws", self._seed())
         warming.start()
         aws_said = aws.ready(START_TIMEOUT)
         aws_url = f"http://127.0.0.1:{aws_said['port']}"
-        lambda_service = self._start("lambda", [EXIT_WITH_PARENT, "--aws", aws_url])
+        lambda_service = self._start("lambda", ["--aws", aws_url])
         cluster_said = kubernetes.ready(START_TIMEOUT)
         lambda_url = f"http://127.0.0.1:{lambda_service.ready(START_TIMEOUT)['port']}"
         warming.join()

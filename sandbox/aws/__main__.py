@@ -2,14 +2,13 @@
 
 import argparse
 import asyncio
-import json
 import logging
 import os
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sandbox.process import say_ready, until_told_to_stop
 
 if TYPE_CHECKING:
     from sandbox.aws.server import Front
@@ -39,9 +38,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--reaction", type=float, default=0.5)
     parser.add_argument("--detach", type=float, default=1.0)
     parser.add_argument("--minimum-heartbeat", type=int, default=30)
-    parser.add_argument(
-        "--exit-with-parent", action="store_true", help="end when standard input is closed"
-    )
     return parser.parse_args(arguments)
 
 
@@ -53,7 +49,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve until SIGTERM, SIGINT or the parent's end."""
+    """Serve until SIGTERM, SIGINT or the end of the process that started this one."""
     options = parse(arguments)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="aws %(levelname)s %(message)s"
@@ -62,15 +58,6 @@ def main(arguments: list[str]) -> None:
     os.environ.setdefault("MOTO_ACCOUNT_ID", "123456789012")
     os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
     logging.getLogger("botocore").setLevel(logging.WARNING)
-
-    def end(*_: Any) -> None:
-        # Nothing outlives the process, so there is nothing to close; threads may be mid-call.
-        os._exit(0)
-
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, end)
-    if options.exit_with_parent:
-        threading.Thread(target=lambda: end(sys.stdin.buffer.read()), daemon=True).start()
     asyncio.run(serve(options))
 
 
@@ -79,9 +66,10 @@ async def serve(options: argparse.Namespace) -> None:
     from sandbox.aws.server import start
 
     port = await start(build(options), options.host, options.port)
-    ready = {"ready": True, "port": port, "url": f"http://127.0.0.1:{port}"}
-    print(json.dumps(ready), flush=True)
-    await asyncio.Event().wait()
+    say_ready(port=port, url=f"http://127.0.0.1:{port}")
+    await until_told_to_stop()
+    # Nothing outlives the process, so there is nothing to close; threads may be mid-call.
+    os._exit(0)
 
 
 def build(options: argparse.Namespace) -> "Front":

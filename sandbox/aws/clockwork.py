@@ -11,12 +11,13 @@ from typing import Any
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.schedule_expressions import At, Expression, Rate
 from sandbox.aws.timers import Timer
+from sandbox.control import UnknownError
 
 # Fires once for the given time and returns the functions it reached.
 Fire = Callable[[datetime], list[str]]
 
 
-class UnknownSchedule(LookupError):
+class UnknownSchedule(UnknownError):
     """There is no such schedule."""
 
 

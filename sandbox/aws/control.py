@@ -1,30 +1,22 @@
-"""Answers the control API: what the sandbox is told to do, and what it saw."""
+"""Answers the control API: what the sandbox's AWS is told to do, and what it saw."""
 
-import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from http import HTTPMethod, HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from sandbox.aws.calls import Answer, Environ
-from sandbox.aws.clockwork import UnknownSchedule
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.eks import link_cluster
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.faults import Fault
-from sandbox.aws.instances import UnknownInstance
 from sandbox.aws.interruptions import Interruption, Interruptions
 from sandbox.aws.maintenance import Maintenance, announce
 from sandbox.aws.nodes import NodeLink
 from sandbox.aws.throttling import Throttle
-
-PREFIX = "/_sandbox/"
+from sandbox.control import ControlApi, Query
 
 
 class ClusterLink(BaseModel):
@@ -77,45 +69,32 @@ class FireSchedule(BaseModel):
     name: str
 
 
-class Control:
-    """`/_sandbox/…`: bodies and answers are JSON; bad input answers 400 with `{"error": …}`."""
+class Control(ControlApi):
+    """Lets an outside hand move AWS, and see what happened in it."""
 
     def __init__(self, cloud: Cloud, bus: EventBus, nodes: NodeLink, throttle: Throttle):
+        super().__init__(
+            cloud.journal,
+            {
+                "GET status": self._status,
+                "GET faults": lambda _body, _query: {"faults": cloud.faults.show()},
+                "PUT faults": self._put_faults,
+                "PUT links": self._put_links,
+                "PUT throttle": self._put_throttle,
+                "GET schedules": lambda _body, _query: self._show_schedules(),
+                "PUT schedules": self._put_schedules,
+                "POST schedules/fire": self._fire_schedule,
+                "POST events": self._send,
+                "POST interrupt": self._interrupt,
+                "POST maintenance": self._maintain,
+            },
+        )
         self._cloud, self._bus, self._nodes, self._throttle = cloud, bus, nodes, throttle
         self._interruptions = Interruptions(cloud, bus)
         self._started = time.time()
         self._links = Links()
         self._counting = threading.Lock()
         self._calls: Counter[tuple[str, str]] = Counter()  # by access key and call
-        self._routes: dict[tuple[str, str], Callable[[Any, dict[str, str]], Any]] = {
-            (HTTPMethod.GET, "journal"): self._journal,
-            (HTTPMethod.GET, "status"): self._status,
-            (HTTPMethod.GET, "faults"): lambda _body, _query: {"faults": cloud.faults.show()},
-            (HTTPMethod.PUT, "faults"): self._put_faults,
-            (HTTPMethod.GET, "links"): lambda _body, _query: self._show_links(),
-            (HTTPMethod.PUT, "links"): self._put_links,
-            (HTTPMethod.PUT, "throttle"): self._put_throttle,
-            (HTTPMethod.GET, "schedules"): lambda _body, _query: self._show_schedules(),
-            (HTTPMethod.PUT, "schedules"): self._put_schedules,
-            (HTTPMethod.POST, "schedules/fire"): self._fire_schedule,
-            (HTTPMethod.POST, "events"): self._send,
-            (HTTPMethod.POST, "interrupt"): self._interrupt,
-            (HTTPMethod.POST, "maintenance"): self._maintain,
-        }
-
-    def answer(self, environ: Environ, body: bytes) -> Answer:
-        """Do what a control request asks."""
-        name = environ["PATH_INFO"].removeprefix(PREFIX).strip("/")
-        route = self._routes.get((environ["REQUEST_METHOD"], name))
-        if route is None:
-            return _json(HTTPStatus.NOT_FOUND, {"error": f"no control API {name!r}"})
-        query = {key: values[-1] for key, values in parse_qs(environ["QUERY_STRING"]).items()}
-        try:
-            return _json(HTTPStatus.OK, route(json.loads(body) if body else None, query))
-        except (UnknownInstance, UnknownSchedule) as error:
-            return _json(HTTPStatus.NOT_FOUND, {"error": str(error)})
-        except (ValidationError, ValueError, OSError) as error:
-            return _json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
 
     def link(self, links: Links) -> None:
         """Connect to other processes; raises OSError when a CA file can't be read."""
@@ -136,10 +115,7 @@ class Control:
         with self._counting:
             self._calls[access_key, call] += 1
 
-    def _journal(self, _body: Any, query: dict[str, str]) -> Any:
-        return self._cloud.journal.since(int(query.get("since", 0)))
-
-    def _status(self, _body: Any, _query: dict[str, str]) -> Any:
+    def _status(self, _body: Any, _query: Query) -> Any:
         with self._counting:
             counts = dict(self._calls)
         calls: Counter[str] = Counter()
@@ -158,18 +134,18 @@ class Control:
             "links": self._show_links(),
         }
 
-    def _put_faults(self, body: Any, _query: dict[str, str]) -> Any:
+    def _put_faults(self, body: Any, _query: Query) -> Any:
         self._cloud.faults.replace(FaultList.model_validate(body).faults)
         return {"faults": self._cloud.faults.show()}
 
     def _show_links(self) -> Any:
         return self._links.model_dump(mode="json", by_alias=True)
 
-    def _put_links(self, body: Any, _query: dict[str, str]) -> Any:
+    def _put_links(self, body: Any, _query: Query) -> Any:
         self.link(Links.model_validate(body))
         return self._show_links()
 
-    def _put_throttle(self, body: Any, _query: dict[str, str]) -> Any:
+    def _put_throttle(self, body: Any, _query: Query) -> Any:
         wanted = ThrottleSwitch.model_validate(body)
         self._throttle.switch(enabled=wanted.enabled, share=wanted.share)
         return wanted.model_dump()
@@ -179,18 +155,18 @@ class Control:
         with self._cloud.lock:
             return {"speed": clockwork.speed, "schedules": clockwork.show()}
 
-    def _put_schedules(self, body: Any, _query: dict[str, str]) -> Any:
+    def _put_schedules(self, body: Any, _query: Query) -> Any:
         wanted = ScheduleSpeed.model_validate(body)
         with self._cloud.lock:
             self._bus.clockwork.hurry(wanted.speed)
         return self._show_schedules()
 
-    def _fire_schedule(self, body: Any, _query: dict[str, str]) -> Any:
+    def _fire_schedule(self, body: Any, _query: Query) -> Any:
         wanted = FireSchedule.model_validate(body)
         with self._cloud.lock:
             return {"functions": self._bus.clockwork.fire(wanted.name)}
 
-    def _send(self, body: Any, query: dict[str, str]) -> Any:
+    def _send(self, body: Any, query: Query) -> Any:
         events = body if isinstance(body, list) else [body]
         if not all(isinstance(event, dict) and "source" in event for event in events):
             raise ValueError("an event is a JSON object with at least a source")
@@ -202,16 +178,12 @@ class Control:
             ]
         return {"sent": sent}
 
-    def _interrupt(self, body: Any, _query: dict[str, str]) -> Any:
+    def _interrupt(self, body: Any, _query: Query) -> Any:
         command = Interruption.model_validate(body)
         with self._cloud.lock:
             return {"interruptions": self._interruptions.begin(command)}
 
-    def _maintain(self, body: Any, _query: dict[str, str]) -> Any:
+    def _maintain(self, body: Any, _query: Query) -> Any:
         command = Maintenance.model_validate(body)
         with self._cloud.lock:
             return announce(self._cloud, command)
-
-
-def _json(status: HTTPStatus, content: Any) -> Answer:
-    return status, {"Content-Type": "application/json"}, json.dumps(content).encode()

@@ -17,6 +17,7 @@ from sandbox.aws.cloud import Cloud
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.lookup import QuickLookup
 from sandbox.aws.notices import state_change
+from sandbox.control import UnknownError
 
 # https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceState.html
 STATES = {
@@ -38,7 +39,7 @@ RESERVATION = (
 )
 
 
-class UnknownInstance(LookupError):
+class UnknownInstance(UnknownError):
     """There is no such instance, or it does not run any more."""
 
 

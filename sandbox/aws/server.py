@@ -13,11 +13,12 @@ from aiohttp import web
 from sandbox.aws import autoscaling, dynamodb, instances, maintenance, prices, schedules
 from sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
 from sandbox.aws.cloud import Cloud
-from sandbox.aws.control import PREFIX, Control
+from sandbox.aws.control import Control
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.moto_calls import Moto
 from sandbox.aws.nodes import NodeLink
 from sandbox.aws.throttling import Throttle
+from sandbox.control import JSON, PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,9 @@ class Front:
 
     async def _answer(self, environ: Environ, body: bytes) -> Answer:
         if environ["PATH_INFO"].startswith(PREFIX):
-            return self.control.answer(environ, body)
+            asked = (environ["REQUEST_METHOD"], environ["PATH_INFO"], environ["QUERY_STRING"])
+            status, said = await self.control.answer(*asked, body)
+            return status, {"Content-Type": JSON}, said
         call = recognise(environ, body)
         if call is None:
             return self._forward(None, environ)

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
 import dataclasses
 import gc
-import json
 import os
-import signal
-import sys
 import tempfile
 from pathlib import Path
 from typing import NoReturn
@@ -18,8 +14,7 @@ from typing import NoReturn
 from sandbox.kubernetes.certificates import server_context
 from sandbox.kubernetes.cluster import Settings
 from sandbox.kubernetes.serving import Serving
-
-_PR_SET_PDEATHSIG = 1
+from sandbox.process import say_ready, until_told_to_stop
 
 
 def _arguments() -> argparse.Namespace:
@@ -60,31 +55,23 @@ async def _serve(arguments: argparse.Namespace, folder: Path) -> None:
     settings = Settings(**{name: given[name] for name in names})
     tls = server_context(folder, arguments.san)
     serving = Serving(settings, arguments.host, folder / "ca.crt", tls, arguments.rbac)
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
     addresses = await serving.start(arguments.port)
-    ready = {
-        "ready": True,
-        "port": addresses.port,
-        "url": f"https://127.0.0.1:{addresses.port}",
-        "ca": str(addresses.ca.resolve()),
-        "token": addresses.token,
-        "control": f"http://127.0.0.1:{addresses.control_port}",
-    }
-    print(json.dumps(ready), flush=True)
-    await stopped.wait()
+    say_ready(
+        port=addresses.port,
+        url=f"https://127.0.0.1:{addresses.port}",
+        ca=str(addresses.ca.resolve()),
+        token=addresses.token,
+        control=f"http://127.0.0.1:{addresses.control_port}",
+    )
+    await until_told_to_stop()
     await serving.stop()
 
 
 def main() -> NoReturn:
-    """Run until SIGTERM, SIGINT or the end of the parent process."""
+    """Run until SIGTERM, SIGINT or the end of the process that started this one."""
     arguments = _arguments()
     # Objects here hold no cycles: looking for them would only stop the world again and again.
     gc.set_threshold(100_000, 50, 100)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     with tempfile.TemporaryDirectory(prefix="leeway-kubernetes-") as temporary:
         asyncio.run(_serve(arguments, arguments.certificate or Path(temporary)))
     # Nothing is left to save, and taking a million objects apart would outlast the stop's two

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from typing import Any
+
+import msgspec
 
 from sandbox.kubernetes import eks_tokens
 
@@ -18,9 +19,11 @@ class User:
     groups: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Entry:
-    user: User
+class AccessEntry(msgspec.Struct, frozen=True):
+    """Who an access key belongs to: on EKS the key's principal decides and STS knows the secret."""
+
+    username: str
+    groups: list[str]
     secret: str
 
 
@@ -30,22 +33,11 @@ class Authenticator:
     def __init__(self, cluster: str, admin_token: str) -> None:
         self._cluster = cluster
         self._admin_token = admin_token
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, AccessEntry] = {}
 
-    def grant(self, entries: dict[str, Any]) -> None:
-        """Replace the access entries, by access key id; ValueError for what is none.
-
-        Each is `{"username": …, "groups": […], "secret": …}`: on EKS the key's principal decides
-        and STS knows the secret.
-        """
-        granted = {}
-        for key, entry in entries.items():
-            try:
-                user = User(entry["username"], (*entry["groups"], "system:authenticated"))
-                granted[key] = _Entry(user, entry["secret"])
-            except (KeyError, TypeError) as error:
-                raise ValueError(f"{key}: not an access entry: {error}") from error
-        self._entries = granted
+    def grant(self, entries: dict[str, AccessEntry]) -> None:
+        """Replace the access entries, by access key id."""
+        self._entries = entries
 
     def user(self, authorization: str) -> User | None:
         """Return whom a request's Authorization header belongs to, None for nobody."""
@@ -59,7 +51,9 @@ class Authenticator:
         entry = self._entries.get(signed.access_key) if signed else None
         if signed is None or entry is None or not signed.is_current(time.time()):
             return None
-        return entry.user if _is_signed(signed, entry.secret, self._cluster) else None
+        if not _is_signed(signed, entry.secret, self._cluster):
+            return None
+        return User(entry.username, (*entry.groups, "system:authenticated"))
 
 
 @functools.lru_cache(maxsize=eks_tokens.REMEMBERED)

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
+from sandbox.control import JSON, ControlApi, Query
 from sandbox.kubernetes import registry
-from sandbox.kubernetes.authentication import Authenticator
+from sandbox.kubernetes.authentication import AccessEntry, Authenticator
 from sandbox.kubernetes.cluster import Cluster
-from sandbox.kubernetes.faults import Faults
+from sandbox.kubernetes.faults import Fault, Faults
 from sandbox.kubernetes.inhabitants.instances import Instances
-from sandbox.kubernetes.objects import encode
 from sandbox.kubernetes.store import Change
 
 type Listening = Callable[[bool], Awaitable[None]]
 
 
-class Control:
+class FaultList(msgspec.Struct, forbid_unknown_fields=True):
+    """The faults that shall hold, in place of those before."""
+
+    faults: list[Fault]
+
+
+class InstanceReport(msgspec.Struct):
+    """An instance runs (as this node, which joins after so many seconds), or does so no more."""
+
+    instance: str
+    state: str
+    node: dict[str, Any] | None = None
+    join: float | None = None
+
+
+class Control(ControlApi):
     """Lets an outside hand move the cluster, and see what happened in it."""
 
     def __init__(
@@ -31,6 +46,16 @@ class Control:
         listen: Listening,
         status: Callable[[], dict[str, Any]],
     ) -> None:
+        super().__init__(
+            cluster.journal,
+            {
+                "GET audit": lambda _body, query: cluster.audit.since(int(query.get("since", 0))),
+                "GET status": self._show_status,
+                "PUT faults": self._replace_faults,
+                "PUT access": self._replace_access,
+                "POST instances": self._report,
+            },
+        )
         self._cluster = cluster
         self._instances = instances
         self._authenticator = authenticator
@@ -40,73 +65,40 @@ class Control:
         self._running = 0
         cluster.store.listen(registry.POD, self._count)
 
-    def application(self) -> web.Application:
-        """Return the routes."""
-        application = web.Application(client_max_size=64 * 1024 * 1024)
-        application.add_routes(
-            [
-                web.get("/_sandbox/journal", self.journal),
-                web.get("/_sandbox/audit", self.audit),
-                web.put("/_sandbox/faults", self.replace_faults),
-                web.get("/_sandbox/status", self.status),
-                web.put("/_sandbox/access", self.access),
-                web.post("/_sandbox/instances", self.instances),
-            ]
-        )
-        return application
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        """Answer one HTTP request."""
+        body = await request.read()
+        status, said = await self.answer(request.method, request.path, request.query_string, body)
+        return web.Response(status=status, body=said, content_type=JSON)
 
-    async def journal(self, request: web.Request) -> web.Response:
-        """GET: what happened from a number on."""
-        return _json(self._cluster.journal.since(_since(request)))
-
-    async def audit(self, request: web.Request) -> web.Response:
-        """GET: the audit records from a number on."""
-        return _json(self._cluster.audit.since(_since(request)))
-
-    async def replace_faults(self, request: web.Request) -> web.Response:
-        """PUT: replace the faults; one with `refuse` closes the API's port until the next PUT."""
-        body = await _body(request)
-        try:
-            self._faults.replace(body.get("faults", []))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise web.HTTPBadRequest(text=str(error)) from error
-        await self._listen(not self._faults.refusing)
-        return _json({"faults": body.get("faults", [])})
-
-    async def status(self, _request: web.Request) -> web.Response:
-        """GET: how much there is of everything."""
+    def _show_status(self, _body: Any, _query: Query) -> dict[str, Any]:
         store = self._cluster.store
-        return _json(
-            {
-                "cluster": self._cluster.settings.name,
-                "revision": store.revision,
-                "nodes": store.count(registry.NODE),
-                "pods": store.count(registry.POD),
-                "running": self._running,
-                "instances": self._instances.states(),
-                **self._status(),
-            }
-        )
+        return {
+            "cluster": self._cluster.settings.name,
+            "revision": store.revision,
+            "nodes": store.count(registry.NODE),
+            "pods": store.count(registry.POD),
+            "running": self._running,
+            "instances": self._instances.states(),
+            **self._status(),
+        }
 
-    async def access(self, request: web.Request) -> web.Response:
-        """PUT: replace the access entries, by access key id."""
-        granted = await _body(request)
-        try:
-            self._authenticator.grant(granted)
-        except ValueError as error:
-            raise web.HTTPBadRequest(text=str(error)) from error
-        return _json({"entries": len(granted)})
+    async def _replace_faults(self, body: Any, _query: Query) -> FaultList:
+        """One fault that refuses closes the API's port until the next PUT."""
+        wanted = msgspec.convert(body, FaultList)
+        self._faults.replace(wanted.faults)
+        await self._listen(not self._faults.refusing)
+        return wanted
 
-    async def instances(self, request: web.Request) -> web.Response:
-        """POST: an instance runs (its node joins after a while), is stopped or is terminated."""
-        body = await _body(request)
-        try:
-            self._instances.report(
-                body["instance"], body["state"], body.get("node"), body.get("join")
-            )
-        except (KeyError, ValueError, TypeError) as error:
-            raise web.HTTPBadRequest(text=f"not an instance's state: {error}") from error
-        return _json({"instance": body["instance"], "state": body["state"]}, 202)
+    def _replace_access(self, body: Any, _query: Query) -> dict[str, int]:
+        granted = msgspec.convert(body, dict[str, AccessEntry])
+        self._authenticator.grant(granted)
+        return {"entries": len(granted)}
+
+    def _report(self, body: Any, _query: Query) -> dict[str, str]:
+        told = msgspec.convert(body, InstanceReport)
+        self._instances.report(told.instance, told.state, told.node, told.join)
+        return {"instance": told.instance, "state": told.state}
 
     def _count(self, change: Change) -> None:
         """Keep count of the running pods, so that asking for it costs nothing."""
@@ -114,24 +106,3 @@ class Control:
         before = change.previous
         was_running = before is not None and before["status"]["phase"] == "Running"
         self._running += is_running - was_running
-
-
-def _since(request: web.Request) -> int:
-    since = request.query.get("since", "0")
-    if not since.isdigit():
-        raise web.HTTPBadRequest(text="since must be a number")
-    return int(since)
-
-
-async def _body(request: web.Request) -> dict[str, Any]:
-    try:
-        body = await request.json()
-    except json.JSONDecodeError as error:
-        raise web.HTTPBadRequest(text=f"not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise web.HTTPBadRequest(text="not a JSON object")
-    return body
-
-
-def _json(body: dict[str, Any], status: int = 200) -> web.Response:
-    return web.Response(body=encode(body), status=status, content_type="application/json")

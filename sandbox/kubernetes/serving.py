@@ -59,8 +59,9 @@ class Serving:
         )
         self._server = web.Server(self._api.handle, access_log=None, handler_cancellation=True)
         self._runner = web.ServerRunner(self._server, shutdown_timeout=_LAST_ANSWERS_SECONDS)
-        self._control_runner = web.AppRunner(
-            self._control.application(), access_log=None, shutdown_timeout=_LAST_ANSWERS_SECONDS
+        self._control_runner = web.ServerRunner(
+            web.Server(self._control.handle, access_log=None),
+            shutdown_timeout=_LAST_ANSWERS_SECONDS,
         )
         self._site: web.TCPSite | None = None
         self._port = 0

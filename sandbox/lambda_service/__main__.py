@@ -2,18 +2,15 @@
 
 import argparse
 import asyncio
-import json
 import logging
-import os
 import resource
-import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from aiohttp import web
 
 from sandbox.journal import Journal
-from sandbox.lambda_service.control import ControlApi
+from sandbox.lambda_service.control import Control
 from sandbox.lambda_service.definitions import Functions
 from sandbox.lambda_service.events import Events
 from sandbox.lambda_service.executions import Executions, WorkerInvoker
@@ -22,12 +19,12 @@ from sandbox.lambda_service.pools import Pools
 from sandbox.lambda_service.runtime_api import RuntimeApi
 from sandbox.lambda_service.server import LambdaApi, answer_errors
 from sandbox.lambda_service.service import Service
+from sandbox.process import say_ready, until_told_to_stop
 
 _MAX_BODY_BYTES = 8 * 2**20
 # The runtime client reports an error's stack trace in a header, up to 1 MiB of it.
 _MAX_HEADER_BYTES = 2 * 2**20
 _BLOCKING_CALLS = 32
-_PARENT_CHECK_SECONDS = 0.5
 
 
 def _arguments() -> argparse.Namespace:
@@ -43,7 +40,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--keep", type=int, default=2000, help="executions that are remembered once they have ended"
     )
-    parser.add_argument("--exit-with-parent", action="store_true", help="end at EOF of stdin")
     return parser.parse_args()
 
 
@@ -70,7 +66,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     application.add_routes(RuntimeApi(pools).routes())
     service = Service(functions, pools, executions, events, faults, journal)
     application.add_routes(LambdaApi(service).routes())
-    application.add_routes(ControlApi(service).routes())
+    application.add_routes(Control(service).routes())
     runner = web.AppRunner(
         application,
         access_log=None,
@@ -84,34 +80,12 @@ async def _serve(arguments: argparse.Namespace) -> None:
     port = runner.addresses[0][1]
     pools.serve_at(port)
     url = f"http://127.0.0.1:{port}"
-    print(json.dumps({"ready": True, "port": port, "url": url}), flush=True)
-    await _until_told_to_stop(exit_with_stdin=arguments.exit_with_parent)
+    say_ready(port=port, url=url)
+    await until_told_to_stop()
     executions.close()
     await events.close()
     pools.close()
     await runner.cleanup()
-
-
-async def _until_told_to_stop(*, exit_with_stdin: bool) -> None:
-    """Wait for SIGTERM or SIGINT, or until the process that started this one is gone."""
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    if exit_with_stdin:
-        loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, stop)
-    parent = os.getppid()
-    while not stop.is_set() and os.getppid() == parent:
-        try:
-            await asyncio.wait_for(stop.wait(), _PARENT_CHECK_SECONDS)
-        except TimeoutError:
-            continue
-
-
-def _stop_at_end_of_input(stop: asyncio.Event) -> None:
-    if not os.read(sys.stdin.fileno(), 4096):
-        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-        stop.set()
 
 
 def main() -> None:

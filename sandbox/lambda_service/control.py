@@ -3,10 +3,10 @@
 from typing import Any
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
+from sandbox.control import JSON, PREFIX, ControlApi, Query
 from sandbox.lambda_service.definitions import FunctionDefinition
-from sandbox.lambda_service.errors import ServiceError
 from sandbox.lambda_service.faults import Fault
 from sandbox.lambda_service.service import Service
 
@@ -21,65 +21,48 @@ class _FaultsBody(BaseModel):
     faults: list[Fault]
 
 
-class ControlApi:
-    """Served under ``/_sandbox``."""
+class Control(ControlApi):
+    """Lets an outside hand say what there is, and see what happened."""
 
     def __init__(self, service: Service) -> None:
+        super().__init__(
+            service.journal,
+            {
+                "PUT functions": self._put_functions,
+                "PUT faults": self._put_faults,
+                "GET faults": self._get_faults,
+                "GET status": self._get_status,
+            },
+        )
         self._service = service
 
     def routes(self) -> list[web.RouteDef]:
         """The API's routes."""
-        return [
-            web.put("/_sandbox/functions", self._put_functions),
-            web.get("/_sandbox/functions", self._get_functions),
-            web.put("/_sandbox/faults", self._put_faults),
-            web.get("/_sandbox/faults", self._get_faults),
-            web.get("/_sandbox/journal", self._get_journal),
-            web.get("/_sandbox/status", self._get_status),
-        ]
+        return [web.route("*", PREFIX + "{name:.*}", self._handle)]
 
-    async def _put_functions(self, request: web.Request) -> web.Response:
-        body = await _parsed(request, _FunctionsBody)
-        self._service.functions.replace(body.functions)
-        await self._service.pools.replace(body.functions)
-        return await self._get_functions(request)
+    async def _handle(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        status, said = await self.answer(request.method, request.path, request.query_string, body)
+        return web.Response(status=status, body=said, content_type=JSON)
 
-    async def _get_functions(self, request: web.Request) -> web.Response:
-        return web.json_response(
-            {
-                "functions": [
-                    function.model_dump(by_alias=True) for function in self._service.functions
-                ]
-            }
-        )
+    async def _put_functions(self, body: Any, _query: Query) -> Any:
+        functions = _FunctionsBody.model_validate(body).functions
+        self._service.functions.replace(functions)
+        await self._service.pools.replace(functions)
+        return {"functions": [function.model_dump(by_alias=True) for function in functions]}
 
-    async def _put_faults(self, request: web.Request) -> web.Response:
-        body = await _parsed(request, _FaultsBody)
-        self._service.faults.replace(body.faults)
+    def _put_faults(self, body: Any, query: Query) -> Any:
+        self._service.faults.replace(_FaultsBody.model_validate(body).faults)
         self._service.pools.set_clocks()
-        return await self._get_faults(request)
+        return self._get_faults(body, query)
 
-    async def _get_faults(self, request: web.Request) -> web.Response:
-        return web.json_response(
-            {"faults": [f.model_dump(exclude_none=True) for f in self._service.faults.pending()]}
-        )
+    def _get_faults(self, _body: Any, _query: Query) -> Any:
+        pending = self._service.faults.pending()
+        return {"faults": [fault.model_dump(exclude_none=True) for fault in pending]}
 
-    async def _get_journal(self, request: web.Request) -> web.Response:
-        return web.json_response(self._service.journal.since(int(request.query.get("since", "0"))))
-
-    async def _get_status(self, request: web.Request) -> web.Response:
-        status: dict[str, Any] = {
+    def _get_status(self, _body: Any, _query: Query) -> Any:
+        return {
             "functions": self._service.pools.status(),
             "events": len(self._service.events),
             "executions": self._service.executions.counts(),
         }
-        return web.json_response(status)
-
-
-async def _parsed[Body: BaseModel](request: web.Request, body: type[Body]) -> Body:
-    try:
-        return body.model_validate_json(await request.read())
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ServiceError.invalid(f"{where}: {first['msg']}") from None

@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cli.errors import BadInputError
 from cli.faults import read_faults
 from sandbox.aws.faults import Fault as AwsFault
-from sandbox.kubernetes.faults import Faults as KubernetesFaults
+from sandbox.kubernetes.faults import Fault as KubernetesFault
 from sandbox.lambda_service.faults import Fault as LambdaFault
 
 UNAVAILABLE = {"error": "ServiceUnavailable", "status": 503}
@@ -58,7 +59,7 @@ def test_a_fault_is_what_its_part_of_the_sandbox_takes(
         case "lambda":
             LambdaFault.model_validate(fault)
         case _:
-            KubernetesFaults(0).replace([fault])
+            msgspec.convert(fault, KubernetesFault)
 
 
 def test_what_befalls_deliveries_befalls_each_of_them_together() -> None:

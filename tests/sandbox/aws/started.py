@@ -22,7 +22,6 @@ QUICK = [
     "--detach=0.3",
     "--minimum-heartbeat=1",
     "--seed=7",
-    "--exit-with-parent",
 ]
 
 
@@ -119,7 +118,6 @@ def started(*options: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
     """A process that is ready, and its URL; it ends on SIGTERM."""
     process = subprocess.Popen(
         [sys.executable, "-m", "sandbox.aws", *QUICK, *options],
-        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )

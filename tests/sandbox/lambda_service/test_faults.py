@@ -67,7 +67,7 @@ def test_a_fault_that_makes_no_sense_is_refused(service: Any) -> None:
     status, answer = service.raw_control("PUT", "faults", {"faults": [{"kill": "soon"}]})
 
     assert status == 400
-    assert "faults.0.kill" in answer["Message"]
+    assert "faults.0.kill" in answer["error"]
 
 
 def test_a_wrong_clock_is_wrong_at_once_and_for_workers_that_run_already(service: Any) -> None:

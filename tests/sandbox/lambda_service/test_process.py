@@ -66,15 +66,6 @@ def test_it_ends_when_the_process_that_started_it_is_gone() -> None:
     eventually(lambda: _refused(service))
 
 
-def test_it_ends_with_its_standard_input_when_asked_to() -> None:
-    with _started(*SERVICE, "--exit-with-parent") as (process, output):
-        output.readline()
-        assert process.stdin is not None
-        process.stdin.close()
-
-        assert process.wait(10) == 0
-
-
 def _refused(service: Any) -> bool:
     try:
         service.control("GET", "status")

@@ -1,0 +1,53 @@
+"""A process of the sandbox ends when it is told to, and with the one that started it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SERVES = """
+import asyncio, os
+from sandbox.process import say_ready, until_told_to_stop
+say_ready(pid=os.getpid())
+asyncio.run(until_told_to_stop())
+"""
+STARTS = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_well_when_it_is_told_to(told: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", SERVES], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline()) == {"ready": True, "pid": process.pid}
+        _until_it_listens(process.pid)
+        process.send_signal(told)
+
+        assert process.wait(10) == 0
+
+
+def test_it_ends_when_the_process_that_started_it_is_killed() -> None:
+    command = [sys.executable, "-c", STARTS, SERVES]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert json.loads(parent.stdout.readline())["pid"] != parent.pid
+        parent.kill()
+
+        assert parent.stdout.read() == b"", "the pipe ends when nobody holds it any more"
+
+
+def _until_it_listens(pid: int) -> None:
+    """Wait until it catches SIGTERM."""
+    until = time.monotonic() + 10
+    while not _caught(pid) >> (signal.SIGTERM - 1) & 1:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def _caught(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    (mask,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+    return int(mask, 16)
