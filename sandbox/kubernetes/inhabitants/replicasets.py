@@ -18,7 +18,9 @@ class ReplicaSets(Controller):
 
     def reconcile(self, owner: Object, owned: list[Object]) -> Object:
         """Create what is missing, delete what is too much."""
-        pods = [pod for pod in owned if not is_terminating(pod) and not is_finished(pod)]
+        running = [pod for pod in owned if not is_finished(pod)]
+        pods = [pod for pod in running if not is_terminating(pod)]
+        leaving = len(running) - len(pods)
         missing = owner["spec"]["replicas"] - len(pods)
         if missing < 0:
             pods.sort(key=_removal_order)
@@ -29,7 +31,6 @@ class ReplicaSets(Controller):
             spawn(self._cluster, registry.REPLICA_SET, owner) is not None for _ in range(missing)
         )
         ready = sum(map(is_ready, pods))
-        leaving = sum(is_terminating(pod) and not is_finished(pod) for pod in owned)
         counted = {"readyReplicas": ready, "availableReplicas": ready} if ready else {}
         return {
             "replicas": len(pods) + spawned,
