@@ -32,6 +32,11 @@ class Aftermath:
         events = self.of("put-events", source="leeway")
         return [e["detail"] for e in events if e["detail"]["instance"] == instance]
 
+    def executions(self, instance: str) -> set[str]:
+        """The executions that worked on an instance's retirement; those of others go on beside."""
+        names = {e.get("execution") or "" for e in self.of("invocation")}
+        return {name for name in names if name.startswith(f"retire-{instance}-")}
+
     def died(self, nodes: Iterable[str]) -> list[Entry]:
         """The pods, but for daemons', that ended with their node and not by themselves."""
         wanted = set(nodes)

@@ -49,12 +49,16 @@ def test_the_outcome_is_a_log_line_a_metric_a_leeway_event_and_a_kubernetes_even
 ) -> None:
     (instance, node) = rehearsal.take(1).popitem()
     seen = rehearsal.interrupt([instance])
-    lines = [e["line"] for e in seen.of("logs") if isinstance(e["line"], dict)]
-    said = [line for line in lines if line.get("instance") == instance and "replacement" in line]
-    assert [line["result"] for line in said] == ["drained"]
+    logs = [e for e in seen.of("logs") if isinstance(e["line"], dict)]
+    (said,) = (
+        e for e in logs if e["line"].get("instance") == instance and "replacement" in e["line"]
+    )
+    assert said["line"]["result"] == "drained"
+    lines = [e["line"] for e in logs if e["request_id"] == said["request_id"]]
     metrics = [line for line in lines if "NodesRetired" in line]
     assert [(m["NodesRetired"], m["Kind"]) for m in metrics] == [([1.0], "spot-interruption")]
-    assert [e["detail_type"] for e in seen.of("put-events")] == ["Leeway Node Retired"]
+    events = [e for e in seen.of("put-events") if e["detail"].get("instance") == instance]
+    assert [e["detail_type"] for e in events] == ["Leeway Node Retired"]
     (event,) = events_about(rehearsal.sandbox, node)
     assert event.reason == "LeewayRetired"
     assert "pods evicted" in (event.message or "")
@@ -68,8 +72,7 @@ def test_the_same_notice_three_times_is_one_retirement(rehearsal: Rehearsal) -> 
     assert len(seen.outcomes(instance)) == 1
     accepted = Counter(e["uid"] for e in seen.of("eviction", node=node) if e["status"] == 201)
     assert set(accepted.values()) == {1}
-    executions = {e["execution"] for e in seen.of("invocation") if e.get("execution")}
-    assert executions == {f"retire-{instance}-1"}
+    assert seen.executions(instance) == {f"retire-{instance}-1"}
 
 
 def test_a_strangers_instance_is_left_alone_and_the_log_says_why(rehearsal: Rehearsal) -> None:
@@ -84,7 +87,7 @@ def test_a_strangers_instance_is_left_alone_and_the_log_says_why(rehearsal: Rehe
         lines = [x for x in logs if isinstance(x, dict) and x.get("instance") == stranger]
     assert lines[0]["result"] == "not-ours"
     assert "somebody-elses is not under Leeway's care" in str(lines[0]["message"])
-    assert not [e for e in rehearsal.since(since).of("invocation") if e.get("execution")]
+    assert not rehearsal.since(since).executions(stranger)
 
 
 def test_an_event_that_is_no_notice_ends_in_the_dead_letter_queue(rehearsal: Rehearsal) -> None:
@@ -126,6 +129,5 @@ def test_what_a_retirement_itself_brings_about_starts_no_other_one(rehearsal: Re
     time.sleep(1)
     seen = rehearsal.since(since)
     assert [len(seen.outcomes(instance)) for instance in nodes] == [1, 1]
-    assert {e["execution"] for e in seen.of("invocation") if e.get("execution")} == {
-        f"retire-{instance}-1" for instance in nodes
-    }
+    for instance in nodes:
+        assert seen.executions(instance) == {f"retire-{instance}-1"}
