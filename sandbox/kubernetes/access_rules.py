@@ -9,15 +9,7 @@ import yaml
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.store import Store
 
-_KINDS = {
-    kind.kind: kind
-    for kind in (
-        registry.ROLE,
-        registry.ROLE_BINDING,
-        registry.CLUSTER_ROLE,
-        registry.CLUSTER_ROLE_BINDING,
-    )
-}
+_KINDS = {kind.kind: kind for kind in registry.RBAC}
 
 
 def load_rules(store: Store, path: Path) -> None:

@@ -15,12 +15,6 @@ from sandbox.kubernetes.objects import Object
 from sandbox.kubernetes.store import Change, Store
 
 _ALL_POWERFUL = "system:masters"
-_RBAC = (
-    registry.ROLE,
-    registry.ROLE_BINDING,
-    registry.CLUSTER_ROLE,
-    registry.CLUSTER_ROLE_BINDING,
-)
 
 
 class Authorizer:
@@ -30,7 +24,7 @@ class Authorizer:
         self._store = store
         self._enforced = enforced
         self._rules: dict[tuple[User, str], list[Object]] = {}
-        for kind in _RBAC:
+        for kind in registry.RBAC:
             store.listen(kind, self._forget)
 
     def check(self, call: Call) -> None:

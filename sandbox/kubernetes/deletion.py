@@ -74,8 +74,8 @@ def delete(
 
 def finish_pod(cluster: Cluster, pod: Object, how: str) -> None:
     """Take a pod whose containers have stopped out of the API, unless a finalizer holds it."""
-    current = cluster.store.get(registry.POD, pod["metadata"]["namespace"], name_of(pod))
-    if current is None or uid_of(current) != uid_of(pod):
+    current = cluster.store.current(registry.POD, pod)
+    if current is None:
         return
     ended = _mark(cluster, registry.POD, current, 0, dry_run=False)
     if not ended["metadata"].get("finalizers"):

@@ -123,6 +123,16 @@ def is_terminating(obj: Object) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 
+def taints_of(node: Object) -> list[Object]:
+    """Return a node's taints, possibly none."""
+    return node["spec"].get("taints") or []
+
+
+def has_taint(node: Object, key: str) -> bool:
+    """Say whether one of a node's taints has this key."""
+    return any(one["key"] == key for one in taints_of(node))
+
+
 def is_bound(pod: Object) -> bool:
     """Say whether a pod has a node."""
     return bool(pod["spec"].get("nodeName"))

@@ -172,3 +172,4 @@ CLUSTER_ROLE = KINDS["rbac.authorization.k8s.io", "v1", "clusterroles"]
 CLUSTER_ROLE_BINDING = KINDS["rbac.authorization.k8s.io", "v1", "clusterrolebindings"]
 ROLE = KINDS["rbac.authorization.k8s.io", "v1", "roles"]
 ROLE_BINDING = KINDS["rbac.authorization.k8s.io", "v1", "rolebindings"]
+RBAC = (ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)

@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from sandbox.kubernetes import errors
-from sandbox.kubernetes.objects import Object, encode, name_of, namespace_of, timestamp, uid_of
+from sandbox.kubernetes.objects import (
+    Object,
+    encode,
+    key_of,
+    name_of,
+    namespace_of,
+    timestamp,
+    uid_of,
+)
 from sandbox.kubernetes.registry import POD, Kind
 
 type Key = tuple[str, str]
@@ -88,6 +96,11 @@ class Store:
             raise errors.not_found(kind, name)
         return found
 
+    def current(self, kind: Kind, obj: Object) -> Object | None:
+        """Return an object's present form; None when it is gone, or is another of its name."""
+        found = self.get(kind, namespace_of(obj), name_of(obj))
+        return found if found is not None and uid_of(found) == uid_of(obj) else None
+
     def count(self, kind: Kind) -> int:
         """Return how many there are of a kind."""
         return len(self._tables[kind].objects)
@@ -156,7 +169,7 @@ class Store:
 
     def replace(self, kind: Kind, obj: Object, *, dry_run: bool = False) -> Object:
         """Store an object's new form; the same as before means that nothing happens."""
-        key = (namespace_of(obj), name_of(obj))
+        key = key_of(obj)
         previous = self._tables[kind].objects.get(key)
         if previous is None:
             raise errors.not_found(kind, key[1])
@@ -170,19 +183,18 @@ class Store:
         None when the object is gone or has been replaced by another of its name: who acts on
         an object some time after reading it then has nothing left to do.
         """
-        current = self.get(kind, namespace_of(obj), name_of(obj))
-        if current is None or uid_of(current) != uid_of(obj):
+        current = self.current(kind, obj)
+        if current is None:
             return None
         changed = {name: {**current.get(name, {}), **new} for name, new in sections.items()}
         return self.replace(kind, {**current, **changed})
 
     def remove(self, kind: Kind, obj: Object) -> Object | None:
         """Delete an object at once; None when it is already gone."""
-        key = (namespace_of(obj), name_of(obj))
-        current = self._tables[kind].objects.get(key)
-        if current is None or uid_of(current) != uid_of(obj):
+        current = self.current(kind, obj)
+        if current is None:
             return None
-        return self._commit("DELETED", kind, key, current, current)
+        return self._commit("DELETED", kind, key_of(obj), current, current)
 
     def listen(self, kind: Kind | None, listener: Listener) -> Callable[[], None]:
         """Tell the listener every change of a kind (None: of all); returns how to stop."""

@@ -11,9 +11,11 @@ from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.objects import (
     Object,
     copy,
+    has_taint,
     is_ready,
     name_of,
     owner_reference,
+    taints_of,
     timestamp,
     with_condition,
 )
@@ -203,7 +205,7 @@ class Instances:
         if node is None:
             return
         cordoned = bool(node["spec"].get("unschedulable"))
-        if cordoned == _has_taint(node, _CORDONED):
+        if cordoned == has_taint(node, _CORDONED):
             return
         taints = _without(node, _CORDONED)
         if cordoned:
@@ -219,7 +221,7 @@ class Instances:
             return
         if is_ready(node) and (old is None or not is_ready(old)):
             journal.add("node-ready", node=name)
-        if bool(node["spec"].get("unschedulable")) != _has_taint(node, _CORDONED):
+        if bool(node["spec"].get("unschedulable")) != has_taint(node, _CORDONED):
             self._cluster.later(_TAINTED_AFTER_SECONDS, self._taint_cordoned, name)
         if old is None:
             return
@@ -288,11 +290,7 @@ def _condition(kind: str, status: str, reason: str, message: str) -> Object:
 
 
 def _without(node: Object, *keys: str) -> list[Object]:
-    return [one for one in node["spec"].get("taints") or () if one["key"] not in keys]
-
-
-def _has_taint(node: Object, key: str) -> bool:
-    return any(one["key"] == key for one in node["spec"].get("taints") or ())
+    return [one for one in taints_of(node) if one["key"] not in keys]
 
 
 def _told(taint: Object) -> str:

@@ -21,8 +21,6 @@ from sandbox.kubernetes.objects import (
     duration,
     is_finished,
     is_terminating,
-    name_of,
-    namespace_of,
     path_of,
     timestamp,
     uid_of,
@@ -173,7 +171,7 @@ class Kubelets:
                 self._volumes.when_attached(pod, node, self._begin)
 
     def _current(self, pod: Object) -> Object:
-        return self._cluster.store.get(registry.POD, namespace_of(pod), name_of(pod)) or pod
+        return self._cluster.store.current(registry.POD, pod) or pod
 
     def _set(self, pod: Object, seconds: float, then: Callable[[Object], None]) -> None:
         self._cancel(uid_of(pod))

@@ -11,6 +11,7 @@ from sandbox.kubernetes.objects import (
     labels_of,
     name_of,
     namespace_of,
+    taints_of,
     uid_of,
 )
 from sandbox.kubernetes.quantities import milli
@@ -157,10 +158,8 @@ class NodeRoom:
         """Take over the node's present labels, taints and resources."""
         self.name = name_of(node)
         self.labels = labels_of(node)
-        spec = node["spec"]
-        taints = [one for one in spec.get("taints") or () if one["effect"] in _BLOCKING]
-        self.cordoned = bool(spec.get("unschedulable"))
-        self.taints = taints
+        self.cordoned = bool(node["spec"].get("unschedulable"))
+        self.taints = [one for one in taints_of(node) if one["effect"] in _BLOCKING]
         self.ready = is_ready(node)
         status = node.get("status") or {}
         self.room = {name: milli(value) for name, value in status.get("allocatable", {}).items()}

@@ -15,7 +15,16 @@ from sandbox.kubernetes.inhabitants.garbage import drop
 from sandbox.kubernetes.inhabitants.instances import Instances
 from sandbox.kubernetes.inhabitants.needs import tolerates
 from sandbox.kubernetes.inhabitants.volumes import OUT_OF_SERVICE
-from sandbox.kubernetes.objects import Object, is_ready, is_terminating, name_of, uid_of
+from sandbox.kubernetes.objects import (
+    Object,
+    has_taint,
+    is_bound,
+    is_ready,
+    is_terminating,
+    name_of,
+    taints_of,
+    uid_of,
+)
 from sandbox.kubernetes.store import Change
 
 
@@ -41,7 +50,7 @@ class Taints:
         (self._tainted.add if taints else self._tainted.discard)(name)
         for pod in self._cluster.store.on_node(name):
             self._decide(pod, taints)
-        if any(one["key"] == OUT_OF_SERVICE for one in taints) and not is_ready(node):
+        if taints and has_taint(node, OUT_OF_SERVICE) and not is_ready(node):
             for pod in self._cluster.store.on_node(name):
                 if is_terminating(pod):
                     drop(self._cluster, pod, died=not self._instances.is_alive(name))
@@ -51,7 +60,7 @@ class Taints:
         name = pod["spec"].get("nodeName")
         if change.type == "DELETED":
             self._cancel(uid_of(pod))
-        elif name in self._tainted and _was_unbound(change.previous):
+        elif name in self._tainted and (change.previous is None or not is_bound(change.previous)):
             node = self._cluster.store.get(registry.NODE, "", name)
             if node is not None:
                 self._decide(pod, _no_execute(node))
@@ -72,16 +81,12 @@ class Taints:
 
     def _evict(self, pod: Object) -> None:
         self._timers.pop(uid_of(pod), None)
-        current = self._cluster.store.get(registry.POD, pod["metadata"]["namespace"], name_of(pod))
-        if current is None or uid_of(current) != uid_of(pod) or is_terminating(current):
+        current = self._cluster.store.current(registry.POD, pod)
+        if current is None or is_terminating(current):
             return
         delete(self._cluster, registry.POD, current, via="taint")
         node = self._cluster.store.get(registry.NODE, "", current["spec"]["nodeName"])
-        if (
-            node
-            and not is_ready(node)
-            and any(one["key"] == OUT_OF_SERVICE for one in _no_execute(node))
-        ):
+        if node and not is_ready(node) and has_taint(node, OUT_OF_SERVICE):
             drop(self._cluster, current, died=not self._instances.is_alive(name_of(node)))
 
     def _cancel(self, uid: str) -> None:
@@ -91,8 +96,4 @@ class Taints:
 
 
 def _no_execute(node: Object) -> list[Object]:
-    return [one for one in node["spec"].get("taints") or () if one["effect"] == "NoExecute"]
-
-
-def _was_unbound(pod: Object | None) -> bool:
-    return pod is None or not pod["spec"].get("nodeName")
+    return [one for one in taints_of(node) if one["effect"] == "NoExecute"]

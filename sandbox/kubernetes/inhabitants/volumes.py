@@ -17,6 +17,7 @@ from sandbox.kubernetes.inhabitants.needs import claims_of
 from sandbox.kubernetes.matching import LabelTest, requirements
 from sandbox.kubernetes.objects import (
     Object,
+    has_taint,
     is_finished,
     is_terminating,
     name_of,
@@ -188,8 +189,7 @@ class Volumes:
 
     def _is_out_of_service(self, node: str) -> bool:
         found = self._cluster.store.get(registry.NODE, "", node)
-        taints = found["spec"].get("taints") or () if found else ()
-        return any(one["key"] == OUT_OF_SERVICE for one in taints)
+        return found is not None and has_taint(found, OUT_OF_SERVICE)
 
     def _node_changed(self, change: Change) -> None:
         """Free the volumes of a dead node at once when somebody vouches that it is dead."""
