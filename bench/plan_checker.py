@@ -140,7 +140,7 @@ def _lonely(hosts: Sequence[Host]) -> Iterator[str]:
 
     def near(pod: Pod, at: int, term: PodTerm) -> bool:
         domain = hosts[at].labels.get(term.topology)
-        return any(
+        return domain is not None and any(
             term.selects(spec)
             for host, here in zip(hosts, bound, strict=True)
             if host.labels.get(term.topology) == domain
@@ -148,7 +148,12 @@ def _lonely(hosts: Sequence[Host]) -> Iterator[str]:
         )
 
     def first(pod: Pod, term: PodTerm) -> bool:
-        return term.selects(pod.spec) and not any(term.selects(s) for here in bound for s in here)
+        return term.selects(pod.spec) and not any(
+            term.selects(spec)
+            for host, here in zip(hosts, bound, strict=True)
+            if term.topology in host.labels
+            for spec in here
+        )
 
     while waiting:
         going = [(pod, at) for pod, at in waiting if all(near(pod, at, t) for t in pod.spec.near)]

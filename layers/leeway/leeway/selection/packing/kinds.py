@@ -23,6 +23,9 @@ MAJOR = 0.5
 """Of the nodes that the counter needs which needs most: what another has to need to be heeded
 where there are too many kinds."""
 
+DEAR = 1.1
+"""Of what the cheapest zone costs: where a zone costs more, its pods are a matter of their own."""
+
 
 type _Counters = tuple[Floats, Floats, Floats, Bools]
 """A problem's `matches`, `caps`, `alone` and `firm`."""
@@ -106,14 +109,14 @@ class Sorter:
         """Sort lots into kinds; those that fit nowhere come back as they are.
 
         Where all zones offer the same at the same prices, and where there would be too many kinds,
-        lots of different zones may be one kind.
+        lots of different zones may be one kind, but for zones where much the same costs more.
         """
-        pinned = any(lot.zone is not None for lot in lots)
-        blind = pinned and self.supply.zones_alike
+        pinned = {lot.zone for lot in lots if lot.zone is not None}
+        blind = frozenset(pinned) if self.supply.zones_alike else frozenset[int]()
         seen, lost = self._see(lots, open_to, blind)
         kinds = _sorted(seen, _exactly)
         if len(kinds) > MOST_KINDS and pinned and not blind:
-            blind = True
+            blind = frozenset(pinned - self._dear(seen, open_to))
             seen, _ = self._see([each.lot for each in seen], open_to, blind)
             kinds = _sorted(seen, _exactly)
         if not kinds:
@@ -125,19 +128,30 @@ class Sorter:
         return self._arrays(kinds, _rough_counters(kinds, majors), False), lost
 
     def _see(
-        self, lots: Sequence[Lot], open_to: Bools, blind: bool
+        self, lots: Sequence[Lot], open_to: Bools, blind: frozenset[int]
     ) -> tuple[list[_Seen], list[Lot]]:
-        """Look at lots; those that fit nowhere are apart. `blind`: as if they might go to any
-        zone."""
+        """Look at lots; those that fit nowhere are apart. Lots of the zones `blind` are looked at
+        as if they might go to any zone."""
         seen, lost = [], []
         for lot in lots:
             if not self.allowed(lot, open_to).any():
                 lost.append(lot)
                 continue
-            allowed = self._allowed(lot, None if blind else lot.zone, open_to)
+            allowed = self._allowed(lot, None if lot.zone in blind else lot.zone, open_to)
             size, place = self.size(lot), self._place(allowed)
             seen.append(_Seen(lot, size, allowed, place, lot.counted, lot.caps))
         return seen, lost
+
+    def _dear(self, seen: Sequence[_Seen], open_to: Bools) -> set[int]:
+        """The zones where nodes of any one offering for all these lots cost much more than where
+        they cost least."""
+        total = sum((len(each.lot.units) * each.size for each in seen), np.zeros(()))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            nodes = np.nan_to_num(total / self.capacity, posinf=np.inf).max(axis=1)
+        costs = np.where(open_to, nodes * self.supply.prices, np.inf)
+        zones = range(len(self.supply.zone_names))
+        least = [float(costs[self.supply.zones == zone].min(initial=np.inf)) for zone in zones]
+        return {zone for zone in zones if least[zone] > DEAR * min(least)}
 
     def homes(self, kinds: Kinds, offering: int, pods: Sequence[int]) -> dict[int, int]:
         """For each zone where these kinds may go: the offering there that stands for another one,

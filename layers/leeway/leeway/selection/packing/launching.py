@@ -105,11 +105,12 @@ def _load(
         homes = {int(supply.zones[offering]): offering}
         if not kinds.exact:
             homes = sorter.homes(kinds, offering, [kind for kind, _ in units])
+        prices = {zone: float(supply.prices[home]) for zone, home in homes.items()}
         for _ in range(pattern.times):
             if not limits.admits(candidate.pool.name, candidate.type.capacity):
                 outcome.limited = True
                 break
-            zone = int(supply.zones[offering]) if kinds.exact else best_zone(pods, homes)
+            zone = int(supply.zones[offering]) if kinds.exact else best_zone(pods, prices)
             exact = kinds.exact
             load = taken(pods) if exact else careful.load(units, pattern.offering, zone)
             if load:

@@ -1,6 +1,6 @@
 """Takes pods for a node from what waits, so that no counter on the node is exceeded."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -96,13 +96,14 @@ def _admits(
     )
 
 
-def best_zone(pods: Sequence[tuple[Queue, int]], zones: Iterable[int]) -> int:
-    """Of these zones the one that has most of what a node is to hold; of equal ones that with most
-    left."""
+def best_zone(pods: Sequence[tuple[Queue, int]], prices: Mapping[int, float]) -> int:
+    """Of the zones that a node costs so much in, the one that has most of what it is to hold; of
+    equal ones the cheapest, and of those that with most left."""
     return max(
-        zones,
+        prices,
         key=lambda zone: (
             sum(min(units, queue.waiting[zone] + queue.free) for queue, units in pods),
+            -prices[zone],
             sum(queue.waiting[zone] for queue, _ in pods),
         ),
     )

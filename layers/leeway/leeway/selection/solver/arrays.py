@@ -52,6 +52,18 @@ class Problem:
         """The same, and never nothing."""
         return [np.maximum(asked, 1e-12) for asked in self.by_resource]
 
+    @cached_property
+    def concerned(self) -> list[tuple[Ints, Floats, Floats, Ints, Floats]]:
+        """For each counter the groups that add to it, how much, and what they let it come to; and
+        the groups that only mind it, and what those let it come to. Counters concern few groups,
+        and are few themselves: see `by_resource`."""
+        found = []
+        for adds, caps in zip(self.matches.T, self.caps.T, strict=True):
+            adding = np.flatnonzero(adds)
+            minding = np.flatnonzero((adds == 0) & np.isfinite(caps))
+            found.append((adding, adds[adding], caps[adding], minding, caps[minding]))
+        return found
+
     def of_offerings(self, index: Ints) -> "Problem":
         """The same with some of the offerings."""
         return Problem(

@@ -105,13 +105,13 @@ def _room(problem: Problem, nodes: _Nodes, live: Ints) -> Floats:
 
 def _countable(problem: Problem, counted: Floats, limits: Floats) -> Floats:
     """How many pods of each group the counters still let onto each node: O x G."""
-    most = np.minimum(limits[:, None, :], problem.caps[None]) - counted[:, None, :]
-    adds = problem.matches > 0
-    rooms = np.floor(most / np.where(adds, problem.matches, 1)[None])
-    # Who is not counted does not add, and minds only its own caps.
-    own = problem.caps[None] - counted[:, None, :]
-    rooms = np.where(adds[None], rooms, np.where(own >= 0, np.inf, 0))
-    countable: Floats = rooms.min(axis=2)
+    countable = np.full((len(counted), len(problem.counts)), np.inf)
+    for counter, (adding, adds, own, minding, most) in enumerate(problem.concerned):
+        there = counted[:, counter, None]
+        room = np.floor((np.minimum(limits[:, counter, None], own) - there) / adds)
+        countable[:, adding] = np.minimum(countable[:, adding], room)
+        # Who is not counted does not add, and minds only its own caps.
+        countable[:, minding] = np.where(there <= most, countable[:, minding], 0)
     return countable
 
 
