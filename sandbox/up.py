@@ -329,12 +329,22 @@ class Sandbox:
         ]
         return begun
 
-    def maintain(self, instance: str, code: str = "instance-retirement", *, within: float) -> str:
-        """Let EC2 schedule an event for an instance, so many seconds ahead; EC2's id for it.
+    def maintain(
+        self,
+        instance: str,
+        code: str = "instance-retirement",
+        *,
+        within: float,
+        event: str = "",
+        over: str = "",
+    ) -> str:
+        """Let EC2 schedule an event for an instance, so many seconds ahead; EC2's id for it. With
+        that id, `[Completed]` or `[Canceled]` is what becomes of it.
 
         Nobody is told: AWS Health's event is for `send`.
         """
         body = {"instance": instance, "code": code, "starts_in": within}
+        body |= {"event": event, "over": over}
         return str(self._control("aws", "POST", "maintenance", body)["event"])
 
     def report(self, instance: str, state: str, node: Mapping[str, Any] | None = None) -> None:

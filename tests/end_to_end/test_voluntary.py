@@ -151,6 +151,15 @@ def test_a_scheduled_change_that_is_called_off_leaves_nothing(rehearsal: Rehears
     rehearsal.until(since, lambda _: names(sandbox, instance), 20)
     sandbox.send(scheduled([instance], weeks, "closed"))
     rehearsal.until(since, lambda _: not names(sandbox, instance), 20)
+    # Another one, whose lead has come. That it is called off, only EC2 tells.
+    again, ahead = time.time(), timedelta(hours=3)
+    event = sandbox.maintain(instance, within=ahead.total_seconds())
+    sandbox.maintain(instance, within=ahead.total_seconds(), event=event, over="[Canceled]")
+    sandbox.send(scheduled([instance], datetime.now(UTC) + ahead))
+    told = rehearsal.until(
+        again, lambda s: [x for x in lines_about(s, instance) if x.get("result") == "ignored"], 20
+    )
+    assert "called off or done" in told[0]["message"]
     assert not rehearsal.since(since).of("node-cordoned", node=node)
 
 
