@@ -1,5 +1,6 @@
 """What `sam build` made is importable as Lambda imports it: from its two folders alone."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.template import read_template
+from tests.cluster.wayward import pod, pods, said, wayward_server
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = [f.logical_id for f in read_template(ROOT / "template.yaml", {}).functions]
@@ -82,19 +84,87 @@ def test_one_layer_serves_both_architectures(build: Path) -> None:
     assert all(machines == {"aarch64", "x86_64"} for machines in found.values())
 
 
-def test_what_packs_pods_is_importable_with_the_layer_alone(build: Path) -> None:
+# After the layer, the repository: for pods, and for who checks that a plan is sound.
+PACKING = """
+import sys
+sys.path[:0] = sys.argv[1:]
+from bench.plan_checker import violations
+from bench.workloads import diverse_pods, synthetic_catalog
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
+from leeway.selection.pools import NodePool
+import highspy, leeway, numpy
+pods, pools = diverse_pods(500), [NodePool("default")]
+plan = pack(pods, Supply(pools, synthetic_catalog()))
+assert plan.launches and not plan.unschedulable
+assert violations(plan, pods, pools) == []
+print(highspy.__file__, leeway.__file__, numpy.__file__)
+"""
+
+
+def test_the_layer_alone_packs_pods(build: Path) -> None:
     python = Path(sys.base_prefix) / "bin" / "python3.13"
     layer = build / "LeewayLayer" / "python"
-    packing = (
-        "import sys; sys.path.insert(0, sys.argv[1]); "
-        "import highspy, leeway.selection.packing.planning"
-    )
     done = subprocess.run(
-        [python, "-I", "-S", "-c", packing, layer], capture_output=True, text=True, check=False
+        [python, "-I", "-S", "-W", "error", "-c", PACKING, layer, ROOT],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(Path(file).is_relative_to(layer) for file in done.stdout.split())
+
+
+LISTING = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from leeway.cluster.kubeconfig import kubeconfig_cluster
+print(*(pod.name for pod in kubeconfig_cluster(Path(sys.argv[2])).pods_on("node-1")))
+"""
+
+
+def test_the_layer_alone_talks_to_clusters(build: Path, tmp_path: Path) -> None:
+    python = Path(sys.base_prefix) / "bin" / "python3.13"
+    layer = build / "LeewayLayer" / "python"
+    with wayward_server(tmp_path) as server:
+        server.on("GET", "/api/v1/pods", said(pods(pod("web"), pod("db"))))
+        done = subprocess.run(
+            [python, "-I", "-S", "-c", LISTING, layer, server.kubeconfig],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.stdout.split() == ["web", "db"], done.stderr
+
+
+CLIENTS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import boto3
+for service in sys.argv[2:]:
+    client = boto3.client(service, "us-east-1")
+    assert client.meta.service_model.operation_names
+"""
+
+
+def test_the_layer_has_the_model_of_every_aws_service_that_is_called(build: Path) -> None:
+    python = Path(sys.base_prefix) / "bin" / "python3.13"
+    layer = build / "LeewayLayer" / "python"
+    wiring = "".join(path.read_text() for path in (layer / "leeway" / "wiring").glob("*.py"))
+    called = set(re.findall(r'client, "([a-z0-9-]+)"', wiring))
+    for prepared in re.findall(r"prepare\(\[([^]]*)\]", wiring):
+        called |= set(re.findall(r'"([a-z0-9-]+)"', prepared))
+    assert {"dynamodb", "ec2", "lambda", "pricing"} <= called
+    done = subprocess.run(
+        [python, "-I", "-S", "-c", CLIENTS, layer, *sorted(called)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
 
 def test_the_layer_leaves_room_in_what_lambda_takes(build: Path) -> None:
     files = [path for path in (build / "LeewayLayer").rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 220_000_000
+    assert sum(path.stat().st_size for path in files) < 160_000_000
