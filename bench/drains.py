@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import process_time
 from typing import Any
 
 import aiohttp
@@ -40,11 +42,13 @@ SPACE = "/api/v1/namespaces/default/pods"
 
 @dataclass(frozen=True)
 class Drained:
-    """Seconds from the start to the last eviction request and to the end; calls of the API."""
+    """Seconds from the start to the last eviction request and to the end; calls of the API; seconds
+    of this process's CPU, which says nothing of ways that are processes of their own."""
 
     last_request: float
     end: float
     calls: int
+    cpu: float
 
 
 class Probe:
@@ -132,31 +136,38 @@ def _pod(name: str, node: str) -> Manifest:
     return {"metadata": {"name": name, "labels": {"app": "web"}}, "spec": spec}
 
 
-def by_engine(probe: Probe, node: str) -> None:
-    """Drain as a warm `retire_node` does, cordon and load balancers included."""
+def by_engine(probe: Probe, node: str) -> Callable[[], None]:
+    """Drain as a warm `retire_node` does, cordon and load balancers included. It knows the cluster
+    already, as the bare client does; neither is connected yet."""
     cluster = kubeconfig_cluster(probe.kubeconfig)
     clock = SystemClock()
-    terms = Terms(clock.now() + timedelta(seconds=115), OnBlocked.DELETE)
-    cluster.cordon(node, None)
-    drain = Draining(cluster, clock).work(node, Drain(), terms, clock.now() + timedelta(minutes=1))
-    assert drain.drained, drain
-    cluster.close()
+
+    def drain() -> None:
+        now = clock.now()
+        terms = Terms(now + timedelta(seconds=115), OnBlocked.DELETE)
+        cluster.cordon(node, None)
+        drain = Draining(cluster, clock).work(node, Drain(), terms, now + timedelta(minutes=1))
+        assert drain.drained, drain
+        cluster.close()
+
+    return drain
 
 
-def by_command(probe: Probe, node: str) -> None:
+def by_command(probe: Probe, node: str) -> Callable[[], None]:
     """Drain by `leeway drain`, a process of its own."""
     leeway = [sys.executable, "-m", "cli", "drain", node, "--force"]
-    _run([*leeway, "--kubeconfig", str(probe.kubeconfig)])
+    return partial(_run, [*leeway, "--kubeconfig", str(probe.kubeconfig)])
 
 
-def by_kubectl(probe: Probe, node: str) -> None:
+def by_kubectl(probe: Probe, node: str) -> Callable[[], None]:
     """Drain by `kubectl drain`, a process of its own."""
-    _run(["kubectl", "--kubeconfig", str(probe.kubeconfig), "drain", node, "--force"])
+    kubectl = ["kubectl", "--kubeconfig", str(probe.kubeconfig)]
+    return partial(_run, [*kubectl, "drain", node, "--force"])
 
 
-def by_bare_client(probe: Probe, node: str) -> None:
+def by_bare_client(probe: Probe, node: str) -> Callable[[], None]:
     """List, evict everything at once, and watch until all is gone: the least there is to do."""
-    asyncio.run(_evict_all(probe, node))
+    return lambda: asyncio.run(_evict_all(probe, node))
 
 
 async def _evict_all(probe: Probe, node: str) -> None:
@@ -193,7 +204,10 @@ def _run(command: list[str]) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-WAYS: dict[str, Callable[[Probe, str], None]] = {
+type Way = Callable[[Probe, str], Callable[[], None]]
+"""Readies what drains a node, before the clock runs."""
+
+WAYS: dict[str, Way] = {
     "bare client": by_bare_client,
     "Leeway, warm": by_engine,
     "leeway drain": by_command,
@@ -201,18 +215,19 @@ WAYS: dict[str, Callable[[Probe, str], None]] = {
 }
 
 
-def _measure(probe: Probe, way: Callable[[Probe, str], None], number: int) -> Drained:
+def _measure(probe: Probe, way: Way, number: int) -> Drained:
     node = probe.fill_node(number)
-    calls, began = probe.calls(), time.time()
-    way(probe, node)
-    end = time.time() - began
-    return Drained(probe.last_request(node, began), end, probe.calls() - calls)
+    drain = way(probe, node)
+    calls, began, cpu = probe.calls(), time.time(), process_time()
+    drain()
+    end, cpu = time.time() - began, process_time() - cpu
+    return Drained(probe.last_request(node, began), end, probe.calls() - calls, cpu)
 
 
 def main() -> None:
     """Drain one full node after the other, each way in turn, and print the median of each."""
     table = Table(title=f"One node of {PODS} pods with a grace of 1 s, median of {ROUNDS}")
-    for title in ("", "last eviction request", "drained", "API calls"):
+    for title in ("", "last eviction request", "drained", "API calls", "least CPU"):
         table.add_column(title, justify="right" if title else "left")
     ways = {name: way for name, way in WAYS.items() if _is_here(name)}
     found: dict[str, list[Drained]] = {name: [] for name in ways}
@@ -228,7 +243,9 @@ def main() -> None:
     for name, runs in found.items():
         middle = sorted(runs, key=lambda run: run.end)[len(runs) // 2]
         times = (f"{middle.last_request:.2f} s", f"{middle.end:.2f} s")
-        table.add_row(name, *times, str(middle.calls))
+        cpu = min(run.cpu for run in runs)
+        own = f"{cpu * 1000:.0f} ms" if WAYS[name] in (by_engine, by_bare_client) else ""
+        table.add_row(name, *times, str(middle.calls), own)
     Console().print(table)
 
 
