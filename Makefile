@@ -19,10 +19,9 @@ setup: .venv/.ready ## create .venv with everything, .venv/bin/leeway included
 demo: setup ## rehearse a storm of Spot interruptions on the sandbox
 	$(BIN)/leeway demo
 
-# Two files at a time, or WORKERS=0: one after the other. Storms of fifty have the machine to themselves, and
-# retirements that wait for their turn a sandbox in which no others' successors arrive.
+# Two files at a time, or WORKERS=0: one after the other. Storms of fifty have the machine to themselves.
 WORKERS ?= 2
-ALONE := tests/end_to_end/test_voluntary.py tests/end_to_end/test_storms_with_faults.py
+ALONE := tests/end_to_end/test_storms_with_faults.py
 
 test: setup ## run the tests (but for SAM's, which sam-test runs)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore=tests/end_to_end
