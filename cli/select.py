@@ -1,5 +1,6 @@
 """`leeway select`: what would be launched for pods, and which of them fit nowhere, and why."""
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,6 +73,8 @@ def _plan(
         raise BadInputError("--filename: expected at least one NodePool or Provisioner")
     first, second = (asked, there) if pods else (there, asked)
     waiting = first.beside(second, lambda of, others: waiting_pods(of, wanted, others))
+    if not waiting:
+        _tell_of_nobody(first)
     existing = there.beside(asked, existing_nodes)
     daemons = asked.beside(there, lambda of, others: daemons_of([*of, *others]))
     catalog = find_catalog(region, stack, sandbox=sandbox)
@@ -133,6 +136,14 @@ class Objects:
         name = metadata.get("name") if isinstance(metadata, dict) else None
         parts = (f"{document.get('kind')} {name or '?'}", ".".join(map(str, path)), str(error))
         return BadInputError(f"{place}: {': '.join(part for part in parts if part)}")
+
+
+def _tell_of_nobody(objects: Objects) -> None:
+    """Say so where there is no pod to select for: a workload may still be to be scaled."""
+    asleep = (d for d in objects.documents if (d.get("spec") or {}).get("replicas") == 0)
+    names = [d["metadata"]["name"] for d in asleep]
+    hint = f"; --replicas {names[0]}=N gives {names[0]} some" if names else ""
+    sys.stderr.write(f"warning: no pod waits for a node{hint}\n")
 
 
 def _replicas(given: Sequence[str], objects: Objects) -> dict[str, int]:

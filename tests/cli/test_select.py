@@ -287,3 +287,40 @@ def test_without_pods_there_is_nothing_to_select_for(
     pool = written(tmp_path, "pool.yaml", SPOT)
     assert main.run(["select", "-f", str(pool), "--sandbox"]) == 2
     assert "--pods: expected a file of pods" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("pods", "said"),
+    [
+        (INFLATE, "warning: no pod waits for a node; --replicas inflate=N gives inflate some\n"),
+        (NOTEBOOK + "status: {phase: Succeeded}\n", "warning: no pod waits for a node\n"),
+    ],
+)
+def test_where_no_pod_waits_that_is_said(
+    pods: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ["-f", str(written(tmp_path, "pool.yaml", SPOT))]
+    files += ["--pods", str(written(tmp_path, "pods.yaml", pods))]
+    assert main.run(["select", "--sandbox", *files, "-o", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert err.endswith(said)
+    assert json.loads(out)["launches"] == []
+
+
+def test_what_kubectl_says_of_a_whole_cluster_is_taken_as_it_is(select: Any) -> None:
+    others = ("CronJob", "Service", "EndpointSlice", "Lease", "Event", "CSIDriver")
+    items = [{"kind": kind, "metadata": {"name": "x"}} for kind in others]
+    room = {"cpu": "4", "memory": "8Gi", "pods": "20"}
+    items.append(
+        {
+            "kind": "Node",
+            "metadata": {"name": "here", "labels": {"kubernetes.io/arch": "amd64"}},
+            "status": {"allocatable": room, "capacity": room},
+        }
+    )
+    drivers = [{"name": "ebs.csi.aws.com", "allocatable": {"count": 25}}]
+    items.append({"kind": "CSINode", "metadata": {"name": "here"}, "spec": {"drivers": drivers}})
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    items.append({"kind": "Pod", "metadata": {"name": "web"}, "spec": spec})
+    plan = select(SPOT, "", json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
+    assert plan["existing"] == [{"node": "here", "pods": ["default/web"]}]

@@ -21,11 +21,18 @@ BESIDE = frozenset(
 
 ALONGSIDE = frozenset(
     {
+        "CSIDriver",
         "ClusterRole",
         "ClusterRoleBinding",
         "ConfigMap",
+        "ControllerRevision",
+        "CronJob",
+        "EndpointSlice",
+        "Endpoints",
+        "Event",
         "HorizontalPodAutoscaler",
         "Ingress",
+        "Lease",
         "Namespace",
         "NetworkPolicy",
         "PodDisruptionBudget",
@@ -34,9 +41,11 @@ ALONGSIDE = frozenset(
         "Secret",
         "Service",
         "ServiceAccount",
+        "VolumeAttachment",
     }
 )
-"""Kinds that stand in manifests with pods, and decide nothing about where they go."""
+"""Kinds that stand in manifests with pods, or in what kubectl says of a whole cluster, and decide
+nothing about where pods go."""
 
 MANY = 1000
 """EBS volumes that a node takes of which nobody says how many: no machine has room for more."""
