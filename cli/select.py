@@ -215,8 +215,9 @@ def _show(plan: "Plan") -> None:
         console.print(f"on {placement.node}: {_some(placement.pods, 8)}", soft_wrap=True)
     for miss in plan.unschedulable:
         console.print(f"{miss.pod} fits nowhere: {miss.reason}", soft_wrap=True, markup=False)
+    count = len(plan.launches)
     console.print(
-        f"{len(plan.launches)} nodes to launch, {plan.price:.4f} USD per hour; "
+        f"{count} {'node' if count == 1 else 'nodes'} to launch, {plan.price:.4f} USD per hour; "
         f"no plan costs less than {plan.bound:.4f}",
         soft_wrap=True,
     )

@@ -359,12 +359,23 @@ class Sandbox:
             answer = self._http.request(method, url, **({} if body is None else {"json": body}))
         except urllib3.exceptions.HTTPError as error:
             raise SandboxError(f"the sandbox's {part} does not answer: {error}") from error
-        said = answer.data.decode(errors="replace")[:300]
+        said = _said(answer.data)
         if 400 <= answer.status < 500:
             raise RefusedError(f"the sandbox's {part} refuses: {said}")
         if answer.status >= 300:
             raise SandboxError(f"the sandbox's {part} answered {answer.status}: {said}")
         return answer.json()
+
+
+def _said(data: bytes) -> str:
+    """What an answer says is wrong: the words of `{"error": WORDS}`, or all of it."""
+    text = data.decode(errors="replace")
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    error = document.get("error", text) if isinstance(document, dict) else text
+    return str(error)[:300]
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,7 @@ def test_the_table_says_what_is_launched_and_what_is_not(
     said = capsys.readouterr().out
     assert "default/inflate-0" in said
     assert "kubeflow-user/test-0 fits nowhere" in said
-    assert "1 nodes to launch" in said
+    assert "1 node to launch" in said
 
 
 @pytest.mark.parametrize(

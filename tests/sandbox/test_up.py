@@ -116,6 +116,9 @@ def test_what_the_sandbox_refuses_is_bad_input(
     assert "no-such-field" in capsys.readouterr().err
     assert main.run(["sandbox", "interrupt", "i-0123456789abcdef0", *folder]) == 2
     assert "i-0123456789abcdef0" in capsys.readouterr().err
+    assert main.run(["sandbox", "fire", "nope", *folder]) == 2
+    said = "leeway: the sandbox's aws refuses: no schedule nope\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_second_sandbox_in_the_same_folder_is_refused(sandbox: Sandbox) -> None:
