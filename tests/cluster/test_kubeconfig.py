@@ -91,6 +91,17 @@ def test_paths_in_a_kubeconfig_are_from_its_own_folder(write: Write) -> None:
     assert str(refused.value) == f"{path}: {missing}"
 
 
+def test_a_cluster_behind_a_proxy_is_refused_and_another_beside_it_is_not(write: Write) -> None:
+    document = kubeconfig("blue", current="blue")
+    document["clusters"][0]["cluster"]["proxy-url"] = "socks5://127.0.0.1:1080"
+    for part, entries in kubeconfig("green").items():
+        document[part] += entries
+    path = write(document, "config")
+    with pytest.raises(BadKubeconfig, match="config: cluster blue has a proxy-url"):
+        kubeconfig_connection(path)
+    assert host(path, "green") == "green.example"
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -45,7 +45,7 @@ def kubeconfig_connection(path: Path | None, context: str | None = None) -> Conn
     files = [path] if path else _files()
     named = ", ".join(map(str, files)) or "kubeconfig"
     try:
-        kubeconfig = _merged(files) if files else _of_the_pod()
+        kubeconfig = _merged(files, context) if files else _of_the_pod()
         return Connection(_usable(kubeconfig.get(context), named))
     except BadKubeconfig:
         raise
@@ -71,7 +71,7 @@ def _of_the_pod() -> KubeConfig:
         ) from error
 
 
-def _merged(files: Iterable[Path]) -> KubeConfig:
+def _merged(files: Iterable[Path], context: str | None) -> KubeConfig:
     """Read files as one: whichever says something first is right. Source: Kubernetes
     documentation, "Organizing Cluster Access Using kubeconfig Files"."""
     found: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
@@ -85,6 +85,11 @@ def _merged(files: Iterable[Path]) -> KubeConfig:
                     raise BadKubeconfig(f"{file}: {part}: expected entries with a name")
                 said = _absolute(entry.get(inner) or {}, file.parent.absolute())
                 found[part].setdefault(entry["name"], {"name": entry["name"], inner: said})
+    chosen = (
+        found["contexts"].get(str(context or current), {"context": {}})["context"].get("cluster")
+    )
+    if "proxy-url" in found["clusters"].get(chosen, {"cluster": {}})["cluster"]:
+        raise ValueError(f"cluster {chosen} has a proxy-url, and Leeway goes by no proxy")
     parts = {part: list(entries.values()) for part, entries in found.items()}
     return KubeConfig.from_dict({**parts, "current-context": current})
 
