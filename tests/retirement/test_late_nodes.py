@@ -10,7 +10,7 @@ from leeway.records.retirement import Phase
 from leeway.replacement import GroupRules
 from leeway.retirement.outcome import Result
 
-from tests.records.retirements import NOTICED, take
+from tests.records.retirements import HOOK, NOTICED, take
 from tests.retirement.retiring import Surrounding, retire, surrounding
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
@@ -71,7 +71,11 @@ def test_what_leeway_or_its_group_ends_at_once_is_not_waited_for() -> None:
     hooked = booting(NoticeKind.TERMINATE_HOOK, joins_in=999)
     assert retire(hooked).result is Result.NO_NODE
     assert hooked.ended == ["leeway-drain"]
-    for world in (detached, by_group, hooked):
+    rebalancing = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999, facts_=REBALANCES)
+    rebalancing.record = rebalancing.record.model_copy(update={"hooks": (HOOK,)})
+    assert retire(rebalancing).result is Result.NO_NODE
+    assert rebalancing.ended == ["leeway-drain"], "its group waits for nothing else"
+    for world in (detached, by_group, hooked, rebalancing):
         assert world.now_ - NOTICED < timedelta(seconds=20)
 
 
