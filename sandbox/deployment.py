@@ -1,11 +1,11 @@
 """Puts what a template describes into a running sandbox, as a deployment would into an account."""
 
-import http.client
 import json
+from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
 
 import boto3
+import urllib3
 from botocore.exceptions import ClientError
 
 from sandbox.template import (
@@ -76,7 +76,7 @@ def _check_targets(template: DeployedTemplate, rule: RuleResource) -> None:
 
 def _check_qualified(template: DeployedTemplate, source: str, arn: str) -> None:
     for function in template.functions:
-        if function.durable and arn == function.arn:
+        if function.execution_timeout and arn == function.arn:
             raise DeploymentError(
                 f"{source}: {function.logical_id} is durable and needs an alias or version"
             )
@@ -128,26 +128,20 @@ def _definition(function: FunctionResource, known_services: set[str]) -> dict[st
         "environment": dict(function.environment),
         "timeout": function.timeout,
         "memory": function.memory,
-        "durable": function.durable is not None,
+        "durable": function.execution_timeout is not None,
         "retries": function.retries,
         "onFailure": function.on_failure,
         "deadLetter": function.dead_letter,
         "aliases": list(function.aliases),
         "clients": [service for service in function.services if service in known_services],
     }
-    if function.durable:
-        definition["executionTimeout"] = function.durable.execution_timeout
+    if function.execution_timeout:
+        definition["executionTimeout"] = function.execution_timeout
     return definition
 
 
 def _register(endpoint: str, functions: list[dict[str, Any]]) -> None:
-    host = urlsplit(endpoint).netloc
-    connection = http.client.HTTPConnection(host, timeout=_REGISTRATION_SECONDS)
-    try:
-        connection.request("PUT", "/_sandbox/functions", json.dumps({"functions": functions}))
-        response = connection.getresponse()
-        body = response.read()
-    finally:
-        connection.close()
-    if response.status != http.client.OK:
-        raise DeploymentError(f"the Lambda service refuses the functions: {body.decode()}")
+    url, body = f"{endpoint}/_sandbox/functions", {"functions": functions}
+    answer = urllib3.request("PUT", url, json=body, timeout=_REGISTRATION_SECONDS, retries=False)
+    if answer.status != HTTPStatus.OK:
+        raise DeploymentError(f"the Lambda service refuses the functions: {answer.data.decode()}")

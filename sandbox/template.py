@@ -24,18 +24,10 @@ _BUCKET = "sandbox"
 
 
 @dataclass(frozen=True)
-class DurableConfig:
-    """Longest time of an execution in seconds, and days that its history is kept."""
-
-    execution_timeout: int
-    retention_days: int
-
-
-@dataclass(frozen=True)
 class FunctionResource:
     """A function. ``code`` and ``layers`` are what goes in front of ``sys.path``; times in seconds,
-    memory in MiB; ``role`` is its role's logical id, if that is the template's; ``services`` are
-    those the role's policies mention."""
+    memory in MiB; ``execution_timeout`` is None unless it is durable; ``role`` is its role's
+    logical id, if that is the template's; ``services`` are those the role's policies mention."""
 
     logical_id: str
     name: str
@@ -46,7 +38,7 @@ class FunctionResource:
     environment: Mapping[str, str]
     timeout: int
     memory: int
-    durable: DurableConfig | None
+    execution_timeout: int | None
     aliases: tuple[str, ...]
     retries: int
     on_failure: str | None
@@ -241,10 +233,7 @@ class _Reader:
             environment={key: str(value) for key, value in variables.items()},
             timeout=int(properties.get("Timeout", 3)),
             memory=int(properties.get("MemorySize", 128)),
-            durable=durable
-            and DurableConfig(
-                int(durable["ExecutionTimeout"]), int(durable.get("RetentionPeriodInDays", 14))
-            ),
+            execution_timeout=int(durable["ExecutionTimeout"]) if durable else None,
             aliases=tuple(
                 self._resources[alias]["Properties"]["Name"]
                 for alias in self._all("AWS::Lambda::Alias")

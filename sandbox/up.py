@@ -2,12 +2,10 @@
 
 import fcntl
 import json
-import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
@@ -25,6 +23,7 @@ from sandbox.furnishing import (
     kubeconfig,
 )
 from sandbox.proxies import bypass_proxies, proxy_exceptions
+from sandbox.starting import Endpoints, Starting
 from sandbox.world import World
 
 if TYPE_CHECKING:
@@ -32,31 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Endpoints", "Sandbox", "SandboxError"]
 
-START_TIMEOUT = 60.0
 SETTLE_TIMEOUT, SETTLE_EACH = 90.0, 0.05  # seconds; the latter for each node and pod
 STATE_FILE, LOCK_FILE = "sandbox.json", "lock"
-RBAC = ROOT / "rbac" / "leeway.yaml"
 PARTS = ("kubernetes", "aws", "lambda")
 
 # Is told what is being done and, where that can be counted, how much of it: (what, done, total).
 Tell = Callable[[str, int, int | None], None]
-
-
-@dataclass(frozen=True)
-class Endpoints:
-    """Where a running sandbox answers, and what else later commands need of it."""
-
-    pid: int
-    cluster: str
-    nodes: int
-    aws: str
-    lambda_: str
-    kubernetes: str
-    kubernetes_control: str
-    ca: str
-    token: str
-    advertise: str
-    strangers: tuple[str, ...] = ()
 
 
 class Sandbox:
@@ -117,7 +97,7 @@ class Sandbox:
             stack.enter_context(_only_one(state_dir))
             stack.callback(stop_all, children)
             tell("starting its processes", 0, None)
-            starting = _Starting(state_dir, world, host, advertise, dict(options or {}), children)
+            starting = Starting(state_dir, world, host, advertise, dict(options or {}), children)
             endpoints = starting.run(template)
             sandbox = cls(state_dir, endpoints)
             stack.callback(sandbox.close)
@@ -378,102 +358,9 @@ def _said(data: bytes) -> str:
     return str(error)[:300]
 
 
-@dataclass(frozen=True)
-class _Starting:
-    """Starts the three processes and tells each of the others."""
-
-    state_dir: Path
-    world: World
-    host: str
-    advertise: str
-    options: Mapping[str, Sequence[str]]
-    children: list[Child]
-
-    def run(self, template: Path) -> Endpoints:
-        # Expanding the template takes SAM's translator about as long to import as moto takes.
-        warming = threading.Thread(target=_import_translator, args=(template,), daemon=True)
-        cluster = ["--cluster-name", self.world.cluster]
-        certificate = ["--certificate", str(self.state_dir / "certificate")]
-        certificate += ["--san", self.advertise]
-        # With the rights it has on EKS, so that a missing one shows here and not there.
-        rights = ["--rbac", str(RBAC)]
-        # Nobody is there yet who could see how long nodes take to join.
-        standing = ["--standing", str(self.world.nodes)]
-        kubernetes = self._start(
-            "kubernetes", [*cluster, *certificate, *rights, *standing, *self._seed()]
-        )
-        aws = self._start("aws", self._seed())
-        warming.start()
-        aws_said = aws.ready(START_TIMEOUT)
-        aws_url = f"http://127.0.0.1:{aws_said['port']}"
-        lambda_service = self._start("lambda", ["--aws", aws_url])
-        cluster_said = kubernetes.ready(START_TIMEOUT)
-        lambda_url = f"http://127.0.0.1:{lambda_service.ready(START_TIMEOUT)['port']}"
-        warming.join()
-        endpoints = Endpoints(
-            pid=os.getpid(),
-            cluster=self.world.cluster,
-            nodes=self.world.nodes,
-            aws=aws_url,
-            lambda_=lambda_url,
-            kubernetes=f"https://127.0.0.1:{cluster_said['port']}",
-            kubernetes_control=cluster_said["control"],
-            ca=cluster_said["ca"],
-            token=cluster_said["token"],
-            advertise=self.advertise,
-        )
-        self._link(endpoints, cluster_said["port"])
-        return endpoints
-
-    def _start(self, part: str, arguments: Sequence[str]) -> Child:
-        module = {"lambda": "lambda_service"}.get(part, part)
-        child = Child.start(
-            f"sandbox.{module}",
-            ["--host", self.host, "--port", "0", *arguments, *self.options.get(part, ())],
-            self.state_dir / f"{part}.log",
-        )
-        self.children.append(child)
-        return child
-
-    def autoscaler(self, aws_url: str, kubeconfig: Path) -> None:
-        """Start what raises groups for pods that find no room."""
-        options = ["--cluster", self.world.cluster, "--aws", aws_url]
-        options += ["--kubeconfig", str(kubeconfig), *self.options.get("autoscaler", ())]
-        child = Child.start("sandbox.autoscaler", options, self.state_dir / "autoscaler.log")
-        self.children.append(child)
-        child.ready(START_TIMEOUT)
-
-    def _seed(self) -> list[str]:
-        return ["--seed", str(self.world.seed)]
-
-    def _link(self, endpoints: Endpoints, kubernetes_port: int) -> None:
-        name = self.world.cluster
-        answer = urllib3.request(
-            "PUT",
-            f"{endpoints.aws}/_sandbox/links",
-            json={
-                "kubernetes": {name: endpoints.kubernetes_control},
-                "eks": {
-                    name: {
-                        "endpoint": f"https://{self.advertise}:{kubernetes_port}",
-                        "ca_file": endpoints.ca,
-                    }
-                },
-                "lambda": endpoints.lambda_,
-            },
-        )
-        if answer.status >= 300:
-            raise SandboxError(f"the sandbox's aws refused its links: {answer.data.decode()}")
-
-
 def _at(host: str, url: str) -> str:
     """The URL as it is reached by another name of this host."""
     return f"http://{host}:{urlsplit(url).port}"
-
-
-def _import_translator(template: Path) -> None:
-    if template.exists():
-        import sandbox.template  # noqa: F401
 
 
 @contextmanager

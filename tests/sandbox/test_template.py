@@ -134,9 +134,7 @@ def test_a_function_has_its_aliases_retries_and_queues(project: Path) -> None:
 
     assert (receiver.aliases, receiver.retries, receiver.on_failure) == (("live",), 1, queue)
     assert (worker.retries, worker.on_failure, worker.dead_letter) == (2, None, queue)
-    assert receiver.durable is None
-    assert worker.durable is not None
-    assert (worker.durable.execution_timeout, worker.durable.retention_days) == (3600, 7)
+    assert (receiver.execution_timeout, worker.execution_timeout) == (None, 3600)
 
 
 def test_a_functions_services_are_those_of_its_policies(project: Path) -> None:
@@ -213,6 +211,6 @@ def test_the_projects_own_template_is_understood() -> None:
     receive, retire = functions["leeway-receive-notice"], functions["leeway-retire-node"]
     assert receive.environment["LEEWAY_CLUSTERS"] == "one,two"
     assert receive.environment["LEEWAY_RETIRE_NODE"] == f"{retire.arn}:live"
-    assert retire.durable
+    assert retire.execution_timeout
     assert {table.name for table in template.tables} == {receive.environment["LEEWAY_TABLE"]}
     assert all(rule.targets for rule in template.rules)

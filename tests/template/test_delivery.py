@@ -65,7 +65,7 @@ def test_a_durable_function_has_a_dead_letter_queue_since_it_knows_no_destinatio
     deployed: DeployedTemplate, function: str
 ) -> None:
     durable = named(deployed, function)
-    assert durable.durable
+    assert durable.execution_timeout
     assert durable.dead_letter
     assert durable.on_failure is None
 
