@@ -197,10 +197,10 @@ def test_a_daemon_is_known_by_its_set_or_by_one_of_its_pods() -> None:
 
 
 def test_what_applications_bring_along_is_taken_but_not_by_itself() -> None:
-    service, cron = ({"kind": kind, "metadata": {"name": "x"}} for kind in ("Service", "CronJob"))
+    service, teapot = ({"kind": kind, "metadata": {"name": "x"}} for kind in ("Service", "Teapot"))
     assert unknown_kind([workload("Deployment"), service]) is None
     assert unknown_kind([service]) == 0
-    assert unknown_kind([workload("Deployment"), service, cron]) == 2
+    assert unknown_kind([workload("Deployment"), service, teapot]) == 2
 
 
 def test_lists_are_taken_apart() -> None:
