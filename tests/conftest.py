@@ -1,8 +1,13 @@
 """What holds for all tests."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 from sandbox.proxies import bypass_proxies
+from tests.sandbox.kubernetes.live import Live, running_cluster
 
 # Servers that tests start are on this machine, whatever proxy the way to a package index takes.
 bypass_proxies()
@@ -12,3 +17,16 @@ settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """An empty cluster that lives as long as the module's tests run."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(live: Live) -> Path:
+    """The kubeconfig of the module's cluster."""
+    return live.kubeconfig()

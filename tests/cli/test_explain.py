@@ -3,7 +3,6 @@
 import io
 import json
 import sys
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli import main
-from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, running_cluster
+from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
 
 EVENTS = Path(__file__).parents[2] / "events"
 
@@ -23,13 +22,6 @@ def without_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A cluster with one node."""
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
 
 
 def test_an_interruption_is_explained_without_asking_anybody(

@@ -173,7 +173,9 @@ def test_a_bookmark_is_no_pod(wayward: Wayward, cluster: LightkubeCluster) -> No
     wayward.on("GET", PODS, said(pods()))
     wayward.on("WATCH", PODS, watched(("BOOKMARK", bookmark), ("ADDED", pod("web"))))
     with cluster.follow("node-1") as feed:
-        until(lambda: names(feed) == {"web"})
+        until(lambda: "web" in names(feed))
+        assert names(feed) == {"web"}
+    assert wayward.count("GET", PODS) == 1, "nor does it end the watch"
 
 
 def test_news_that_can_not_be_understood_hide_none_that_follow(

@@ -120,10 +120,8 @@ def test_an_interruption_of_an_instance_that_was_kept_ends_it_and_what_it_owed()
     assert (world.desired, world.record.is_open) == (3, False)
 
 
-@pytest.mark.parametrize("step", ["successor-3", "begin", "finish"])
-def test_a_raise_whose_execution_dies_for_good_is_taken_back_when_its_instance_is_gone(
-    step: str,
-) -> None:
+def died_at(step: str) -> Surrounding:
+    """A group that was raised by a rebalance whose execution died before this step."""
     world = rebalanced()
 
     def die(name: str) -> None:
@@ -133,6 +131,14 @@ def test_a_raise_whose_execution_dies_for_good_is_taken_back_when_its_instance_i
     world.before_step = die
     with pytest.raises(Died):
         retire(world)
+    return world
+
+
+@pytest.mark.parametrize("step", ["successor-3", "begin", "finish"])
+def test_a_raise_whose_execution_dies_for_good_is_taken_back_when_its_instance_is_gone(
+    step: str,
+) -> None:
+    world = died_at(step)
     assert world.desired == 4
     world.state = None
     found(world, "terminated")
@@ -144,15 +150,7 @@ def test_a_raise_whose_execution_dies_for_good_is_taken_back_when_its_instance_i
 def test_a_raise_whose_execution_dies_for_good_is_finished_while_its_instance_is_there(
     step: str,
 ) -> None:
-    world = rebalanced()
-
-    def die(name: str) -> None:
-        if name == step and world.record.generation == 1:
-            raise Died
-
-    world.before_step = die
-    with pytest.raises(Died):
-        retire(world)
+    world = died_at(step)
     found(world, "running")
     assert next_generation(world).result is Result.DRAINED
     assert world.order_of("desired 4", "terminate", "terminate and decrement") == [

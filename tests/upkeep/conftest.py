@@ -9,21 +9,8 @@ from leeway.cluster.http_workloads import HttpWorkloads
 from leeway.cluster.kubeconfig import kubeconfig_connection
 from leeway.policies import ClusterPolicy
 
-from tests.sandbox.kubernetes.live import Live, running_cluster
+from tests.sandbox.kubernetes.live import Live
 from tests.upkeep.desk import Desk
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One cluster a module."""
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def kubeconfig(live: Live) -> Path:
-    """Its kubeconfig."""
-    return live.kubeconfig()
 
 
 @pytest.fixture
