@@ -36,6 +36,7 @@ def _arguments() -> argparse.Namespace:
         "--standing", type=int, default=0, metavar="NODES", help="how many join at once at first"
     )
     parser.add_argument("--pod-start", type=float, default=1.0, help="seconds, ± a fifth")
+    parser.add_argument("--pod-end", type=float, default=0.5, help="seconds, where none says else")
     parser.add_argument("--node-join", type=float, default=4.0, help="seconds, ± a fifth")
     parser.add_argument("--node-ready", type=float, default=1.0, help="seconds after joining")
     parser.add_argument("--volume-attach", type=float, default=1.0, help="seconds")
