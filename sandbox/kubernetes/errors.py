@@ -166,6 +166,22 @@ def value_forbidden(field: str, why: str) -> Cause:
     return {"reason": "FieldValueForbidden", "message": f"Forbidden: {why}", "field": field}
 
 
+def value_unsupported(field: str, value: str, supported: Sequence[str]) -> Cause:
+    """Return the cause of a value that is none of those there are."""
+    told = ", ".join(f'"{one}"' for one in supported)
+    message = f'Unsupported value: "{value}": supported values: {told}'
+    return {"reason": "FieldValueNotSupported", "message": message, "field": field}
+
+
+def value_duplicate(field: str, value: str) -> Cause:
+    """Return the cause of a value that is there twice."""
+    return {
+        "reason": "FieldValueDuplicate",
+        "message": f"Duplicate value: {value}",
+        "field": field,
+    }
+
+
 def value_required(field: str, why: str = "") -> Cause:
     """Return the cause of a field that is missing."""
     message = f"Required value: {why}" if why else "Required value"

@@ -19,7 +19,6 @@ from sandbox.kubernetes import (
     eviction,
     reading,
     registry,
-    schema,
     subresources,
     writing,
 )
@@ -213,8 +212,7 @@ class ApiServer:
 
     def _evict(self, call: Call) -> web.Response:
         writing.admit_namespace(self._cluster, call)
-        body = call.object()
-        schema.prune(registry.EVICTION, body)
+        body = subresources.eviction_of(call)
         if call.dry_run:
             body["deleteOptions"] = {**(body.get("deleteOptions") or {}), "dryRun": ["All"]}
         target = call.target
