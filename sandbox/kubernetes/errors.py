@@ -136,6 +136,12 @@ def unsupported_media_type() -> ApiError:
     return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
+def not_acceptable(accepted: Sequence[str]) -> ApiError:
+    """406: no format that the client takes."""
+    message = f"only the following media types are accepted: {', '.join(accepted)}"
+    return ApiError(406, "NotAcceptable", message, {})
+
+
 def expired(requested: int, oldest: int) -> ApiError:
     """410: the version lies before what the server remembers."""
     message = f"too old resource version: {requested} ({oldest})"

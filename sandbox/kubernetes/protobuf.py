@@ -46,6 +46,8 @@ _KINDS: dict[str, _Fields] = {
     "Eviction": {1: ("metadata", _METADATA), 2: ("deleteOptions", _DELETE_OPTIONS)},
     "SelfSubjectReview": {},
     "SelfSubjectAccessReview": {2: ("spec", _ACCESS)},
+    "SelfSubjectRulesReview": {2: ("spec", {1: ("namespace", str)})},
+    "SubjectAccessReview": {2: ("spec", {**_ACCESS, 3: ("user", str), 4: ("groups", list)})},
 }
 _ENVELOPE: _Fields = {1: ("type", {1: ("apiVersion", str), 2: ("kind", str)}), 2: ("raw", bytes)}
 
