@@ -236,3 +236,87 @@ def test_kubectl_patches_by_json(live: Live) -> None:
 
     assert done.returncode == 0, done.stderr
     assert live.api.get(f"{PODS}/by-json").json()["metadata"]["annotations"] == {"a": "b"}
+
+
+@needs_kubectl
+@pytest.mark.parametrize(
+    ("arguments", "path", "expected"),
+    [
+        (
+            ["deployment", "by-hand", "--image=nginx:1", "--replicas=0", "--port=80"],
+            f"{DEPLOYMENTS}/by-hand",
+            {
+                "replicas": 0,
+                "selector": {"matchLabels": {"app": "by-hand"}},
+                "template": {
+                    "metadata": {"labels": {"app": "by-hand"}},
+                    "spec": {
+                        "containers": [
+                            {
+                                "name": "nginx",
+                                "image": "nginx:1",
+                                "ports": [{"containerPort": 80, "protocol": "TCP"}],
+                            }
+                        ]
+                    },
+                },
+                "strategy": {"type": "RollingUpdate"},
+            },
+        ),
+        (
+            ["pdb", "by-hand", "--selector=app=by-hand", "--max-unavailable=50%"],
+            "/apis/policy/v1/namespaces/default/poddisruptionbudgets/by-hand",
+            {"maxUnavailable": "50%", "selector": {"matchLabels": {"app": "by-hand"}}},
+        ),
+        (
+            ["pdb", "by-number", "--selector=app=by-hand", "--min-available=2"],
+            "/apis/policy/v1/namespaces/default/poddisruptionbudgets/by-number",
+            {"minAvailable": 2},
+        ),
+        (
+            ["job", "by-hand", "--image=busybox", "--", "sleep", "1"],
+            "/apis/batch/v1/namespaces/default/jobs/by-hand",
+            {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "by-hand"}]}}},
+        ),
+        (["namespace", "by-hand"], "/api/v1/namespaces/by-hand", {"finalizers": ["kubernetes"]}),
+    ],
+    ids=lambda one: " ".join(one[:2]) if isinstance(one, list) else "",
+)
+def test_kubectl_creates_without_a_file(
+    live: Live, arguments: list[str], path: str, expected: dict[str, Any]
+) -> None:
+    done = kubectl(live, "create", *arguments)
+
+    assert done.returncode == 0, done.stderr
+    assert covers(live.api.get(path).json()["spec"], expected)
+
+
+def covers(found: Any, expected: Any) -> bool:
+    """Say whether what was found has all that was expected."""
+    if isinstance(expected, dict):
+        return all(name in found and covers(found[name], expected[name]) for name in expected)
+    if isinstance(expected, list):
+        pairs = zip(found, expected, strict=False)
+        return len(found) == len(expected) and all(covers(*pair) for pair in pairs)
+    return bool(found == expected)
+
+
+@needs_kubectl
+def test_kubectl_creates_what_has_no_spec(live: Live) -> None:
+    maps = kubectl(live, "create", "configmap", "by-hand", "--from-literal=a=b")
+    classes = kubectl(live, "create", "priorityclass", "by-hand", "--value=-7")
+    accounts = kubectl(live, "create", "serviceaccount", "by-hand")
+
+    for done in (maps, classes, accounts):
+        assert done.returncode == 0, done.stderr
+    assert live.api.get(f"{_MAPS}/by-hand").json()["data"] == {"a": "b"}
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses/by-hand"
+    assert live.api.get(path).json()["value"] == -7
+
+
+@needs_kubectl
+def test_what_is_not_known_of_protobuf_is_refused_and_not_lost(live: Live) -> None:
+    refused = kubectl(live, "create", "service", "clusterip", "by-hand", "--tcp=80")
+
+    assert refused.returncode != 0
+    assert live.api.get("/api/v1/namespaces/default/services/by-hand").status_code == 404
