@@ -24,6 +24,8 @@ from tests.records.arrivals import ask
 from tests.records.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
 
+EKS_GROUP = "eks-general-0ac1b6a3-4d3e-9f0b-6c56-3f1c2e9a7b10"
+
 
 @pytest.fixture
 def sweep(aws: Sandbox) -> Ec2Sweep:
@@ -148,10 +150,10 @@ def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
 def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: Ec2Sweep) -> None:
     tags = {"eks:cluster-name": "grouped", "eks:nodegroup-name": "general"}
     told = [{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()]
-    (member,) = aws.group("eks-general-5f1c", 1, Tags=told)
+    (member,) = aws.group(EKS_GROUP, 1, Tags=told)
     alone = launch(aws, {"eks:cluster-name": "grouped"})
     found = {one.facts.instance: one for one in sweep.instances(["grouped"])}
-    assert (found[member].group, found[alone].group) == ("eks-general-5f1c", "")
+    assert (found[member].group, found[alone].group) == (EKS_GROUP, "")
     assert found[member].facts.owner == Owner(OwnerKind.MANAGED_NODE_GROUP, "general")
 
 
