@@ -26,6 +26,7 @@ from leeway.cloud.ports import (
 from leeway.cloud.stores import ClusterPolicies, Index, Unfinished
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, Node, Remains
 from leeway.failures import described
+from leeway.notices import INSTANCE_ID
 from leeway.notices.synthetic import Place
 from leeway.parallel import in_parallel
 from leeway.policies import ClusterPolicy
@@ -52,7 +53,7 @@ _TROUBLE = (CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused)
 class Round:
     """What one run is for: all clusters or, where an instance is named, what that one leaves."""
 
-    instance: Annotated[str, Field(pattern=r"^(i-[0-9a-f]{8,17})?$")] = ""
+    instance: Annotated[str, Field(pattern=f"^({INSTANCE_ID})?$")] = ""
     cluster: str = ""
 
 
