@@ -28,7 +28,7 @@ EKS_GROUP = f"eks-ng-{UUID}"
             Owner(OwnerKind.AUTO_MODE, "system"),
         ),
         ({"eks:eks-cluster-name": "prod"}, Owner(OwnerKind.NONE)),
-        ({"leeway.sh/detached-from": "ng"}, Owner(OwnerKind.DETACHED, "ng")),
+        ({"leeway.sh/detached-from": "ng", "eks:cluster-name": "prod"}, Owner(OwnerKind.NONE)),
     ],
 )
 def test_tags_tell_who_started_an_instance(tags: dict[str, str], owner: Owner) -> None:

@@ -46,9 +46,19 @@ def test_an_instance_is_read_with_its_cluster_and_owner(aws: Sandbox) -> None:
     found = instances.describe(launch(aws, TAGS))
     assert found is not None
     assert (found.cluster, found.owner) == ("prod", Owner(OwnerKind.NONE))
+    assert not found.joined
     assert found.private_dns_name.startswith("ip-")
     assert instances.describe(launch(aws, {"Name": "lonely"})) is None
     assert instances.describe("i-0ffffffffffffffff") is None
+
+
+def test_an_instance_has_joined_by_the_tag_that_only_eks_writes(aws: Sandbox) -> None:
+    instances = Ec2Instances(maker(aws, "ec2"))
+    plain = instances.describe(launch(aws, {"eks:cluster-name": "prod"}))
+    by_eks = instances.describe(launch(aws, {"aws:eks:cluster-name": "prod"}))
+    assert plain is not None
+    assert by_eks is not None
+    assert (plain.joined, by_eks.joined) == (False, True)
 
 
 def test_terminating_what_is_gone_is_no_error(aws: Sandbox) -> None:

@@ -9,8 +9,7 @@ from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import DEFAULTS, Action, Policy
+from leeway.policies import DEFAULTS, Action, Policy, rule
 from leeway.reconciliation.omissions import (
     Lost,
     LostAnswer,
@@ -28,8 +27,9 @@ from leeway.reconciliation.omissions import (
     about_state,
 )
 from leeway.records.arrival import Arrival
-from leeway.records.generations import undo
+from leeway.records.generations import receive, undo
 from leeway.records.retirement import OVERDUE, Phase, ReplacementIntent, Retirement, due
+from leeway.replacement import Method
 from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
 
 from tests.records.arrivals import LAUNCH_HOOK, arriving
@@ -174,33 +174,90 @@ def test_an_interruption_is_told_though_something_softer_or_older_is_on_record()
     assert told(about_marked(interrupted(Phase.FINISHED), 7200, marked=7000))
 
 
-def detached(record: Retirement | None, state: str = "running") -> Any:
-    facts = FACTS.model_copy(update={"owner": Owner(OwnerKind.DETACHED, "ng")})
-    return about_detached(SeenInstance(facts, state, NOTICED), record, PLACE, NOTICED)
+def left_running(failures: int = 0, **changes: Any) -> Retirement:
+    """A retirement that detached its instance, and ended without terminating it."""
+    intent = ReplacementIntent(
+        method=Method.DETACH,
+        reason="no hook",
+        asked_at=NOTICED,
+        group="ng",
+        detached=True,
+        failures=failures,
+    )
+    ended = interrupted(Phase.FINISHED).model_copy(
+        update={"replaced": intent, "ended_at": NOTICED - MINUTE}
+    )
+    return ended.model_copy(update=changes)
+
+
+def detached(record: Retirement, state: str | None = "running") -> Any:
+    return about_detached(record, state, PLACE, NOTICED)
 
 
 def test_a_detached_instance_that_still_runs_after_its_retirement_is_retired_again() -> None:
-    notice = told(detached(interrupted(Phase.FINISHED)))
-    assert notice.kind is NoticeKind.REBALANCE
-    assert told(detached(None)).kind is NoticeKind.REBALANCE
+    assert told(detached(left_running())).kind is NoticeKind.REBALANCE
 
 
 def test_a_detached_instance_is_retired_to_its_end_whatever_the_policy_says_by_now() -> None:
-    assert detached(interrupted(Phase.FINISHED)).begun is Action.RETIRE
+    assert detached(left_running()).begun is Action.RETIRE
+
+
+def test_only_leeways_own_record_says_that_an_instance_was_detached() -> None:
+    intent = left_running().replaced
+    assert intent is not None
+    for other in (
+        None,
+        intent.model_copy(update={"detached": False}),
+        intent.model_copy(update={"settled": True}),
+    ):
+        record = left_running(replaced=other)
+        assert detached(record) is None
+        assert not record.is_open
 
 
 def test_a_detached_instance_whose_retirement_has_just_been_closed_is_about_to_be_terminated() -> (
     None
 ):
-    closed = interrupted(Phase.FINISHED).model_copy(update={"ended_at": NOTICED - MINUTE / 2})
-    assert detached(closed) is None
-    assert detached(closed.model_copy(update={"ended_at": NOTICED - MINUTE}))
+    assert detached(left_running(ended_at=NOTICED - MINUTE / 2)) is None
+    assert detached(left_running(ended_at=NOTICED - MINUTE))
 
 
-def test_a_detached_instance_that_is_being_retired_or_ends_is_left_alone() -> None:
-    assert detached(interrupted()) is None
-    assert detached(interrupted(Phase.FINISHED), "shutting-down") is None
-    assert detached(None, "stopped") is None
+@pytest.mark.parametrize("failures", [1, 2, 5])
+def test_a_detached_instance_that_did_not_end_is_tried_again_after_twice_as_long(
+    failures: int,
+) -> None:
+    waits = 2**failures * MINUTE
+    assert detached(left_running(failures, ended_at=NOTICED - waits + MINUTE / 60)) is None
+    assert detached(left_running(failures, ended_at=NOTICED - waits))
+
+
+def test_a_detached_instance_that_is_being_retired_or_is_stopped_is_left_alone() -> None:
+    assert detached(left_running(phase=Phase.RUNNING)) is None
+    assert detached(left_running(), "stopped") is None
+
+
+@pytest.mark.parametrize("state", [None, "shutting-down", "terminated"])
+def test_the_record_of_a_detached_instance_that_ended_by_itself_is_closed(
+    state: str | None,
+) -> None:
+    record = left_running()
+    notice = told(detached(record, state))
+    assert notice.state == (state or "terminated")
+    change = receive(record, notice, rule(notice, DEFAULTS[notice.kind]), record.facts)
+    assert (change.start, change.record.generation) == (True, 2)
+
+
+def test_the_end_that_a_retirement_asked_for_begins_no_other() -> None:
+    record = left_running(ended_at=NOTICED)
+    event = PLACE.state_change("its end", NOTICED + MINUTE / 6, record.instance, "shutting-down")
+    notice = parse_notice(event)
+    change = receive(record, notice, rule(notice, DEFAULTS[notice.kind]), record.facts)
+    assert (change.write, change.start) == (False, False)
+
+
+def test_a_detached_instance_that_is_to_be_terminated_is_no_dead_retirement() -> None:
+    long_after = NOTICED + timedelta(days=2)
+    assert about_retirement(left_running(), "running", PLACE, long_after) is None
 
 
 STOPPED = take(None, NoticeKind.STATE_CHANGE, "n-1", state="stopped").record

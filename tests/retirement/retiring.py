@@ -108,6 +108,7 @@ class Surrounding:
     record: Retirement
     lists: bool = True
     detaches: bool = True
+    protected: bool = False
     blocks: bool = True
     announces: bool = True
     cordons_refused: int = 0
@@ -237,10 +238,8 @@ class Surrounding:
             return None
         return FACTS.model_copy(update={"instance": instance, "private_dns_name": "new"})
 
-    def tag_as_detached(self, instance: str, group: str) -> None:
-        self.asked += 1
-
     def detach(self, instance: str, group: str) -> None:
+        self.asked += 1
         if not self.detaches:
             raise CloudRefused("AccessDenied: autoscaling:DetachInstances")
         self.did("detach")
@@ -287,6 +286,8 @@ class Surrounding:
             raise LifecycleActionOver("No active Lifecycle Action found")
 
     def terminate(self, instance: str) -> None:
+        if self.protected:
+            raise CloudRefused("OperationNotPermitted: disableApiTermination")
         self.ended.append("terminated")
 
     # Announcements and Telemetry

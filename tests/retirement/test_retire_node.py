@@ -33,6 +33,7 @@ def test_the_record_tells_whether_anything_was_left_on_the_node() -> None:
     empty = surrounding(pods=[POD], blocks=False)
     retire(empty)
     assert empty.record.left_nothing
+    record = empty.record.model_copy(update={"emptied": False})
     blocked = surrounding(NoticeKind.REBALANCE, pods=[POD], hooks=("leeway-drain",))
     retire(blocked)
     assert not blocked.record.left_nothing
@@ -42,10 +43,10 @@ def test_the_record_tells_whether_anything_was_left_on_the_node() -> None:
     for pod, nothing in ((gone, False), (replace(gone, attached=()), True)):
         standing = Standing(located, replaced, Drain(listed=True, pods={"u-2": pod}))
         assert standing.drained
-        assert standing.left_nothing is nothing
+        assert standing.left_nothing(record) is nothing
     unseen = Standing(replace(located, node=""), replaced)
     assert unseen.drained
-    assert not unseen.left_nothing, "a node that was not found may have been late"
+    assert not unseen.left_nothing(record), "a node that was not found may have been late"
 
 
 def test_a_replacement_that_is_refused_is_tried_at_a_pace_and_then_said() -> None:

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-CLUSTER_TAGS = ("aws:eks:cluster-name", "eks:cluster-name", "eks:eks-cluster-name")
+EKS_CLUSTER_TAG = "aws:eks:cluster-name"
+"""Names the cluster that an instance has joined. EKS alone writes it."""
+
+CLUSTER_TAGS = (EKS_CLUSTER_TAG, "eks:cluster-name", "eks:eks-cluster-name")
 """Tags whose value is the name of the cluster."""
 
 OWNED_PREFIX = "kubernetes.io/cluster/"
 """Begins the key of a tag that ends in the name of the cluster, where its value is `owned`."""
-
-DETACHED_FROM_TAG = "leeway.sh/detached-from"
-"""Names the group that an instance left, so that it stays known whose it was."""
 
 GROUP_TAG = "aws:autoscaling:groupName"
 """Names the Auto Scaling group that an instance is in. EC2 Auto Scaling alone writes it."""
@@ -34,7 +34,6 @@ class OwnerKind(StrEnum):
     """What started the instance and would start its successor."""
 
     AUTO_SCALING_GROUP = "auto-scaling-group"
-    DETACHED = "detached"
     MANAGED_NODE_GROUP = "managed-node-group"
     AUTO_MODE = "auto-mode"
     KARPENTER = "karpenter"
@@ -82,8 +81,6 @@ def owner_of(tags: Mapping[str, str], labels: Mapping[str, str] | None = None) -
         return Owner(OwnerKind.AUTO_MODE, pool)
     if labels.get("eks.amazonaws.com/compute-type") == "auto":
         return Owner(OwnerKind.AUTO_MODE)
-    if group := tags.get(DETACHED_FROM_TAG):
-        return Owner(OwnerKind.DETACHED, group)
     return Owner(OwnerKind.NONE)
 
 

@@ -239,10 +239,6 @@ def _owner_replaces(owner: Owner, taken: bool) -> Decision | None:
 
 
 def _outside_any_group(owner: Owner, asked_already: bool, waits: bool) -> Decision:
-    if owner.kind is OwnerKind.DETACHED:
-        return Decision(
-            Method.NOTHING, f"it left group {owner.name} before: its successor is asked"
-        )
     if asked_already:
         reason = "it left its group before: its successor is asked"
         return Decision(Method.NOTHING, reason, before=waits)

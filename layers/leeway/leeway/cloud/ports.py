@@ -53,10 +53,6 @@ class Instances(Protocol):
         """Read an instance; None where EC2 knows none, or its tags name no one cluster."""
         ...
 
-    def tag_as_detached(self, instance: str, group: str) -> None:
-        """Note on the instance which group it is about to leave."""
-        ...
-
     def terminate(self, instance: str) -> None:
         """Terminate; an instance that is gone already is no error."""
         ...

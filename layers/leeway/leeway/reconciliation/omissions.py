@@ -14,7 +14,14 @@ from leeway.notices.synthetic import Event, Place
 from leeway.policies import SAFETY_MARGIN, VOLUNTARY, Action, Policy
 from leeway.records.arrival import Arrival
 from leeway.records.generations import has_lived_on
-from leeway.records.retirement import OVER, OVERDUE, Phase, Retirement, due
+from leeway.records.retirement import (
+    OVER,
+    OVERDUE,
+    TERMINATED_WITHIN,
+    Phase,
+    Retirement,
+    due,
+)
 from leeway.sightings import (
     CHANGE_PREFIX,
     SeenChange,
@@ -40,10 +47,6 @@ LOST_START_UNTIL = timedelta(minutes=6)
 """How long after a notice an execution that has done nothing yet is started again. Some wait for
 their turn and do nothing for long; to these, too, that does no harm: the second start of a name
 finds the first."""
-
-ENDS_WITHIN = timedelta(minutes=1)
-"""How long after a retirement is closed its instance may still run: it is terminated right after,
-with retries."""
 
 SCHEDULE_LATE = timedelta(minutes=2)
 """How long after its lead a change is begun by the schedule that its notice has left: EventBridge
@@ -269,7 +272,7 @@ def _serves_a_change(
     if retirement.kind is NoticeKind.REBALANCE:
         if retirement.begun_at is None:
             return False  # its turn may never come
-        if ended_at is not None and now >= ended_at + ENDS_WITHIN:
+        if ended_at is not None and now >= ended_at + TERMINATED_WITHIN:
             return False  # it has left the instance, and maybe pods that budgets blocked
     return begins is None or retirement.noticed_at >= begins
 
@@ -314,24 +317,32 @@ def _is_called_off(
     return retirement.event not in to_come
 
 
+def is_detached_too_long(record: Retirement, now: datetime) -> bool:
+    """Whether it is time to look for an instance that Leeway's own record says it detached, and did
+    not end: twice as long after each failure."""
+    if record.phase not in OVER or not record.is_to_be_terminated or record.replaced is None:
+        return False
+    waits = TERMINATED_WITHIN * 2**record.replaced.failures
+    return record.ended_at is None or now >= record.ended_at + waits
+
+
 def about_detached(
-    seen: SeenInstance, retirement: Retirement | None, place: Place, now: datetime
+    record: Retirement, state: str | None, place: Place, now: datetime
 ) -> Lost | None:
-    """Decide about an instance that Leeway took out of its group, and that still runs. Nobody but
-    Leeway ends it."""
-    if seen.state != "running":
+    """Decide about an instance that Leeway's own record says it detached, and did not end: nobody
+    else does. `state` is a fresh read, None where EC2 knows no such instance any more."""
+    if not is_detached_too_long(record, now):
         return None
-    if retirement is not None and retirement.phase not in OVER:
+    about = f"detached-{record.instance}-{record.generation}"
+    if state is None or state in GONE:
+        event = place.state_change(about, now, record.instance, state or "terminated")
+        why = "it was detached from its group, and it has ended by now"
+    elif state == "running":
+        event = place.rebalance(about, now, record.instance)
+        why = "it was detached from its group to be drained and terminated, and it still runs"
+    else:
         return None
-    ended_at = retirement.ended_at if retirement else None
-    if ended_at is not None and now < ended_at + ENDS_WITHIN:
-        return None
-    generation = retirement.generation if retirement else 0
-    event = place.rebalance(
-        f"detached-{seen.facts.instance}-{generation}", now, seen.facts.instance
-    )
-    why = "it was detached from its group to be drained and terminated, and was not terminated"
-    return Lost(seen.facts.instance, event, why, begun=Action.RETIRE)
+    return Lost(record.instance, event, why, begun=Action.RETIRE)
 
 
 def about_start(record: Retirement | Arrival, now: datetime) -> LostStart | None:
@@ -355,6 +366,8 @@ def about_retirement(
 ) -> Lost | None:
     """Decide about a retirement that has not ended, or that has and left its group one larger.
     `state` is its instance's, None where EC2 lists it no more."""
+    if record.phase in OVER and not record.owes:
+        return None
     if now < due(record) + OVERDUE or (dry_run and record.phase in OVER):
         return None
     about = f"dead-retirement-{record.instance}-{record.generation}"
