@@ -287,7 +287,7 @@ def test_rebalances_survive_the_death_of_their_functions_with_one_successor_each
         assert {o["result"] for o in seen.outcomes(instance)} == {"drained"}
     assert not seen.died(nodes.values())
     # All at once on one group, and each of them once: none shared a raise, none raised twice.
-    assert len(seen.of("instance-state", state="pending", group="hooked")) == SMALL
+    assert len(seen.of("instance-state", state="pending", group=EKS_GROUP)) == SMALL
     (group,) = client(small.sandbox, "autoscaling").describe_auto_scaling_groups()[
         "AutoScalingGroups"
     ]
