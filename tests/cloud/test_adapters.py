@@ -9,7 +9,7 @@ from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.eventbridge import EventBridgeAnnouncements
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver
 from leeway.cloud.stores import RecordChanged
-from leeway.hooks import HookResult
+from leeway.hooks import HookResult, HookSettings
 from leeway.notices import LifecycleHook
 from leeway.owners import Owner, OwnerKind
 from leeway.reception import NotAllReceived, Result
@@ -102,9 +102,9 @@ def test_a_hook_is_kept_waiting_by_heartbeats_of_its_own_timeout(aws: Sandbox) -
     (member,) = aws.group("kept", 1, LifecycleHookSpecificationList=[short])
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
     waiting = LifecycleHook("kept", "leeway-drain")
-    assert groups.heartbeat_timeout(waiting) == 2
-    assert groups.heartbeat_timeout(LifecycleHook("kept", "another")) is None
-    assert groups.heartbeat_timeout(LifecycleHook("no-such-group", "leeway-drain")) is None
+    assert groups.hook_settings(waiting) == HookSettings(2)
+    assert groups.hook_settings(LifecycleHook("kept", "another")) is None
+    assert groups.hook_settings(LifecycleHook("no-such-group", "leeway-drain")) is None
     groups.terminate_in_group(member)
     aws.wait(lambda: aws.states("kept").get(member) == "Terminating:Wait")
     groups.heartbeat(member, waiting)

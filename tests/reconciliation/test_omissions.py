@@ -32,7 +32,7 @@ from leeway.records.retirement import OVERDUE, Phase, ReplacementIntent, Retirem
 from leeway.replacement import Method
 from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
 
-from tests.records.arrivals import LAUNCH_HOOK, arriving
+from tests.records.arrivals import LAUNCH_HOOK, arriving, ask
 from tests.records.retirements import FACTS, HOOK, NOTICED, at, interrupted, take
 
 PLACE = Place("123456789012", "us-east-1")
@@ -42,7 +42,14 @@ I = FACTS.instance  # noqa: E741
 
 def terminating(phase: Phase = Phase.RUNNING, hook: LifecycleHook = HOOK) -> Retirement:
     record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=hook).record
-    return at(record, phase)
+    ended_at = NOTICED if phase is Phase.FINISHED else None
+    return at(record, phase).model_copy(update={"ended_at": ended_at})
+
+
+def admitted(answer: HookResult = HookResult.CONTINUE, **changes: Any) -> Arrival:
+    """An admission that has ended."""
+    ended = {"answer": answer, "ended_at": NOTICED}
+    return arriving(Phase.FINISHED).model_copy(update=ended | changes)
 
 
 def told(omission: Any) -> Notice:
@@ -52,13 +59,17 @@ def told(omission: Any) -> Notice:
 
 
 def about_waiting(
-    record: Retirement | Arrival | None, hook: LifecycleHook = HOOK, dry_run: bool = False
+    record: Retirement | Arrival | None,
+    hook: LifecycleHook = HOOK,
+    dry_run: bool = False,
+    after: timedelta = timedelta(0),
+    beside: Retirement | Arrival | None = None,
 ) -> Any:
-    launching = hook == LAUNCH_HOOK
-    seen = SeenHook(I, hook, launching)
-    retirement = record if isinstance(record, Retirement) else None
-    arrival = record if isinstance(record, Arrival) else None
-    return about_hook(seen, retirement, arrival, PLACE, NOTICED, dry_run)
+    seen = SeenHook(I, hook, hook == LAUNCH_HOOK, timeout=300)
+    known = (record, beside)
+    retirement = next((one for one in known if isinstance(one, Retirement)), None)
+    arrival = next((one for one in known if isinstance(one, Arrival)), None)
+    return about_hook(seen, retirement, arrival, PLACE, NOTICED + after, dry_run)
 
 
 def test_a_hook_that_waits_and_that_nobody_told_of_is_told_of() -> None:
@@ -119,8 +130,45 @@ def test_a_hook_of_a_life_that_was_undone_is_told_of_anew() -> None:
 
 @pytest.mark.parametrize("answer", [HookResult.CONTINUE, HookResult.ABANDON])
 def test_a_launch_hook_gets_the_answer_that_its_admission_came_to(answer: HookResult) -> None:
-    ended = arriving(Phase.FINISHED).model_copy(update={"answer": answer})
-    assert about_waiting(ended, LAUNCH_HOOK).result is answer
+    assert about_waiting(admitted(answer), LAUNCH_HOOK).result is answer
+
+
+ENDED = [(terminating(Phase.FINISHED), HOOK), (admitted(), LAUNCH_HOOK)]
+
+
+@pytest.mark.parametrize(("record", "hook"), ENDED)
+def test_an_answer_is_repeated_until_its_hooks_timeout_and_not_after(
+    record: Retirement | Arrival, hook: LifecycleHook
+) -> None:
+    timeout = timedelta(seconds=300)
+    last = about_waiting(record, hook, after=timeout - timedelta(seconds=1))
+    assert isinstance(last, LostAnswer)
+    for after in (timeout, timedelta(days=3)):
+        notice = told(about_waiting(record, hook, after=after))
+        assert notice.hook == hook
+
+
+def test_an_instance_that_comes_out_of_a_warm_pool_is_looked_at_again() -> None:
+    pooled = admitted(into_pool=True)
+    notice = told(about_waiting(pooled, LAUNCH_HOOK, after=MINUTE))
+    assert notice.kind is NoticeKind.LAUNCH_HOOK
+    again = ask(pooled, notice.id, after=60)
+    assert (again.start, again.record.generation, again.record.into_pool) == (True, 2, False)
+
+
+def test_an_instance_that_came_in_again_is_drained_again_before_its_hook_is_answered() -> None:
+    """From a warm pool, for example, within the timeout of the hook that let it in there."""
+    ended, back = terminating(Phase.FINISHED), admitted(noticed_at=NOTICED + MINUTE)
+    assert isinstance(about_waiting(ended, beside=admitted()), LostAnswer)
+    notice = told(about_waiting(ended, after=2 * MINUTE, beside=back))
+    again = take(ended, notice.kind, notice.id, hook=notice.hook, after=120)
+    assert (again.start, again.record.generation) == (True, 2)
+
+
+def test_an_instance_that_was_to_go_since_its_admission_is_admitted_again() -> None:
+    left = terminating(Phase.FINISHED).model_copy(update={"noticed_at": NOTICED + MINUTE})
+    notice = told(about_waiting(admitted(), LAUNCH_HOOK, after=2 * MINUTE, beside=left))
+    assert ask(admitted(), notice.id, after=120).start
 
 
 def test_an_admission_that_came_to_no_answer_gives_none_later_either() -> None:

@@ -318,7 +318,7 @@ def test_a_hook_that_was_only_rehearsed_is_worked_on_once_dry_run_is_off() -> No
 
 def test_a_hook_whose_retirement_has_ended_is_answered() -> None:
     record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
-    ended = at(record.model_copy(update={"facts": OURS}), Phase.FINISHED)
+    ended = at(record.model_copy(update={"facts": OURS, "ended_at": NOTICED}), Phase.FINISHED)
     waiting = World([seen()], hooks=[SeenHook(OURS.instance, HOOK, launching=False)])
     waiting.records = [ended]
     waiting.under_way = False
@@ -327,6 +327,17 @@ def test_a_hook_whose_retirement_has_ended_is_answered() -> None:
     waiting.over = True
     assert [found.done for found in run(waiting).found] == [f"{HOOK.name} waits no more"]
     assert report.problems == []
+
+
+def test_a_hook_that_waits_days_after_its_answer_is_worked_on_anew() -> None:
+    record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
+    ended = at(record.model_copy(update={"facts": OURS, "ended_at": NOTICED}), Phase.FINISHED)
+    waiting = World([seen()], hooks=[SeenHook(OURS.instance, HOOK, launching=False)])
+    waiting.records, waiting.under_way = [ended], False
+    waiting.now_ = NOTICED + timedelta(days=3)
+    run(waiting)
+    assert waiting.answers == []
+    assert [notice.hook for notice in waiting.received] == [HOOK]
 
 
 def test_a_start_that_was_lost_is_made_again_under_the_same_name() -> None:

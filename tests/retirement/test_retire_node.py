@@ -4,9 +4,10 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
-from leeway.cloud.ports import CloudUnavailable
+from leeway.cloud.ports import CloudRefused, CloudUnavailable
 from leeway.drain.pods import Pod
 from leeway.drain.progress import Drain, PodProgress, Stage
 from leeway.draining.engine import LAST_LOOK, LONGEST_LOOK_AWAY
@@ -117,6 +118,39 @@ def test_an_answer_that_stays_refused_is_tried_until_the_hook_has_run_out_by_its
     retire(refusing)
     assert refusing.now_ - NOTICED > timedelta(seconds=7200)
     assert refusing.operations < 300
+
+
+def test_an_answer_that_stays_refused_is_not_given_to_the_hooks_next_action() -> None:
+    """With the answer's rights, the next action of an instance in a warm pool may come."""
+    refusing = surrounding(NoticeKind.TERMINATE_HOOK, refusals=1_000, timeout=300)
+    outcome = retire(refusing)
+    assert outcome.refused
+    assert timedelta(seconds=300) < refusing.now_ - NOTICED < timedelta(seconds=400)
+
+
+@pytest.mark.parametrize("kind", [NoticeKind.TERMINATE_HOOK, NoticeKind.SPOT_INTERRUPTION])
+def test_a_hook_that_notifies_a_target_of_its_own_is_neither_answered_nor_prolonged(
+    kind: NoticeKind,
+) -> None:
+    theirs = surrounding(kind, pods=[POD], blocks=False, lingers=60, with_target=(HOOK.name,))
+    theirs.record = theirs.record.model_copy(update={"hooks": (HOOK,)})
+    outcome = retire(theirs)
+    assert outcome.result is Result.DRAINED
+    assert theirs.beaten == []
+    assert theirs.answers == 0
+
+
+def test_a_hook_whose_settings_may_not_be_read_is_answered() -> None:
+    """EventBridge told of it, and nothing says that it is somebody else's."""
+    blind = surrounding(NoticeKind.TERMINATE_HOOK)
+
+    def refused(*_: object) -> Any:
+        raise CloudRefused("AccessDenied: autoscaling:DescribeLifecycleHooks")
+
+    blind.rules = refused  # type: ignore[method-assign]
+    blind.hook_settings = refused  # type: ignore[method-assign]
+    retire(blind)
+    assert blind.ended == [HOOK.name]
 
 
 @pytest.mark.parametrize("timeout", [30, 45, 300, 1728, 3600, 7200])

@@ -121,11 +121,30 @@ def about_hook(
     if record.phase not in OVER:
         return None
     if record.answer is not None:
+        if _waits_for_another(seen, retirement, arrival, now):
+            why = f"it waits for {seen.hook.name} again, after its answer, and nobody said so"
+            return Lost(seen.instance, event, why)
         why = f"what {seen.hook.name} waits for has ended, and its answer did not arrive"
         return LostAnswer(seen.instance, seen.hook, record.answer, why)
     if isinstance(record, Arrival) or dry_run:
         return None
     return Lost(seen.instance, event, f"it waits for {seen.hook.name}, and nothing has been done")
+
+
+def _waits_for_another(
+    seen: SeenHook, retirement: Retirement | None, arrival: Arrival | None, now: datetime
+) -> bool:
+    """Whether an instance waits for another action of a hook than the one that was answered. An
+    action that nobody answers lasts for its hook's timeout; and an instance that came in again, or
+    was to go again, since the answer may be back from its group's warm pool."""
+    record, other = (arrival, retirement) if seen.launching else (retirement, arrival)
+    if record is None or record.ended_at is None:
+        return True
+    if isinstance(record, Arrival) and record.into_pool:
+        return True  # its answer let the instance into the pool, and now it comes out
+    if now >= record.ended_at + timedelta(seconds=seen.timeout):
+        return True
+    return other is not None and other.noticed_at > record.ended_at
 
 
 def about_eks_hook(

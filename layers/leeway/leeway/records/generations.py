@@ -4,6 +4,7 @@ less urgent does not, what outranks it does, and so does that by which the insta
 from datetime import datetime, timedelta
 from typing import Any
 
+from leeway.hooks import LONGEST_TIMEOUT
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policies import SPOT_WARNING, VOLUNTARY, Action, Ruling
 from leeway.records.retirement import (
@@ -269,9 +270,18 @@ def _remember(stored: Retirement, notice: Notice) -> Retirement:
     )
 
 
+def _are_hooks_over(stored: Retirement, now: datetime) -> bool:
+    """Whether every action that was answered has ended by now, taken or timed out: an answer for
+    one that comes later is another."""
+    if stored.answer is None or stored.ended_at is None:
+        return False
+    return now >= stored.ended_at + timedelta(seconds=LONGEST_TIMEOUT)
+
+
 def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceFacts) -> Retirement:
     fresh = stored.phase in {Phase.UNDOING, Phase.UNDONE}
-    anew: dict[str, Any] = {"hooks": ()} if fresh else {}
+    over = fresh or _are_hooks_over(stored, notice.time)
+    anew: dict[str, Any] = {"hooks": ()} if over else {}
     if fresh and not (stored.owes or stored.is_to_be_terminated):
         anew["replaced"] = None
     if stored.action is Action.CORDON and not fresh:
