@@ -17,6 +17,7 @@ from leeway.reconciliation.omissions import (
     about_arrival,
     about_called_off,
     about_change,
+    about_change_over,
     about_detached,
     about_eks_hook,
     about_hook,
@@ -588,3 +589,58 @@ def test_an_event_that_was_made_up_raises_a_dead_retirements_generation_once() -
     assert (again.record.generation, again.start) == (2, True)
     repeated = take(again.record, notice.kind, notice.id, after=after, action=notice.action)
     assert repeated.record.generation == 2
+
+
+def came_through(
+    event: str, *changes: SeenChange, after: timedelta = timedelta(0), **more: Any
+) -> Any:
+    """Look at a running instance whose node is marked, after its scheduled change has begun."""
+    told_of = {"event": event, "effective_at": CHANGE_AT}
+    record = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", **told_of).record
+    drained = at(record, Phase.FINISHED).model_copy(update=more)
+    seen = SeenInstance(FACTS, "running", NOTICED - timedelta(days=9))
+    policy = DEFAULTS[NoticeKind.SCHEDULED_CHANGE]
+    return about_change_over(seen, drained, changes, policy, PLACE, CHANGE_AT + after)
+
+
+HEALTH = "arn:aws:health:us-east-1::event/EC2/REBOOT/1"
+REBOOTED = replace(ANNOUNCED, over=True)
+
+
+@pytest.mark.parametrize("event", [ANNOUNCED.event, HEALTH])
+def test_a_node_that_came_through_its_reboot_is_freed_though_the_last_event_is_lost(
+    event: str,
+) -> None:
+    notice = told(came_through(event, REBOOTED, after=MINUTE))
+    assert notice.event == event
+    assert notice.over == {I}
+    told_of = {"event": event, "effective_at": CHANGE_AT}
+    record = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", **told_of).record
+    undone = undo(at(record, Phase.FINISHED), notice)
+    assert undone is not None
+    assert undone.record.phase is Phase.UNDOING
+
+
+@pytest.mark.parametrize("event", [ANNOUNCED.event, HEALTH])
+def test_a_node_whose_change_is_still_to_come_stays_cordoned(event: str) -> None:
+    assert came_through(event, ANNOUNCED, after=MINUTE) is None
+    assert came_through(event, ANNOUNCED, after=timedelta(days=9)) is None
+
+
+def test_a_change_that_only_health_knows_of_is_over_a_day_after_its_time() -> None:
+    day = timedelta(days=1)
+    assert came_through(HEALTH, after=day - MINUTE) is None
+    assert told(came_through(HEALTH, after=day))
+    other = replace(ANNOUNCED, event="instance-event-0def", starts_at=CHANGE_AT + 3 * day)
+    assert came_through(HEALTH, other, after=day) is None, "EC2 has another change to come"
+
+
+def test_a_node_that_something_succeeds_or_that_was_not_drained_is_not_freed() -> None:
+    for more in (
+        {"replaced": left_running().replaced},
+        {"phase": Phase.RUNNING},
+        {"phase": Phase.UNDONE},
+        {"answer": None},
+        {"kind": NoticeKind.REBALANCE},
+    ):
+        assert came_through(HEALTH, REBOOTED, after=MINUTE, **more) is None

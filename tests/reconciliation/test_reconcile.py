@@ -183,6 +183,20 @@ def test_only_a_node_that_is_marked_as_retiring_is_asked_about() -> None:
     assert world.received == []
 
 
+def test_a_rebooted_node_that_nothing_succeeds_is_freed_and_not_while_changes_are_unread() -> None:
+    starts_at = NOTICED + timedelta(minutes=1)
+    told_of = {"event": "arn:aws:health:us-east-1::event/1", "effective_at": starts_at}
+    record = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", **told_of).record
+    drained = at(record.model_copy(update={"facts": OURS}), Phase.FINISHED)
+    rebooted = SeenChange(OURS.instance, "instance-event-0abc", "system-reboot", starts_at, True)
+    never_stopped = SeenInstance(OURS, "running", NOTICED - timedelta(days=9))
+    for fails in (set(), {"changes"}):
+        world = stopped_before(records=[drained], changes_=[rebooted], fails=fails)
+        world.instances_ = [never_stopped]
+        run(world)
+        assert [n.over for n in world.received] == ([] if fails else [{OURS.instance}])
+
+
 def scheduled(**changes: Any) -> World:
     """A change that EC2 has scheduled, an hour before it, as nobody has said."""
     starts_at = NOTICED + timedelta(hours=1)

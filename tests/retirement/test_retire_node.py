@@ -147,8 +147,8 @@ def test_a_hook_whose_settings_may_not_be_read_is_answered() -> None:
     def refused(*_: object) -> Any:
         raise CloudRefused("AccessDenied: autoscaling:DescribeLifecycleHooks")
 
-    blind.rules = refused  # type: ignore[method-assign]
-    blind.hook_settings = refused  # type: ignore[method-assign]
+    blind.rules = refused  # type: ignore[assignment,method-assign]
+    blind.hook_settings = refused  # type: ignore[assignment,method-assign]
     retire(blind)
     assert blind.ended == [HOOK.name]
 

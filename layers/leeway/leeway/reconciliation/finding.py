@@ -21,6 +21,7 @@ from leeway.reconciliation.omissions import (
     about_arrival,
     about_called_off,
     about_change,
+    about_change_over,
     about_detached,
     about_eks_hook,
     about_hook,
@@ -120,9 +121,15 @@ class Finding:
         looks += self._at_instances(case)
         return _collected(looks, problems)
 
-    def returned(self, seen: Iterable[SeenInstance]) -> Search:
-        """Look at instances whose nodes are marked as retiring, for some that are to stay."""
-        return _collected([partial(self._return, one) for one in seen], [])
+    def returned(
+        self,
+        seen: Iterable[SeenInstance],
+        policy: ClusterPolicy,
+        changes: Sequence[SeenChange] | None,
+    ) -> Search:
+        """Look at instances whose nodes are marked as retiring, for some that are to stay.
+        `changes` are None where they could not be read."""
+        return _collected([partial(self._return, one, policy, changes) for one in seen], [])
 
     def _at_interruptions(self, case: _Case, seen: Iterable[SeenInterruption]) -> Iterator[Look]:
         if case.policy.heeds(NoticeKind.SPOT_INTERRUPTION):
@@ -194,9 +201,16 @@ class Finding:
         now, dry_run = self._clock.now(), case.policy.dry_run
         return about_state(seen, retirement, self._place, now, dry_run)
 
-    def _return(self, seen: SeenInstance) -> Omission | None:
+    def _return(
+        self, seen: SeenInstance, policy: ClusterPolicy, changes: Sequence[SeenChange] | None
+    ) -> Omission | None:
         retirement = self._records.known(seen.facts.instance).retirement
-        return about_return(seen, retirement, self._place, self._clock.now())
+        now = self._clock.now()
+        omission = about_return(seen, retirement, self._place, now)
+        if omission is not None or changes is None:
+            return omission
+        here = policy.notices[NoticeKind.SCHEDULED_CHANGE]
+        return about_change_over(seen, retirement, changes, here, self._place, now)
 
     def _detached(self, record: Retirement) -> Omission | None:
         """The list of instances is older than the record, and tags decide what is in it: EC2 is

@@ -52,6 +52,10 @@ SCHEDULE_LATE = timedelta(minutes=2)
 """How long after its lead a change is begun by the schedule that its notice has left: EventBridge
 Scheduler takes up to a minute."""
 
+SURELY_OVER = timedelta(days=1)
+"""How long after its time a change counts as over of which EC2 does not tell: AWS Health knows of
+more than EC2, and its word of the end may have got lost."""
+
 ASKED_AGAIN_AFTER = timedelta(hours=1)
 """How long after a change came to nothing, declined or only rehearsed, it is told of again: what
 stood in its way may be over."""
@@ -252,6 +256,44 @@ def about_return(
     about = f"running-{seen.facts.instance}-{retirement.generation}"
     event = place.state_change(about, now, seen.facts.instance, "running")
     return Lost(seen.facts.instance, event, "it was stopped and runs again, and nobody said so")
+
+
+def about_change_over(
+    seen: SeenInstance,
+    retirement: Retirement | None,
+    changes: Collection[SeenChange],
+    policy: Policy,
+    place: Place,
+    now: datetime,
+) -> Lost | None:
+    """Decide about an instance whose node is marked as retiring, and was drained for a scheduled
+    change: one that came through it, and that nothing succeeds, is to be freed. A reboot changes
+    neither its state nor its launch. `changes` are all that EC2 has scheduled, or had of late."""
+    if seen.state != "running" or retirement is None or retirement.replaced is not None:
+        return None
+    drained = retirement.phase is Phase.FINISHED and not retirement.came_to_nothing
+    if retirement.kind is not NoticeKind.SCHEDULED_CHANGE or not drained:
+        return None
+    if not (
+        _is_called_off(retirement, changes, policy, now) or _is_long_past(retirement, changes, now)
+    ):
+        return None
+    event = place.scheduled_change(
+        f"over-{retirement.instance}-{retirement.event}-{retirement.generation}",
+        now,
+        retirement.instance,
+        retirement.event,
+        now,
+        called_off=True,
+    )
+    why = "it came through the scheduled change that it was drained for, and nobody said so"
+    return Lost(retirement.instance, event, why)
+
+
+def _is_long_past(retirement: Retirement, changes: Collection[SeenChange], now: datetime) -> bool:
+    if retirement.deadline is None or now < retirement.deadline + SURELY_OVER:
+        return False
+    return not any(one.instance == retirement.instance and not one.over for one in changes)
 
 
 def about_change(
