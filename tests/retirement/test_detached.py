@@ -1,5 +1,6 @@
 """Detached instances: Leeway terminates those of which its own record says that it did it."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -7,14 +8,14 @@ from leeway.cloud.ports import CloudRefused
 from leeway.drain.pods import Pod
 from leeway.notices import NoticeKind
 from leeway.owners import Owner, OwnerKind
-from leeway.records.retirement import InstanceFacts, Phase, Retirement
+from leeway.records.retirement import Phase
 from leeway.retirement.ending import ATTEMPTS
 from leeway.retirement.outcome import Result
 
 from tests.records.retirements import NOTICED, take
 from tests.retirement.retiring import HOOKED, POD, Surrounding, next_generation, retire, surrounding
 
-MINUTE = 60
+MINUTE = 60  # seconds
 NEVER = 10**9
 """Seconds until a node joins that never does."""
 
@@ -31,13 +32,13 @@ def knowing(world: Surrounding, **facts: Any) -> Surrounding:
     return world
 
 
-def again(world: Surrounding, facts: InstanceFacts | None = None) -> Retirement:
+def again(world: Surrounding) -> None:
     """Take the notice that reconcile makes of a detached instance that still runs."""
     after = (world.now_ - NOTICED).total_seconds() + 10 * MINUTE
     name = f"detached-{world.record.generation}"
-    world.record = take(world.record, NoticeKind.REBALANCE, name, after=after).record
+    taken = take(world.record, NoticeKind.REBALANCE, name, after=after).record
+    world.record = taken.model_copy(update={"facts": world.record.facts})
     world.sleep(10 * MINUTE)
-    return world.record
 
 
 def test_an_instance_that_leeway_detached_is_terminated_once_and_its_record_is_closed() -> None:
@@ -98,9 +99,45 @@ def test_a_detached_instance_whose_pods_are_blocked_stays_open_until_it_is_drain
     assert not world.record.is_open
 
 
-def test_no_node_is_not_taken_for_a_drained_one() -> None:
-    world = voluntary(joins_in=NEVER)
+@pytest.mark.parametrize("kind", [NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE])
+@pytest.mark.parametrize("hooks", [(), HOOKED])
+@pytest.mark.parametrize("maximum", [3, 6])
+def test_an_instance_that_never_joins_is_left_in_its_group(
+    kind: NoticeKind, hooks: tuple[str, ...], maximum: int
+) -> None:
+    """It may be no node at all, and serve something else."""
+    world = surrounding(kind, hooks=hooks, maximum=maximum, joins_in=NEVER)
     outcome = retire(world)
+    assert (outcome.result, outcome.replacement) == (Result.NO_NODE, "nothing")
+    assert world.done == []
+    assert world.ended == []
+    assert timedelta(minutes=10) <= world.now_ - NOTICED < timedelta(minutes=11)
+    assert not world.record.is_open
+
+
+def test_waiting_for_a_node_gives_way_to_what_is_told_meanwhile() -> None:
+    world = surrounding(NoticeKind.REBALANCE, joins_in=NEVER)
+
+    def interrupts(step: str) -> None:
+        if step == "join-3" and world.record.generation == 1:
+            world.record = take(world.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=30).record
+
+    world.before_step = interrupts
+    assert world.run_generation(1) is None
+    assert world.record.phase is Phase.NOTICED
+
+
+def without_its_node(world: Surrounding) -> Surrounding:
+    """The same after a generation that a budget blocked, when the Node has gone."""
+    retire(world)
+    again(world)
+    world.joins_in, world.pods = NEVER, []
+    return world
+
+
+def test_no_node_is_not_taken_for_a_drained_one() -> None:
+    world = without_its_node(voluntary(blocks=True))
+    outcome = next_generation(world)
     assert (outcome.result, outcome.terminated) == (Result.NO_NODE, False)
     assert "left running, since it has no node, and nothing shows that it had one" in (
         outcome.sentence
@@ -139,19 +176,14 @@ def test_an_instance_that_ec2_refuses_to_terminate_is_tried_some_times_and_then_
     assert "disableApiTermination" in said[-1]
 
 
-@pytest.mark.parametrize("kind", [NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE])
-def test_a_group_that_was_raised_keeps_an_instance_that_is_not_known_to_have_had_a_node(
-    kind: NoticeKind,
-) -> None:
-    world = surrounding(kind, hooks=HOOKED, joins_in=NEVER)
-    retire(world)
-    assert world.order_of("desired 4", "desired 3", "terminate and decrement") == [
-        "desired 4",
-        "desired 3",
-    ]
-    joined = knowing(surrounding(kind, hooks=HOOKED, joins_in=NEVER), joined=True)
-    retire(joined)
-    assert "terminate and decrement" in joined.order_of("terminate and decrement")
+def test_a_group_that_was_raised_keeps_an_instance_whose_node_went_before_it_was_drained() -> None:
+    world = without_its_node(voluntary(blocks=True, hooks=HOOKED))
+    next_generation(world)
+    ends = world.order_of("desired 4", "desired 3", "terminate and decrement")
+    assert ends == ["desired 4", "desired 3"]
+    joined = without_its_node(knowing(voluntary(blocks=True, hooks=HOOKED), joined=True))
+    next_generation(joined)
+    assert joined.order_of("desired 3", "terminate and decrement") == ["terminate and decrement"]
 
 
 def test_an_interrupted_instance_that_is_detached_is_left_to_ec2_after_its_first_end() -> None:

@@ -27,14 +27,15 @@ def done_at(world: Surrounding, wanted: str) -> timedelta:
 
 
 @pytest.mark.parametrize("kind", [NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE])
-def test_a_node_that_joins_while_its_successor_is_waited_for_is_drained_before_it_ends(
+def test_a_node_that_joins_late_is_cordoned_before_a_successor_is_asked_for_and_then_drained(
     kind: NoticeKind,
 ) -> None:
     world = booting(kind, joins_in=20)
     outcome = retire(world)
     assert (outcome.result, outcome.node) == (Result.DRAINED, "node-1")
-    assert world.order_of("detach", "cordon", "evict")[0] == "detach"
+    assert world.order_of("detach", "cordon", "evict")[:2] == ["cordon", "detach"]
     assert world.order_of("cordon", "evict")[-1] == "evict"
+    assert done_at(world, "cordon") < timedelta(seconds=40)
     assert world.ended == ["terminated"]
 
 
