@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ class Control(ControlApi):
         self._links = Links()
         self._counting = threading.Lock()
         self._calls: Counter[tuple[str, str]] = Counter()  # by access key and call
+        self._reached: set[tuple[str, str, str]] = set()  # access key, call, and kind of record
 
     def link(self, links: Links) -> None:
         """Connect to other processes; raises OSError when a CA file can't be read."""
@@ -110,19 +112,24 @@ class Control(ControlApi):
             lambda_=links.lambda_ or self._links.lambda_,
         )
 
-    def count(self, access_key: str, call: str) -> None:
-        """One more call of this action."""
+    def count(self, access_key: str, call: str, kinds: Iterable[str] = ()) -> None:
+        """One more call of this action; `kinds` are how the keys begin that it reaches in a
+        table."""
         with self._counting:
             self._calls[access_key, call] += 1
+            self._reached.update((access_key, call, kind) for kind in kinds)
 
     def _status(self, _body: Any, _query: Query) -> Any:
         with self._counting:
-            counts = dict(self._calls)
+            counts, reached = dict(self._calls), sorted(self._reached)
         calls: Counter[str] = Counter()
         by_access_key: dict[str, dict[str, int]] = {}
         for (access_key, call), count in counts.items():
             calls[call] += count
             by_access_key.setdefault(access_key, {})[call] = count
+        kinds: dict[str, dict[str, list[str]]] = {}
+        for access_key, call, kind in reached:
+            kinds.setdefault(access_key, {}).setdefault(call, []).append(kind)
         return {
             "region": self._cloud.region,
             "uptime": time.time() - self._started,
@@ -131,6 +138,7 @@ class Control(ControlApi):
             "throttled": dict(self._throttle.refused),
             "calls": calls,
             "calls_by_access_key": by_access_key,
+            "records_by_access_key": kinds,
             "links": self._show_links(),
         }
 

@@ -63,7 +63,7 @@ class Front:
         call = recognise(environ, body)
         if call is None:
             return self._forward(None, environ)
-        self.control.count(call.access_key, str(call))
+        self.control.count(call.access_key, str(call), dynamodb.kinds_reached(call, body))
         if refused := self._throttle.refuses(call):
             return refusal(call, environ, *refused)
         fault = self._cloud.faults.strike(call.service, call.action)
