@@ -16,6 +16,7 @@ from sandbox.aws.faults import Fault
 from sandbox.aws.interruptions import Interruption, Interruptions
 from sandbox.aws.maintenance import Maintenance, announce
 from sandbox.aws.nodes import NodeLink
+from sandbox.aws.reservations import Reserve, put_into
 from sandbox.aws.throttling import Throttle
 from sandbox.control import ControlApi, Query
 
@@ -88,6 +89,7 @@ class Control(ControlApi):
                 "POST events": self._send,
                 "POST interrupt": self._interrupt,
                 "POST maintenance": self._maintain,
+                "POST reserve": self._reserve,
             },
         )
         self._cloud, self._bus, self._nodes, self._throttle = cloud, bus, nodes, throttle
@@ -190,6 +192,11 @@ class Control(ControlApi):
         command = Interruption.model_validate(body)
         with self._cloud.lock:
             return {"interruptions": self._interruptions.begin(command)}
+
+    def _reserve(self, body: Any, _query: Query) -> Any:
+        command = Reserve.model_validate(body)
+        with self._cloud.lock:
+            return put_into(self._cloud, command)
 
     def _maintain(self, body: Any, _query: Query) -> Any:
         command = Maintenance.model_validate(body)

@@ -10,7 +10,15 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from sandbox.aws import autoscaling, dynamodb, instances, maintenance, prices, schedules
+from sandbox.aws import (
+    autoscaling,
+    dynamodb,
+    instances,
+    maintenance,
+    prices,
+    reservations,
+    schedules,
+)
 from sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.control import Control
@@ -40,6 +48,7 @@ class Front:
         schedules.install(bus)
         instances.install(cloud, bus)
         maintenance.install()
+        reservations.install()
         nodes = NodeLink(cloud)
         autoscaling.install(cloud, bus)
         prices.install()

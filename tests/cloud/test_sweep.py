@@ -133,6 +133,9 @@ def test_spot_instances_that_ec2_takes_back_are_found_though_no_warning_was_sent
     assert (seen.instance, seen.action) == (member, InterruptionAction.TERMINATE)
     assert other != seen.instance
     assert sweep.states([member]) == {member: "running"}
+    instances = Ec2Instances(maker(aws, "ec2"))
+    now = [instances.current_instance(one) for one in (member, other)]
+    assert [one.interrupted for one in now if one is not None] == [True, False]
 
 
 def test_a_spot_instance_that_is_only_stopped_is_found_with_that(

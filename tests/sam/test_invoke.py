@@ -16,8 +16,10 @@ from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.manifests import DynamoManifestWriting
 from leeway.cloud.stores import StoredManifest
 from leeway.manifests.reading import read_manifests
+from leeway.notices.synthetic import Place
 from leeway.reception import Reception, Surroundings
 
+from sandbox.aws.cloud import ACCOUNT
 from sandbox.up import Sandbox
 from tests.sam.invocation import Invoke
 from tests.stand_ins import ClaimsInMemory, OfferingsInMemory, OnePolicy, SchedulesInMemory
@@ -94,7 +96,9 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
     Reception(
         Surroundings(
             records=records,
+            place=Place(ACCOUNT, sandbox.environment()["AWS_REGION"]),
             instances=Ec2Instances(partial(client_of, sandbox, "ec2")),
+            current=Ec2Instances(partial(client_of, sandbox, "ec2")),
             changes=Ec2Instances(partial(client_of, sandbox, "ec2")),
             policies=OnePolicy(),
             retire_node=held_back,

@@ -16,6 +16,7 @@ EVENTS = ROOT / "events"
 OWNER = "ReceiveNoticeFunction"
 
 TAKEN_BY = {
+    "capacity-block-expiration": "CapacityReservationInterruption",
     "capacity-block-interruption": "CapacityReservationInterruption",
     "capacity-reservation-interruption": "CapacityReservationInterruption",
     "launch-lifecycle-action": "LaunchLifecycleAction",

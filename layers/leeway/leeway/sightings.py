@@ -20,6 +20,16 @@ class SeenInstance:
 
 
 @dataclass(frozen=True, slots=True)
+class CurrentInstance:
+    """An instance as EC2 describes it now: `launched_at` is its latest start, and `interrupted`
+    says that the status of its Spot request is one by which EC2 is about to take it back."""
+
+    state: str
+    launched_at: datetime
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SeenHook:
     """An instance that waits for the answer to a lifecycle hook."""
 
@@ -68,3 +78,11 @@ def is_over(changes: Iterable[SeenChange], instance: str, starts_at: datetime) -
         if one.instance == instance and abs(one.starts_at - starts_at) <= SAME_MOMENT
     ]
     return bool(then) and all(then)
+
+
+def is_scheduled(changes: Iterable[SeenChange], instance: str, starts_at: datetime) -> bool:
+    """Whether EC2 still has something scheduled for an instance at this time."""
+    return any(
+        not one.over and one.instance == instance and abs(one.starts_at - starts_at) <= SAME_MOMENT
+        for one in changes
+    )

@@ -4,9 +4,8 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import batched
 from typing import Any
 
-from leeway.cloud.ec2 import changes_in, facts_of
+from leeway.cloud.ec2 import MARKED, changes_in, facts_of
 from leeway.cloud.errors import aws_errors
-from leeway.notices import InterruptionAction
 from leeway.owners import CLUSTER_TAGS, OWNED_PREFIX
 from leeway.sightings import SeenChange, SeenInstance, SeenInterruption
 
@@ -15,16 +14,6 @@ FILTER_VALUES = 200
 """What DescribeInstances takes. Source: EC2 API reference."""
 
 GROUP_TAG = "aws:autoscaling:groupName"
-
-# What Spot requests are marked with while the two minutes run. One whose instance is to be
-# terminated for want of capacity, which is the usual case, gets at once the code that it keeps when
-# the instance is gone: whether it still runs, only the instance tells.
-# Source: EC2 user guide, "Spot request status codes" and "State changes for a Spot request".
-_MARKED = {
-    "instance-terminated-no-capacity": InterruptionAction.TERMINATE,
-    "marked-for-termination": InterruptionAction.TERMINATE,
-    "marked-for-stop": InterruptionAction.STOP,
-}
 
 # What EC2 schedules. Source: EC2 API reference, InstanceStatusEvent.
 _CODES = [
@@ -83,13 +72,13 @@ class Ec2Sweep:
             pages = (
                 self._client()
                 .get_paginator("describe_spot_instance_requests")
-                .paginate(Filters=[{"Name": "status-code", "Values": list(_MARKED)}])
+                .paginate(Filters=[{"Name": "status-code", "Values": list(MARKED)}])
             )
             for page in pages:
                 for request in page["SpotInstanceRequests"]:
                     if "InstanceId" in request:
                         marked_at = request["Status"]["UpdateTime"]
-                        action = _MARKED[request["Status"]["Code"]]
+                        action = MARKED[request["Status"]["Code"]]
                         seen.append(SeenInterruption(request["InstanceId"], action, marked_at))
         return seen
 
