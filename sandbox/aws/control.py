@@ -13,6 +13,7 @@ from sandbox.aws.cloud import Cloud
 from sandbox.aws.eks import link_cluster
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.faults import Fault
+from sandbox.aws.impairments import Impairment, impair
 from sandbox.aws.interruptions import Interruption, Interruptions
 from sandbox.aws.maintenance import Maintenance, announce
 from sandbox.aws.nodes import NodeLink
@@ -88,6 +89,7 @@ class Control(ControlApi):
                 "POST schedules/fire": self._fire_schedule,
                 "POST events": self._send,
                 "POST interrupt": self._interrupt,
+                "POST impair": self._impair,
                 "POST maintenance": self._maintain,
                 "POST reserve": self._reserve,
             },
@@ -192,6 +194,11 @@ class Control(ControlApi):
         command = Interruption.model_validate(body)
         with self._cloud.lock:
             return {"interruptions": self._interruptions.begin(command)}
+
+    def _impair(self, body: Any, _query: Query) -> Any:
+        command = Impairment.model_validate(body)
+        with self._cloud.lock:
+            return impair(self._cloud, command)
 
     def _reserve(self, body: Any, _query: Query) -> Any:
         command = Reserve.model_validate(body)

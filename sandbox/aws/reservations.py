@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict
 from sandbox.aws import instances
 from sandbox.aws.cloud import ACCOUNT, Cloud
 
-
 _ATTRIBUTE = "capacity_reservation_id"
 
 

@@ -13,6 +13,7 @@ from aiohttp import web
 from sandbox.aws import (
     autoscaling,
     dynamodb,
+    impairments,
     instances,
     maintenance,
     prices,
@@ -48,6 +49,7 @@ class Front:
         schedules.install(bus)
         instances.install(cloud, bus)
         maintenance.install()
+        impairments.install()
         reservations.install()
         nodes = NodeLink(cloud)
         autoscaling.install(cloud, bus)

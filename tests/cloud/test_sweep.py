@@ -148,6 +148,29 @@ def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
     assert found[member] is InterruptionAction.STOP
 
 
+def test_instances_whose_status_checks_fail_are_found_with_the_time(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    first, second, third = (launch(aws, {"Name": "impaired"}) for _ in range(3))
+    all_of_them = dict.fromkeys((first, second, third), "running")
+    aws.wait(lambda: sweep.states(all_of_them) == all_of_them)
+    assert sweep.impairments() == []
+    failing = [(first, "system"), (first, "instance"), (second, "attached-ebs")]
+    for instance, check in failing:
+        aws.control("POST", "impair", {"instance": instance, "check": check, "lasts": 90})
+    found = {one.instance: one.since for one in sweep.impairments()}
+    assert {name: set(since) for name, since in found.items()} == {
+        first: {"system", "instance"},
+        second: {"attached-ebs"},
+    }
+    assert third not in found
+    for since in found[first].values():
+        assert timedelta(seconds=80) < datetime.now(UTC) - since < timedelta(seconds=120)
+    for instance, check in failing:
+        aws.control("POST", "impair", {"instance": instance, "check": check, "lasts": None})
+    assert sweep.impairments() == []
+
+
 def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: Ec2Sweep) -> None:
     tags = {"eks:cluster-name": "grouped", "eks:nodegroup-name": "general"}
     told = [{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()]

@@ -36,6 +36,7 @@ TAKEN_BY = {
 }
 NO_EVENT = {
     "admit-node",
+    "instance-status-impaired",
     "keep-headroom",
     "reconcile",
     "reconcile-instance",

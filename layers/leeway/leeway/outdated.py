@@ -67,6 +67,8 @@ def _why_it_stays(
     match notice.kind:
         case NoticeKind.SPOT_INTERRUPTION if current.interrupted:
             return ""
+        case NoticeKind.IMPAIRED_STATUS:
+            return "reconcile says so again while its status checks fail"
         case NoticeKind.REBALANCE if now - notice.time <= RECOMMENDED_FOR:
             return ""
         case NoticeKind.REBALANCE:

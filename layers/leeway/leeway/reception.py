@@ -292,7 +292,7 @@ class Reception:
 
     def _called_off(self, case: _Case) -> Received:
         self._world.schedules.remove(case.schedule)
-        reason = "the scheduled change is called off or done, and nothing was begun"
+        reason = "what was announced is called off or over, and nothing was begun"
         return self._undo(case) or case.became(Result.IGNORED, reason)
 
     def _is_over(self, case: _Case) -> bool:

@@ -1,6 +1,6 @@
 """What a look at AWS shows of instances: their states, hooks, interruptions, scheduled changes."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -45,6 +45,19 @@ class SeenInterruption:
     instance: str
     action: InterruptionAction
     marked_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SeenImpairment:
+    """A running instance whose status checks fail: for each check that does (`instance`, `system`,
+    `attached-ebs`), since when."""
+
+    instance: str
+    since: Mapping[str, datetime]
+
+    def lasts_since(self, checks: Collection[str]) -> datetime | None:
+        """Return since when one of these checks fails; None where none of them does."""
+        return min((at for check, at in self.since.items() if check in checks), default=None)
 
 
 CHANGE_PREFIX = "instance-event-"

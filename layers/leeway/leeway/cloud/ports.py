@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         CurrentInstance,
         SeenChange,
         SeenHook,
+        SeenImpairment,
         SeenInstance,
         SeenInterruption,
     )
@@ -83,6 +84,10 @@ class Sweep(Protocol):
 
     def changes(self) -> Sequence[SeenChange]:
         """List what EC2 has scheduled for instances; among it what is over, for about a week."""
+        ...
+
+    def impairments(self) -> Sequence[SeenImpairment]:
+        """List the running instances of which some status check fails."""
         ...
 
     def named(self, private_dns_name: str) -> Sequence[SeenInstance]:

@@ -19,6 +19,7 @@ class NoticeKind(StrEnum):
     STATE_CHANGE = "state-change"
     SCHEDULED_CHANGE = "scheduled-change"
     CAPACITY_RESERVATION = "capacity-reservation"
+    IMPAIRED_STATUS = "impaired-status"
     TEST_NOTIFICATION = "test-notification"
 
 
