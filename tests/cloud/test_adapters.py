@@ -1,13 +1,16 @@
 """The boto3 adapters and the reception of notices, against AWS as the sandbox answers it."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import DynamoRecords
 from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.eventbridge import EventBridgeAnnouncements
+from leeway.cloud.functions import LambdaExecutions, Pace
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver
 from leeway.cloud.stores import RecordChanged
 from leeway.hooks import HookResult
@@ -141,6 +144,53 @@ def test_the_instances_of_a_capacity_reservation_are_found_by_its_id(aws: Sandbo
     instances = Ec2Instances(maker(aws, "ec2"))
     assert instances.in_reservation("cr-0123456789abcdef0") == [inside]
     assert instances.in_reservation("cr-none") == []
+
+
+class TellsInvocations:
+    """Lambda, which remembers what it was invoked with."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def invoke(self, **asked: Any) -> None:
+        self.names.append(asked["DurableExecutionName"])
+
+
+class SteppingClock:
+    """A clock that stands still but for those who sleep."""
+
+    def __init__(self) -> None:
+        self.at = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+        self.slept: list[float] = []
+
+    def now(self) -> datetime:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+def test_executions_of_two_tables_never_share_a_name() -> None:
+    told = TellsInvocations()
+    for table in ("leeway-Table-1AAA", "leeway-Table-1BBB"):
+        pace = Pace(SteppingClock())
+        executions = LambdaExecutions(lambda: told, "arn", "retire", table, pace)
+        executions.start("i-0b662ef9931388ba0", "prod", 1)
+        executions.start("i-0b662ef9931388ba0", "prod", 1)
+    assert told.names[0] == told.names[1]
+    assert len(set(told.names)) == 2
+    assert all(re.fullmatch(r"retire-i-0b662ef9931388ba0-1-[0-9a-f]{8}", n) for n in told.names)
+    assert all(len(name) <= 64 for name in told.names)
+
+
+def test_one_function_spreads_its_starts_and_the_first_does_not_wait() -> None:
+    clock = SteppingClock()
+    pace = Pace(clock, per_second=100)
+    for _ in range(101):
+        pace.wait()
+    assert len(clock.slept) == 100
+    assert clock.slept[0] == pytest.approx(0.01)
+    assert clock.slept[-1] == pytest.approx(1)
 
 
 def test_leeways_own_events_reach_the_bus(aws: Sandbox) -> None:

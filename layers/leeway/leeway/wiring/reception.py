@@ -3,7 +3,7 @@
 import os
 from functools import cache, partial
 
-from leeway.cloud.functions import LambdaCleanUp, LambdaExecutions
+from leeway.cloud.functions import LambdaCleanUp, LambdaExecutions, Pace
 from leeway.cloud.memory import DynamoMemory
 from leeway.cloud.ports import Schedules
 from leeway.cloud.unavailable import DynamoUnavailableOfferings
@@ -29,13 +29,22 @@ def place() -> Place:
 @cache
 def retirements() -> LambdaExecutions:
     """Build what starts `retire_node`."""
-    return LambdaExecutions(partial(client, "lambda"), settings().retire_node, "retire")
+    return LambdaExecutions(
+        partial(client, "lambda"), settings().retire_node, "retire", settings().table, _pace()
+    )
 
 
 @cache
 def admissions() -> LambdaExecutions:
     """Build what starts `admit_node`."""
-    return LambdaExecutions(partial(client, "lambda"), settings().admit_node, "admit")
+    return LambdaExecutions(
+        partial(client, "lambda"), settings().admit_node, "admit", settings().table, _pace()
+    )
+
+
+@cache
+def _pace() -> Pace:
+    return Pace(clock())
 
 
 def reception_with(schedules: Schedules) -> Reception:

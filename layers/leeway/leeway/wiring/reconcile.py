@@ -13,6 +13,7 @@ from leeway.reconciliation.reconcile import Reconciliation, Round, Surroundings
 from leeway.records.retirement import Retirement
 from leeway.wiring.clients import (
     HASTY_TRIES,
+    LISTS_WITHIN,
     TRIES,
     client,
     clock,
@@ -44,7 +45,7 @@ def reconciliation() -> Reconciliation:
         Surroundings(
             clusters=frozenset(settings().clusters),
             place=place(),
-            sweep=Ec2Sweep(partial(client, "ec2")),
+            sweep=Ec2Sweep(partial(client, "ec2", answers_within=LISTS_WITHIN)),
             hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=HASTY_TRIES)),
             waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=TRIES)),
             groups=groups(),
