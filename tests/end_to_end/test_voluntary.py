@@ -169,7 +169,7 @@ def test_a_scheduled_change_that_is_called_off_leaves_nothing(rehearsal: Rehears
     told = rehearsal.until(
         again, lambda s: [x for x in lines_about(s, instance) if x.get("result") == "ignored"], 20
     )
-    assert "called off or done" in told[0]["message"]
+    assert "called off or over" in told[0]["message"]
     assert not rehearsal.since(since).of("node-cordoned", node=node)
 
 

@@ -259,7 +259,8 @@ class Reception:
         if case.policy.action is Action.IGNORE or not is_late(notice, now):
             return None
         instance = case.facts.instance
-        current = world.current.current_instance(instance)
+        # Of hooks EC2 knows nothing: they need not wait for it.
+        current = world.current.current_instance(instance) if notice.hook is None else None
         runs = current is not None and current.state == "running"
         scheduled = notice.kind is NoticeKind.SCHEDULED_CHANGE and runs
         changes = world.changes.changes_of(instance) if scheduled else ()
