@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import RETIREMENT, SHARDS, DynamoRecords, item_key
+from leeway.cloud.dynamodb_index import DynamoIndex
 from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, Waiting
 from leeway.cloud.stores import UnderWay
@@ -169,6 +170,28 @@ def test_instances_whose_status_checks_fail_are_found_with_the_time(
     for instance, check in failing:
         aws.control("POST", "impair", {"instance": instance, "check": check, "lasts": None})
     assert sweep.impairments() == []
+
+
+def test_a_manifests_item_that_poses_as_a_record_in_the_index_is_none(
+    aws: Sandbox, records: DynamoRecords
+) -> None:
+    """Whoever may write under MANIFESTS#prod may give an item there any attribute."""
+    record = interrupted(Phase.NOTICED)
+    forged = record.facts.model_copy(update={"cluster": "posing"})
+    posing = record.model_copy(update={"facts": forged})
+    for sort, body in (("RETIREMENT", posing), ("FACTS", forged)):
+        item = {
+            "pk": {"S": "MANIFESTS#posing"},
+            "sk": {"S": sort},
+            "cluster": {"S": "posing"},
+            "open": {"S": "posing"},
+            "record": {"S": body.model_dump_json()},
+        }
+        aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
+    under_way = records.unfinished("posing")
+    assert under_way.records == ()
+    assert "MANIFESTS#posing RETIREMENT: no record of Leeway's own" in under_way.unread
+    assert DynamoIndex(maker(aws, "dynamodb"), TABLE).of_cluster("posing") == {}
 
 
 def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: Ec2Sweep) -> None:
