@@ -49,7 +49,7 @@ LOCK_TRIES = 6
 
 HANDS = 16
 """Instances of a notice that are seen to at the same time: AWS Health names hundreds in one, and
-the function has half a minute."""
+the function has a minute."""
 
 TOLD = 10
 """Failures that an error tells of, at the most: with the event that it was about, it has to fit
