@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import RETIREMENT, SHARDS, DynamoRecords, item_key
+from leeway.cloud.dynamodb_index import DynamoIndex
 from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, Waiting
 from leeway.cloud.stores import UnderWay
@@ -135,6 +136,9 @@ def test_spot_instances_that_ec2_takes_back_are_found_though_no_warning_was_sent
     assert (seen.instance, seen.action) == (member, InterruptionAction.TERMINATE)
     assert other != seen.instance
     assert sweep.states([member]) == {member: "running"}
+    instances = Ec2Instances(maker(aws, "ec2"))
+    now = [instances.current_instance(one) for one in (member, other)]
+    assert [one.interrupted for one in now if one is not None] == [True, False]
 
 
 def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
@@ -145,6 +149,51 @@ def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
     aws.control("POST", "interrupt", {"instance": member, "copies": 0, "action": "stop"})
     found = {one.instance: one.action for one in sweep.interruptions()}
     assert found[member] is InterruptionAction.STOP
+
+
+def test_instances_whose_status_checks_fail_are_found_with_the_time(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    first, second, third = (launch(aws, {"Name": "impaired"}) for _ in range(3))
+    all_of_them = dict.fromkeys((first, second, third), "running")
+    aws.wait(lambda: sweep.states(all_of_them) == all_of_them)
+    assert sweep.impairments() == []
+    failing = [(first, "system"), (first, "instance"), (second, "attached-ebs")]
+    for instance, check in failing:
+        aws.control("POST", "impair", {"instance": instance, "check": check, "lasts": 90})
+    found = {one.instance: one.since for one in sweep.impairments()}
+    assert {name: set(since) for name, since in found.items()} == {
+        first: {"system", "instance"},
+        second: {"attached-ebs"},
+    }
+    assert third not in found
+    for since in found[first].values():
+        assert timedelta(seconds=80) < datetime.now(UTC) - since < timedelta(seconds=120)
+    for instance, check in failing:
+        aws.control("POST", "impair", {"instance": instance, "check": check, "lasts": None})
+    assert sweep.impairments() == []
+
+
+def test_a_manifests_item_that_poses_as_a_record_in_the_index_is_none(
+    aws: Sandbox, records: DynamoRecords
+) -> None:
+    """Whoever may write under MANIFESTS#prod may give an item there any attribute."""
+    record = interrupted(Phase.NOTICED)
+    forged = record.facts.model_copy(update={"cluster": "posing"})
+    posing = record.model_copy(update={"facts": forged})
+    for sort, body in (("RETIREMENT", posing), ("FACTS", forged)):
+        item = {
+            "pk": {"S": "MANIFESTS#posing"},
+            "sk": {"S": sort},
+            "cluster": {"S": "posing"},
+            "open": {"S": "posing"},
+            "record": {"S": body.model_dump_json()},
+        }
+        aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
+    under_way = records.unfinished("posing")
+    assert under_way.records == ()
+    assert "MANIFESTS#posing RETIREMENT: no record of Leeway's own" in under_way.unread
+    assert DynamoIndex(maker(aws, "dynamodb"), TABLE).of_cluster("posing") == {}
 
 
 def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: Ec2Sweep) -> None:

@@ -47,7 +47,8 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
     state = tmp_path_factory.mktemp("arrivals")
     with Sandbox.start(WORLD, state_dir=state, options=options) as sandbox:
         # Several times what a node takes here, since one test waits for it.
-        spec = {"notices": {"launch-hook": {"deadline": "16s"}}}
+        # Several tests have a node leave by choice, and none is about the churn cap.
+        spec = {"notices": {"launch-hook": {"deadline": "16s"}}, "churn": {"percent": 100}}
         assert sandbox.deployed is not None
         (table,) = sandbox.deployed.tables
         DynamoManifestWriting(lambda: client("dynamodb", sandbox.aws_url), table.name).write(
@@ -323,6 +324,22 @@ def test_a_scheduled_change_that_nobody_told_of_is_found_at_the_next_tick(
     seen = rehearsal.wait([instance], since)
     (outcome,) = seen.outcomes(instance)
     assert (outcome["kind"], outcome["result"]) == ("scheduled-change", "drained")
+    assert not seen.died([node])
+
+
+def test_an_instance_whose_status_checks_fail_is_drained_and_replaced_at_the_next_tick(
+    rehearsal: Rehearsal,
+) -> None:
+    (instance, node) = rehearsal.take(1, "hooked").popitem()
+    since = time.time()
+    rehearsal.sandbox.impair(instance, "system", lasts=60)
+    tick(rehearsal)
+    assert not is_cordoned(rehearsal, node), "two minutes are tolerated"
+    rehearsal.sandbox.impair(instance, "system", lasts=130)
+    tick(rehearsal)
+    seen = rehearsal.wait([instance], since)
+    (outcome,) = seen.outcomes(instance)
+    assert (outcome["kind"], outcome["result"]) == ("impaired-status", "drained")
     assert not seen.died([node])
 
 

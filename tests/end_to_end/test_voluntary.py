@@ -171,7 +171,7 @@ def test_a_scheduled_change_that_is_called_off_leaves_nothing(rehearsal: Rehears
     told = rehearsal.until(
         again, lambda s: [x for x in lines_about(s, instance) if x.get("result") == "ignored"], 20
     )
-    assert "called off or done" in told[0]["message"]
+    assert "called off or over" in told[0]["message"]
     assert not rehearsal.since(since).of("node-cordoned", node=node)
 
 
@@ -240,7 +240,7 @@ def test_a_paused_cluster_waits_with_what_can_wait_and_drains_what_cannot(small:
         since, lambda s: [x for x in lines_about(s, waiting) if "waits" in x["message"]]
     )
     assert "cluster small is paused" in line["message"]
-    assert line["execution"].endswith(f"retire-{waiting}-1") or waiting in line["execution"]
+    assert f"retire-{waiting}-1-" in line["execution"]
     assert not small.since(since).of("node-cordoned", node=node)
     small.sandbox.interrupt([waiting, managed], late=60)
     seen = small.wait([waiting, managed], since)

@@ -40,7 +40,7 @@ def test_every_event_file_is_a_notice(name: str) -> None:
     notice = parse_notice(json.loads((EVENTS / name).read_text()))
     assert notice.time.utcoffset() is not None
     if notice.kind is not NoticeKind.TEST_NOTIFICATION:
-        assert notice.instances
+        assert notice.instances or notice.reservation
 
 
 def test_the_event_files_cover_every_kind_of_notice() -> None:
@@ -54,6 +54,27 @@ def test_a_spot_interruption_names_its_instance_and_what_ec2_will_do() -> None:
     assert notice.instances == ("i-0b662ef9931388ba0",)
     assert notice.action is InterruptionAction.TERMINATE
     assert notice.time == datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "detail_type",
+    ["Capacity Block Expiration Warning", "Capacity Block Reservation Expiration Warning"],
+)
+@pytest.mark.parametrize("end", ["2026-11-20 11:30:00 UTC", "2026-11-20T11:30:00Z"])
+def test_a_capacity_block_that_ends_takes_its_instances_half_an_hour_before(
+    detail_type: str, end: str
+) -> None:
+    detail = {"capacity-reservation-id": "cr-0a1b2c3d4e5f60718", "end-date": end}
+    notice = parse_notice(event(detail=detail, **{"detail-type": detail_type}))
+    assert notice.kind is NoticeKind.CAPACITY_RESERVATION
+    assert (notice.instances, notice.reservation) == ((), "cr-0a1b2c3d4e5f60718")
+    assert notice.effective_at == datetime(2026, 11, 20, 11, 0, tzinfo=UTC)
+
+
+def test_a_capacity_block_without_its_reservation_is_malformed() -> None:
+    told = event(detail={"end-date": "2026-11-20T11:30:00Z"})
+    with pytest.raises(MalformedNotice, match="capacity-reservation-id"):
+        parse_notice(told | {"detail-type": "Capacity Block Expiration Warning"})
 
 
 def test_a_lifecycle_action_names_its_hook() -> None:

@@ -149,12 +149,15 @@ def decide_without_group(
     return _owner_replaces(owner, taken)
 
 
+_NOT_RECOMMENDED = frozenset({NoticeKind.SCHEDULED_CHANGE, NoticeKind.IMPAIRED_STATUS})
+
+
 def groups_own_business(kind: NoticeKind, group: GroupFacts) -> str | None:
     """Say why the group needs no telling, or None where it does. Capacity Rebalancing follows
-    rebalance recommendations, which a scheduled change is none."""
+    rebalance recommendations, which neither a scheduled change nor a failed status check is."""
     if group.lifecycle_state != "InService":
         return f"group {group.name} has the instance {group.lifecycle_state}: already its business"
-    if group.capacity_rebalance and kind is not NoticeKind.SCHEDULED_CHANGE:
+    if group.capacity_rebalance and kind not in _NOT_RECOMMENDED:
         return f"group {group.name} has Capacity Rebalancing on and replaces the instance itself"
     if group.refreshing:
         return f"group {group.name} is in an instance refresh and replaces the instance itself"

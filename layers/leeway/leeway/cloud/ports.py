@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from leeway.records.retirement import InstanceFacts
     from leeway.replacement import GroupFacts, GroupRules
     from leeway.selection.offers.machines import Machine
-    from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
+    from leeway.sightings import (
+        CurrentInstance,
+        SeenChange,
+        SeenHook,
+        SeenImpairment,
+        SeenInstance,
+        SeenInterruption,
+    )
 
 
 class CloudUnavailable(Exception):
@@ -75,6 +82,10 @@ class Sweep(Protocol):
         """List what EC2 has scheduled for instances; among it what is over, for about a week."""
         ...
 
+    def impairments(self) -> Sequence[SeenImpairment]:
+        """List the running instances of which some status check fails."""
+        ...
+
     def named(self, private_dns_name: str) -> Sequence[SeenInstance]:
         """List the instances of any cluster that have this private DNS name. Names are unique in a
         VPC only."""
@@ -82,6 +93,18 @@ class Sweep(Protocol):
 
     def states(self, instances: Collection[str]) -> Mapping[str, str]:
         """Read the states of these very instances now; one that EC2 does not know is left out."""
+        ...
+
+
+class CurrentInstances(Protocol):
+    """EC2's instances as they are at this moment."""
+
+    def current_instance(self, instance: str) -> CurrentInstance | None:
+        """Read an instance's state, latest start and Spot request; None where EC2 knows none."""
+        ...
+
+    def in_reservation(self, reservation: str) -> Sequence[str]:
+        """List the instances that run in a capacity reservation."""
         ...
 
 

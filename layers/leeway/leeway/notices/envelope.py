@@ -34,6 +34,7 @@ class Envelope(BaseModel):
     time: AwareDatetime
     resources: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
     detail: dict[str, Any]
+    replay: Annotated[str, Field(alias="replay-name")] = ""
 
     def notice(self, kind: NoticeKind, instances: Iterable[str], **announced: Any) -> Notice:
         """Build the notice that this event is, with what only its kind announces."""
@@ -44,6 +45,7 @@ class Envelope(BaseModel):
             region=self.region,
             time=self.time.astimezone(UTC),
             instances=tuple(InstanceId(instance) for instance in instances),
+            replay=self.replay,
             **announced,
         )
 

@@ -25,7 +25,9 @@ from leeway.reconciliation.omissions import (
     about_detached,
     about_eks_hook,
     about_hook,
+    about_impairment,
     about_interruption,
+    about_recovery,
     about_retirement,
     about_return,
     about_start,
@@ -34,7 +36,13 @@ from leeway.reconciliation.omissions import (
 )
 from leeway.records.arrival import Arrival
 from leeway.records.retirement import Retirement
-from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
+from leeway.sightings import (
+    SeenChange,
+    SeenHook,
+    SeenImpairment,
+    SeenInstance,
+    SeenInterruption,
+)
 
 HANDS = 8
 """Instances of a cluster that are seen to at the same time: when a storm's notices got lost, each
@@ -51,11 +59,13 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """What AWS shows of a region, all at once. `changes` is None where they could not be read."""
+    """What AWS shows of a region, all at once. `changes` and `impairments` are None where they
+    could not be read."""
 
     instances: Sequence[SeenInstance]
     interruptions: Sequence[SeenInterruption] = ()
     changes: Sequence[SeenChange] | None = None
+    impairments: Sequence[SeenImpairment] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +128,7 @@ class Finding:
         looks += [partial(self._hook, case, one) for one in hooks.seen if one.instance in cared]
         looks += self._at_interruptions(case, region.interruptions)
         looks += self._at_changes(case, region.changes)
+        looks += self._at_impairments(case, region.impairments)
         looks += self._at_instances(case)
         return _collected(looks, problems)
 
@@ -150,6 +161,18 @@ class Finding:
         for known in case.known.values():
             if known.retirement is not None:
                 yield partial(self._called_off, case, known.retirement, seen)
+
+    def _at_impairments(self, case: _Case, seen: Sequence[SeenImpairment] | None) -> Iterator[Look]:
+        if seen is None:
+            return  # nobody knows, and nothing is undone
+        if case.policy.heeds(NoticeKind.IMPAIRED_STATUS):
+            for one in seen:
+                there = case.cared.get(one.instance)
+                if there is not None and there.state == "running":
+                    yield partial(self._impairment, case, one)
+        for known in case.known.values():
+            if known.retirement is not None:
+                yield partial(self._recovery, case, known.retirement, seen)
 
     def _at_instances(self, case: _Case) -> Iterator[Look]:
         heeds_states = case.policy.heeds(NoticeKind.STATE_CHANGE)
@@ -195,6 +218,20 @@ class Finding:
     ) -> Omission | None:
         policy = case.policy.notices[NoticeKind.SCHEDULED_CHANGE]
         return about_called_off(retirement, seen, policy, self._place, self._clock.now())
+
+    def _impairment(self, case: _Case, seen: SeenImpairment) -> Omission | None:
+        policy = case.policy.notices[NoticeKind.IMPAIRED_STATUS]
+        now, dry_run = self._clock.now(), case.policy.dry_run
+        if about_impairment(seen, None, policy, self._place, now) is None:
+            return None  # it is tolerated, and its record need not be read
+        retirement = self._known(case, seen.instance).retirement
+        return about_impairment(seen, retirement, policy, self._place, now, dry_run)
+
+    def _recovery(
+        self, case: _Case, retirement: Retirement, seen: Sequence[SeenImpairment]
+    ) -> Omission | None:
+        policy = case.policy.notices[NoticeKind.IMPAIRED_STATUS]
+        return about_recovery(retirement, seen, policy, self._place, self._clock.now())
 
     def _state(self, case: _Case, seen: SeenInstance) -> Omission | None:
         retirement = self._known(case, seen.facts.instance).retirement

@@ -26,6 +26,7 @@ from leeway.sightings import (
     CHANGE_PREFIX,
     SeenChange,
     SeenHook,
+    SeenImpairment,
     SeenInstance,
     SeenInterruption,
     is_over,
@@ -330,12 +331,70 @@ def _serves_a_change(
     ended_at = retirement.ended_at
     if retirement.came_to_nothing and not dry_run:
         return ended_at is not None and now < ended_at + ASKED_AGAIN_AFTER
-    if retirement.kind is NoticeKind.REBALANCE:
+    if retirement.counts_from_its_turn:
         if retirement.begun_at is None:
             return False  # its turn may never come
         if ended_at is not None and now >= ended_at + TERMINATED_WITHIN:
             return False  # it has left the instance, and maybe pods that budgets blocked
     return begins is None or retirement.noticed_at >= begins
+
+
+def about_impairment(
+    seen: SeenImpairment,
+    retirement: Retirement | None,
+    policy: Policy,
+    place: Place,
+    now: datetime,
+    dry_run: bool = False,
+) -> Lost | None:
+    """Decide about an instance whose status checks fail: once for each time that they begin to."""
+    since = seen.lasts_since(policy.checks)
+    if since is None or now < since + policy.tolerates:
+        return None
+    if retirement is not None and _serves_an_impairment(retirement, since, now, dry_run):
+        return None
+    generation = retirement.generation if retirement else 0
+    about = f"impaired-{seen.instance}-{int(since.timestamp())}-{generation}"
+    failed = sorted(seen.since.keys() & policy.checks)
+    event = place.impaired_status(about, now, seen.instance, failed)
+    why = f"EC2's {' and '.join(failed)} status checks fail since {since:%Y-%m-%d %H:%M:%S} UTC"
+    return Lost(seen.instance, event, why)
+
+
+def _serves_an_impairment(
+    retirement: Retirement, since: datetime, now: datetime, dry_run: bool
+) -> bool:
+    if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
+        return False
+    if retirement.phase is Phase.FINISHED:
+        if retirement.came_to_nothing and not dry_run:
+            ended_at = retirement.ended_at
+            return ended_at is not None and now < ended_at + ASKED_AGAIN_AFTER
+        return retirement.noticed_at >= since
+    if retirement.kind in VOLUNTARY - {NoticeKind.IMPAIRED_STATUS}:
+        return retirement.begun_at is not None or retirement.replaced is not None
+    return True
+
+
+def about_recovery(
+    retirement: Retirement,
+    seen: Collection[SeenImpairment],
+    policy: Policy,
+    place: Place,
+    now: datetime,
+) -> Lost | None:
+    """Decide about a retirement that waits for its turn since status checks failed: they may pass
+    again by now. `seen` are all instances of which some fail."""
+    waits = retirement.kind is NoticeKind.IMPAIRED_STATUS and retirement.phase is Phase.NOTICED
+    fails = any(
+        one.instance == retirement.instance and one.lasts_since(policy.checks) is not None
+        for one in seen
+    )
+    if not waits or fails or now < retirement.noticed_at + PATIENCE:
+        return None
+    about = f"recovered-{retirement.instance}-{retirement.generation}"
+    event = place.impaired_status(about, now, retirement.instance, (), over=True)
+    return Lost(retirement.instance, event, "its status checks pass again")
 
 
 def about_called_off(
@@ -440,7 +499,9 @@ def about_retirement(
         event = place.lifecycle_action(
             about, now, record.instance, record.hooks[-1], launching=False
         )
-    elif record.kind in {NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE}:
+    elif record.kind is NoticeKind.IMPAIRED_STATUS:
+        event = place.impaired_status(about, now, record.instance, ())
+    elif record.kind in VOLUNTARY:
         event = place.rebalance(about, now, record.instance)
     elif record.kind is NoticeKind.STATE_CHANGE:
         event = place.state_change(about, now, record.instance, "stopping")

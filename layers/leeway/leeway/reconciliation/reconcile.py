@@ -154,7 +154,8 @@ class Reconciliation:
         instances = sweep.instances(names)
         interruptions = report.guard("Spot requests", lambda: list(sweep.interruptions()))
         changes = report.guard("scheduled events", lambda: list(sweep.changes()))
-        return Region(instances, interruptions or (), changes), report.problems
+        impairments = report.guard("status checks", lambda: list(sweep.impairments()))
+        return Region(instances, interruptions or (), changes, impairments), report.problems
 
     def _clean_up_after(self, wanted: Round) -> ClusterReport:
         """Clean up after an instance that is on record as one of a cluster under Leeway's care.

@@ -24,15 +24,20 @@ MATTERS = timedelta(seconds=5)
 be told of twice, some seconds apart."""
 
 # How surely the instance ends at its deadline. EC2 takes an interrupted one whatever happens; a
-# group waits for its hook; what is scheduled may be called off; a recommendation is one.
+# group waits for its hook; what is scheduled may be called off, and failed checks may pass again; a
+# recommendation is one.
 _HARDNESS = {
     NoticeKind.REBALANCE: 1,
     NoticeKind.SCHEDULED_CHANGE: 2,
+    NoticeKind.IMPAIRED_STATUS: 2,
     NoticeKind.TERMINATE_HOOK: 3,
     NoticeKind.STATE_CHANGE: 4,
     NoticeKind.SPOT_INTERRUPTION: 4,
     NoticeKind.CAPACITY_RESERVATION: 4,
 }
+
+_CALLED_OFF = frozenset({NoticeKind.SCHEDULED_CHANGE, NoticeKind.IMPAIRED_STATUS})
+"""Notices that may be taken back."""
 
 LIVED_ON = timedelta(minutes=10)
 """How long after its retirement an instance that somebody ends has begun to end. One that stops
@@ -83,7 +88,7 @@ def undo(stored: Retirement | None, notice: Notice) -> Change[Retirement] | None
         reason = _why_undone(stored, notice)
     if reason is None:
         return None
-    called_off = notice.kind is NoticeKind.SCHEDULED_CHANGE
+    called_off = notice.kind in _CALLED_OFF
     # Its id is not remembered: a change that comes later is received again under the same.
     undoing = stored.model_copy(
         update={
@@ -104,6 +109,9 @@ def _why_undone(stored: Retirement, notice: Notice) -> str | None:
         return None
     if stored.kind in INTERRUPTIONS and notice.time < stored.noticed_at + CLOCKS:
         return None  # it ran before it was interrupted
+    if notice.kind is NoticeKind.IMPAIRED_STATUS:
+        waits = stored.kind is notice.kind and stored.phase is Phase.NOTICED
+        return "the status checks pass again" if waits and stored.replaced is None else None
     if notice.kind is NoticeKind.SCHEDULED_CHANGE:
         same = stored.kind is notice.kind and stored.event in {"", notice.event}
         if not same or stored.replaced is not None:
@@ -176,7 +184,8 @@ def _is_of_an_earlier_life(stored: Retirement, notice: Notice) -> bool:
     """Whether the instance must have stopped, and run again, before it was interrupted, or
     recommended to go: only of running ones that is told."""
     stopped = _only_stops(notice) and _is_stopped_by(notice.kind, notice.time, stored.noticed_at)
-    return stopped and stored.kind in INTERRUPTIONS | {NoticeKind.REBALANCE}
+    told_of_running = {NoticeKind.REBALANCE, NoticeKind.IMPAIRED_STATUS}
+    return stopped and stored.kind in INTERRUPTIONS | told_of_running
 
 
 def _is_about_to_go(stored: Retirement, notice: Notice) -> bool:

@@ -160,7 +160,7 @@ class Retirement(BaseModel):
     def counts_from_its_turn(self) -> bool:
         """Whether the deadline is counted from when the pods are first asked to go: nothing happens
         to the instance by itself, and waiting for a turn must use up nothing."""
-        return self.kind is NoticeKind.REBALANCE
+        return self.kind in {NoticeKind.REBALANCE, NoticeKind.IMPAIRED_STATUS}
 
     @property
     def owes(self) -> bool:
