@@ -89,7 +89,7 @@ class Column:
 
     def matching(self, requirement: Requirement) -> int:
         """Return the types that meet a requirement of this label."""
-        found = self.absent if requirement.admits_absence else 0
+        found = self.absent if requirement.absent else 0
         if not requirement.complement:
             for value in requirement.values:
                 if requirement.has(value):
