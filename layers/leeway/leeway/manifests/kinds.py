@@ -55,6 +55,21 @@ KINDS: tuple[Kind, ...] = (
         short=("ec2nc", "ec2ncs"),
     ),
     Kind(
+        "karpenter.sh/v1beta1",
+        "NodePool",
+        "leeway.manifests.node_pool_v1beta1:NodePoolV1Beta1",
+        "nodepools",
+        converter="leeway.manifests.node_pool_v1beta1:as_node_pool",
+    ),
+    Kind(
+        "karpenter.k8s.aws/v1beta1",
+        "EC2NodeClass",
+        "leeway.manifests.node_class_v1beta1:EC2NodeClassV1Beta1",
+        "ec2nodeclasses",
+        short=("ec2nc", "ec2ncs"),
+        converter="leeway.manifests.node_class_v1beta1:as_node_class",
+    ),
+    Kind(
         "karpenter.sh/v1alpha5",
         "Provisioner",
         "leeway.manifests.provisioner:Provisioner",
