@@ -36,6 +36,12 @@ spec:
       kubelet: {maxPods: 20}
   disruption: {consolidationPolicy: WhenUnderutilized, expireAfter: 24h}
 """
+PROVISIONER = """\
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata: {name: web}
+spec: {kubeletConfiguration: {KUBELET}}
+"""
 TEMPLATE = """\
 apiVersion: karpenter.k8s.aws/v1alpha1
 kind: AWSNodeTemplate
@@ -146,8 +152,7 @@ def test_what_v1beta1_did_not_take_is_an_error(disruption: str, said: str) -> No
     "text",
     [
         OLD_POOL.replace("maxPods: 20", "KUBELET"),
-        "apiVersion: karpenter.sh/v1alpha5\nkind: Provisioner\nmetadata: {name: web}\n"
-        "spec: {kubeletConfiguration: {KUBELET}}\n",
+        PROVISIONER,
     ],
 )
 def test_durations_of_a_kubelet_survive_the_conversion(text: str) -> None:

@@ -215,3 +215,27 @@ def test_a_bad_requirement_is_refused_with_what_was_expected(
 ) -> None:
     with pytest.raises(BadRequirement, match=said):
         Requirement.of(key, operator, given)
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("zone", "topology.kubernetes.io/zone"),
+        ("arch", "kubernetes.io/arch"),
+        ("capacity-type", "karpenter.sh/capacity-type"),
+        ("karpenter.sh/capacity-types", "karpenter.sh/capacity-type"),
+        ("karpenter.k8s.aws/instance-famliy", "karpenter.k8s.aws/instance-family"),
+        ("kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+        ("example.com/taem", "example.com/team"),
+    ],
+)
+def test_a_label_that_is_perhaps_another_one_is_named_with_it(key: str, meant: str) -> None:
+    pool = Requirements.from_labels({"example.com/team": "web"})
+    assert pool.conflict(Requirements.from_labels({key: "a"})) == (
+        f"{key} In [a]: no node of the pool has the label; did you mean {meant}?"
+    )
+
+
+def test_a_label_that_is_like_no_other_is_named_alone() -> None:
+    said = Requirements().conflict(Requirements.from_labels({"gate": "a"}))
+    assert said == "gate In [a]: no node of the pool has the label"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 
 from leeway.selection.labels import WELL_KNOWN, normalised, short
@@ -13,6 +14,9 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 # Source: Kubernetes "Labels and Selectors", "Syntax and character set".
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"(?=.{1,253}/)[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/")
+
+_ALIKE = 0.8
+"""How alike two labels are, if one is perhaps written for the other."""
 
 
 class BadRequirement(ValueError):
@@ -260,6 +264,15 @@ def _smallest(one: int | None, other: int | None) -> int | None:
     return min((n for n in (one, other) if n is not None), default=None)
 
 
+def _near(key: str, known: Iterable[str]) -> str:
+    """Name the label that was perhaps meant: of the same name without its prefix, or nearly the
+    same."""
+    name = key.rpartition("/")[2]
+    meant = [each for each in sorted(known) if each.rpartition("/")[2] == name]
+    meant += get_close_matches(key, sorted(known), n=1, cutoff=_ALIKE)
+    return f"; did you mean {meant[0]}?" if meant else ""
+
+
 class Requirements(Mapping[str, Requirement]):
     """Requirements by label, one for each; immutable and hashable."""
 
@@ -341,7 +354,8 @@ class Requirements(Mapping[str, Requirement]):
                 return f"{asked}"
             if given is None:
                 if key not in allow_undefined and not asked.absent:
-                    return f"{asked}: no node of the pool has the label"
+                    near = _near(key, {*allow_undefined, *self._by_key})
+                    return f"{asked}: no node of the pool has the label{near}"
             elif given.intersection(asked).is_empty:
                 return f"{asked} against the pool's {given}"
         return None
