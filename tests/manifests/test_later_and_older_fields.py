@@ -3,6 +3,9 @@
 from datetime import timedelta
 
 import pytest
+from leeway.manifests.documents import read_documents
+from leeway.manifests.interpreting import interpret
+from leeway.manifests.kinds import kinds_called
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.node_pool import NodePool
 from leeway.manifests.pools import pools_of
@@ -10,6 +13,8 @@ from leeway.manifests.reading import Reading, read_manifests
 from leeway.selection.offers.node_class import GIB, AmiFamily, NodeClass
 from leeway.selection.pools import NodePool as Pool
 from leeway.selection.pools import Taint
+
+from tests.wrong_shapes import WRONG, paths, replaced
 
 CLASS = """\
 apiVersion: karpenter.k8s.aws/v1
@@ -199,6 +204,39 @@ def test_ubuntu_with_images_and_volumes_of_its_own_keeps_them() -> None:
 def test_ubuntu_is_no_family_of_v1() -> None:
     (problem,) = problems(CLASS + "  amiFamily: Ubuntu\n")
     assert problem.startswith("pools.yaml:5: spec.amiFamily: expected 'AL2'")
+
+
+OLD_CLASS_WITH_ALL = (
+    OLD_CLASS
+    + """\
+  amiFamily: Ubuntu
+  role: node
+  amiSelectorTerms: [{tags: {a: b}}]
+  subnetSelectorTerms: [{id: subnet-1}]
+  securityGroupSelectorTerms: [{name: nodes}]
+  metadataOptions: {httpTokens: optional}
+  blockDeviceMappings: [{deviceName: /dev/xvda, ebs: {volumeSize: 20Gi}}]
+"""
+)
+
+
+@pytest.mark.parametrize("text", [OLD_POOL, OLD_CLASS_WITH_ALL, TEMPLATE + "  amiFamily: Ubuntu"])
+def test_a_value_of_any_shape_at_any_path_is_read_or_named(text: str) -> None:
+    (value,) = read_documents(text, "pools.yaml").values
+    document = value.plain()
+    for path in paths(document):
+        for wrong in WRONG:
+            found = interpret(replaced(document, path, wrong), "pools.yaml", value.line_of)
+            if found.written is None:
+                assert all(str(each).startswith("pools.yaml:") for each in found.problems)
+                assert found.problems
+            else:
+                pools_of([found.written.meant])
+
+
+def test_a_kind_of_several_versions_is_the_latest() -> None:
+    for word in ("nodepools", "ec2nodeclass"):
+        assert kinds_called(word)[-1].api_version.endswith("/v1")
 
 
 def test_versions_of_one_pool_are_one_pool() -> None:

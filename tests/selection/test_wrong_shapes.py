@@ -3,7 +3,6 @@
 import copy
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from leeway.selection.reading.overlooked import overlooked
 
 from cli.errors import BadInputError
 from cli.pod_files import Objects
+from tests.wrong_shapes import WRONG, paths, replaced
+from tests.wrong_shapes import Path as Inside
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -175,35 +176,7 @@ OBJECTS: list[dict[str, Any]] = [
     },
 ]
 
-WRONG: list[Any] = [
-    *(None, True, -1, 5, "x", "a b", "1e999"),
-    *([], [None], [1], {}, {"a": 1}),
-]
-
-
-def paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Every path of a document, that of the whole too."""
-    yield path
-    members: Any = ()
-    if isinstance(value, dict):
-        members = value.items()
-    elif isinstance(value, list):
-        members = enumerate(value)
-    for key, member in members:
-        yield from paths(member, (*path, key))
-
-
-PATHS = [path for path in paths(OBJECTS) if path]
-
-
-def replaced(path: tuple[str | int, ...], value: Any) -> list[Any]:
-    """The objects with another value at a path."""
-    changed: Any = copy.deepcopy(OBJECTS)
-    inside = changed
-    for part in path[:-1]:
-        inside = inside[part]
-    inside[path[-1]] = value
-    return list(changed)
+PATHS = list(paths(OBJECTS))
 
 
 def refusal(objects: Any) -> BadObject | None:
@@ -235,7 +208,7 @@ def test_the_objects_as_they_should_be_are_read() -> None:
 @pytest.mark.parametrize("value", WRONG, ids=repr)
 def test_a_value_of_any_shape_at_any_path_is_read_or_refused_with_its_path(value: Any) -> None:
     for path in PATHS:
-        error = refusal(replaced(path, value))
+        error = refusal(replaced(OBJECTS, path, value))
         assert error is None or isinstance(error.path[0], int), path
         assert error is None or str(error), path
 
@@ -250,7 +223,7 @@ anything = st.recursive(
 @given(st.lists(st.tuples(st.sampled_from(PATHS), anything), min_size=1, max_size=3))
 @settings(max_examples=200, deadline=None)
 def test_several_wrong_values_at_once_are_refused_with_a_path(
-    wrong: list[tuple[tuple[str | int, ...], Any]],
+    wrong: list[tuple[Inside, Any]],
 ) -> None:
     changed: Any = copy.deepcopy(OBJECTS)
     for path, value in wrong:
@@ -270,10 +243,10 @@ def test_several_wrong_values_at_once_are_refused_with_a_path(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_file_is_read_or_refused_with_its_line_and_field(
-    tmp_path: Path, path: tuple[str | int, ...], value: Any
+    tmp_path: Path, path: Inside, value: Any
 ) -> None:
     file = tmp_path / "pods.json"
-    listed = {"kind": "List", "items": replaced(path, value)}
+    listed = {"kind": "List", "items": replaced(OBJECTS, path, value)}
     file.write_text(json.dumps(listed, indent=1))
     said = f"{file}:1: fine"
     try:

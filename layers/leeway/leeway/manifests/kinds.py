@@ -46,14 +46,6 @@ class Kind:
 KINDS: tuple[Kind, ...] = (
     Kind("leeway.sh/v1", "Cluster", "leeway.manifests.cluster:Cluster", "clusters", singleton=True),
     Kind("leeway.sh/v1", "Headroom", "leeway.manifests.headroom:Headroom", "headrooms"),
-    Kind("karpenter.sh/v1", "NodePool", "leeway.manifests.node_pool:NodePool", "nodepools"),
-    Kind(
-        "karpenter.k8s.aws/v1",
-        "EC2NodeClass",
-        "leeway.manifests.node_class:EC2NodeClass",
-        "ec2nodeclasses",
-        short=("ec2nc", "ec2ncs"),
-    ),
     Kind(
         "karpenter.sh/v1beta1",
         "NodePool",
@@ -68,6 +60,14 @@ KINDS: tuple[Kind, ...] = (
         "ec2nodeclasses",
         short=("ec2nc", "ec2ncs"),
         converter="leeway.manifests.node_class_v1beta1:as_node_class",
+    ),
+    Kind("karpenter.sh/v1", "NodePool", "leeway.manifests.node_pool:NodePool", "nodepools"),
+    Kind(
+        "karpenter.k8s.aws/v1",
+        "EC2NodeClass",
+        "leeway.manifests.node_class:EC2NodeClass",
+        "ec2nodeclasses",
+        short=("ec2nc", "ec2ncs"),
     ),
     Kind(
         "karpenter.sh/v1alpha5",
@@ -103,7 +103,8 @@ KINDS: tuple[Kind, ...] = (
         for version in ("v1alpha1", "v1beta1")
     ),
 )
-"""Every kind that is read. Another one is another row, and its model."""
+"""Every kind that is read, of several versions the latest last. Another one is another row, and its
+model."""
 
 
 class UnknownKind(ValueError):
