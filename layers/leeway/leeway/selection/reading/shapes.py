@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Required, TypedDict
 
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationError
 
-from leeway.selection.quantities import BadQuantity, quantity
+from leeway.selection.quantities import asked
 from leeway.selection.reading.objects import BadObject, Document, shown
 from leeway.selection.requirements import Requirement, check_key, check_value
 
@@ -20,8 +20,7 @@ _LARGEST = 2**31 - 1
 def _amount(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError(f"expected a quantity like 500m, 2 or 1Gi, got {shown(value)}")
-    if quantity(str(value)).value < 0:
-        raise BadQuantity(f"expected an amount that is not negative, got {shown(value)}")
+    asked(str(value))
     return str(value)
 
 
