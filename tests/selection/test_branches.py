@@ -37,6 +37,8 @@ HYPERVISOR = f"{INSTANCE}hypervisor"
         ("m8i-flex.4xlarge", 8, 34),
         ("m8g-flex.medium", 2, 1),
         ("m8g-flex.16xlarge", 15, 47),
+        ("c8g-flex.12xlarge", 8, 54),
+        ("c8g-flex.16xlarge", 15, 47),
         ("a1.medium", 2, 10),
         ("c8ib.large", 4, 8),
         ("c9g.8xlarge", 10, 52),

@@ -72,6 +72,7 @@ def _own(**by_size: str) -> Mapping[str, Mapping[str, int]]:
 
 _OWN = _own(
     a1="medium 10, large 9, xlarge 18, 2xlarge 38, 4xlarge 54, metal 54",
+    c8g_flex="12xlarge 54, 16xlarge 47",
     d3="xlarge 42, 2xlarge 92, 4xlarge 118, 8xlarge 119",
     d3en="xlarge 24, 2xlarge 58, 4xlarge 118, 6xlarge 118, 8xlarge 118, 12xlarge 119",
     f2="6xlarge 84, 12xlarge 114, 48xlarge 107",
