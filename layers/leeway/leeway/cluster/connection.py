@@ -1,6 +1,7 @@
 """The connection to an API server: signed with a young token, and what its failures mean."""
 
 import math
+import re
 import ssl
 import threading
 import time
@@ -11,11 +12,11 @@ import msgspec
 from lightkube import ApiError, Client, ConfigError
 from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import SingleConfig
-from lightkube.config.models import User
 
 from leeway.cluster import decoders as decoders  # on import: see there
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
 from leeway.cluster.transport import BoundedTransport
+from leeway.cluster.trust import trust_kubeconfig
 from leeway.drain.answers import Response
 
 FIELD_MANAGER = "leeway"
@@ -72,7 +73,7 @@ class Connection:
     """
 
     def __init__(self, config: SingleConfig, transport: httpx2.BaseTransport | None = None) -> None:
-        shared = transport or _transport(config)
+        shared = transport or BoundedTransport(trust_kubeconfig(config))
         self._server = config.cluster.server
         self.typed = Client(
             config, timeout=TIMEOUT, field_manager=FIELD_MANAGER, trust_env=False, transport=shared
@@ -135,15 +136,12 @@ class Connection:
         return Response(200)
 
 
-def _transport(config: SingleConfig) -> httpx2.BaseTransport:
-    """Make connections that trust whom a kubeconfig trusts, and show its certificate."""
-    user = config.user or User()
-    trust = client_adapter.verify_cluster(config.cluster, user, config.abs_file, trust_env=False)
-    return BoundedTransport(trust)
+_IN_SOURCE = re.compile(r" ?\(_ssl\.c:\d+\)|_ssl\.c:\d+: ")
+"""Where in Python's own source a TLS error was raised, which tells its reader nothing."""
 
 
 def _named(error: Exception) -> str:
-    name, said = type(error).__name__, str(error)
+    name, said = type(error).__name__, _IN_SOURCE.sub("", str(error))
     return said if said.startswith(name) else f"{name}: {said}"
 
 
