@@ -133,9 +133,10 @@ class LightkubeCluster:
         listed = self._connection.call(lambda c: list(c.typed.list(NodeObject, chunk_size=PAGE)))
         return (to_node(node) for node in listed)
 
-    def cordon(self, node: str, marks: Marks | None, dry_run: bool = False) -> None:
-        """Cordon, taint, label and annotate in one patch that fails if the node changed."""
-        if not self._change_node(node, lambda found: cordoned(found, marks), dry_run=dry_run):
+    def cordon(self, node: str, marks: Marks | None, dry_run: bool = False, uid: str = "") -> None:
+        """Cordon, taint, label and annotate in one patch that fails if the node changed. With a
+        UID, another Node of the name is left alone."""
+        if not self._change_node(node, lambda found: cordoned(found, marks), uid, dry_run=dry_run):
             raise ClusterRefused(f"node {node} is gone")
 
     def release(self, node: str, generation: int | None = None) -> bool:

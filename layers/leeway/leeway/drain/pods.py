@@ -123,10 +123,10 @@ def decide_pod(
         return PodDecision(pod, Verdict.EVICT, f"finished ({pod.phase}): no budget holds it")
     if returned and pod.cordon_toleration is not None:
         reason = f"it came back after the cordon, which its toleration {pod.cordon_toleration}"
-        return PodDecision(pod, Verdict.RETURNED, f"{reason} ignores")
+        return PodDecision(pod, Verdict.RETURNED, f"{reason} ignores", refusals=refusals)
     if persists:
         reason = "its like came back again and again: whoever makes it names this node in its spec"
-        return PodDecision(pod, Verdict.RETURNED, reason)
+        return PodDecision(pod, Verdict.RETURNED, reason, refusals=refusals)
     reason = "it is to run elsewhere"
     if pod.critical:
         reason += f", but as {pod.priority_class} after the ordinary pods"

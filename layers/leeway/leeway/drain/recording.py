@@ -8,6 +8,7 @@ from leeway.drain.answers import Answer, Meaning
 from leeway.drain.deadline import Terms
 from leeway.drain.planning import Ask
 from leeway.drain.progress import Drain, PodProgress, Stage, ended
+from leeway.policies import OnBlocked
 
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(seconds=5)
@@ -27,6 +28,9 @@ def record(drain: Drain, ask: Ask, answer: Answer, terms: Terms, now: datetime) 
             changed = ended(tried, terms, now, answer.detail)
         case Meaning.TERMINATING if ask.pod.deletion is not None:
             changed = replace(tried, stage=Stage.TERMINATING, reason=answer.detail)
+        case Meaning.NOT_EVICTABLE if terms.deadline is None and terms.on_blocked is OnBlocked.FAIL:
+            # As `kubectl drain` does: no later try could succeed while there are two budgets.
+            changed = replace(tried, stage=Stage.FAILED, reason=answer.detail)
         case Meaning.BLOCKED | Meaning.NOT_EVICTABLE:
             changed = replace(
                 tried,
