@@ -14,6 +14,7 @@ from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import SingleConfig
 
 from leeway.cluster import decoders as decoders  # on import: see there
+from leeway.cluster.impersonation import Impersonating, Impersonation
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
 from leeway.cluster.transport import BoundedTransport
 from leeway.cluster.trust import trust_kubeconfig
@@ -70,10 +71,18 @@ class Connection:
     """An API server: lightkube's typed client, and a plain one for what that can't say.
 
     They share their connections, of which each costs a handshake. Safe to use from several threads.
+    With an impersonation, every request is made in that user's name.
     """
 
-    def __init__(self, config: SingleConfig, transport: httpx2.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        config: SingleConfig,
+        transport: httpx2.BaseTransport | None = None,
+        impersonation: Impersonation | None = None,
+    ) -> None:
         shared = transport or BoundedTransport(trust_kubeconfig(config))
+        if impersonation is not None and impersonation.user:
+            shared = Impersonating(shared, impersonation)
         self._server = config.cluster.server
         self.typed = Client(
             config, timeout=TIMEOUT, field_manager=FIELD_MANAGER, trust_env=False, transport=shared
