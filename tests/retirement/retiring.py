@@ -356,6 +356,9 @@ class Surrounding:
     def follow(self, node: str, selector: str = "") -> ListedPods:
         return ListedPods(lambda name: self.pods_on(name), node, self.sleep)
 
+    def eviction_is_granted(self, pod: Pod) -> bool:
+        return False
+
     def budgets_of(self, pod: Pod) -> tuple[str, ...]:
         return ()
 

@@ -16,7 +16,7 @@ from lightkube.config.kubeconfig import SingleConfig
 from leeway.cluster import decoders as decoders  # on import: see there
 from leeway.cluster.impersonation import Impersonating, Impersonation
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
-from leeway.cluster.transport import BoundedTransport
+from leeway.cluster.transport import TOTAL, BoundedTransport
 from leeway.cluster.trust import trust_kubeconfig
 from leeway.drain.answers import Response
 
@@ -102,12 +102,17 @@ class Connection:
         self.typed.close()
         self.plain.close()
 
-    def post(self, path: str, body: object) -> httpx2.Response:
-        """Post JSON. Of a full node's drain, putting each eviction's request together as the
-        clients do, from parts that might all differ, would be a fifth."""
+    def post(self, path: str, body: object, seconds: float) -> httpx2.Response:
+        """Post JSON, and wait so many seconds for the answer. Of a full node's drain, putting each
+        eviction's request together as the clients do, from parts that might all differ, would be a
+        fifth."""
         content = msgspec.json.encode(body)
+        timeout = httpx2.Timeout(seconds, connect=TIMEOUT.connect).as_dict()
+        extensions = {"timeout": timeout, TOTAL: seconds}
         return self.plain.send(
-            httpx2.Request("POST", self._base + path, headers=_JSON, content=content)
+            httpx2.Request(
+                "POST", self._base + path, headers=_JSON, content=content, extensions=extensions
+            )
         )
 
     def call[T](self, request: Callable[["Connection"], T]) -> T:

@@ -16,13 +16,12 @@ from lightkube.resources.apps_v1 import DaemonSet
 from lightkube.resources.core_v1 import Event, PersistentVolume
 from lightkube.resources.core_v1 import Node as NodeObject
 from lightkube.resources.core_v1 import Pod as PodObject
-from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.resources.storage_v1 import VolumeAttachment
 from lightkube.types import PatchType
 
 from leeway.clock import Clock, Lead
+from leeway.cluster.budgets import Budgets
 from leeway.cluster.connection import Connection, raise_unless_object
-from leeway.cluster.label_selectors import selects
 from leeway.cluster.marks import (
     EXCLUDED_LABEL,
     cordoned,
@@ -55,6 +54,11 @@ VOLUMES_SECONDS = 10.0
 """What requests may take together while a drain waits for them: little is answered to most, but the
 list of volumes is long in a large cluster."""
 
+EVICTION_SECONDS = 20.0
+"""What an eviction may take. An API server holds one for ten seconds and more while others write
+the same budget. Whoever disconnects meanwhile may have spent the budget's slot for nothing: the pod
+stays, and the slot is not available for two minutes. Source: Kubernetes, EvictionsRetry."""
+
 CONFLICTS = 5
 """How often a node is read again when somebody else wrote it in between."""
 
@@ -85,6 +89,7 @@ class LightkubeCluster:
         self._just_read: tuple[float, NodeObject] | None = None
         self._living_daemonsets: set[tuple[str, str]] = set()
         self._claims: dict[str, str] = {}
+        self._budgets = Budgets(connection, lambda: clock.now() + self._lead.ahead)
 
     def close(self) -> None:
         """Close the connection."""
@@ -343,7 +348,9 @@ class LightkubeCluster:
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": _delete_options(pod.uid, grace, dry_run),
         }
-        return self._connection.answer(lambda c: raise_unless_object(c.post(path, eviction)))
+        return self._connection.answer(
+            lambda c: raise_unless_object(c.post(path, eviction, EVICTION_SECONDS))
+        )
 
     def delete(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Delete this very pod, whatever its budgets say."""
@@ -354,15 +361,11 @@ class LightkubeCluster:
 
     def budgets_of(self, pod: Pod) -> tuple[str, ...]:
         """Find the budgets whose selectors match the pod."""
-        listed = self._connection.call(
-            lambda c: list(c.typed.list(PodDisruptionBudget, namespace=pod.namespace))
-        )
-        return tuple(
-            one.metadata.name
-            for one in listed
-            if one.spec and one.metadata and one.metadata.name
-            if selects(one.spec.selector, pod.labels)
-        )
+        return self._budgets.names_for(pod)
+
+    def eviction_is_granted(self, pod: Pod) -> bool:
+        """Read it from the status of the pod's budget."""
+        return self._budgets.has_granted(pod)
 
     def note(self, event: NodeEvent) -> None:
         """Write a core/v1 Event in `default`, where Events about nodes are kept."""

@@ -196,6 +196,11 @@ class Cluster(Protocol):
         """Return the names of the PodDisruptionBudgets that guard a pod."""
         ...
 
+    def eviction_is_granted(self, pod: Pod) -> bool:
+        """Whether a budget's status names this pod as disrupted: its slot is spent, and the pod was
+        not deleted. False where that is not known."""
+        ...
+
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Ask for an eviction; an answer of any status is returned, not raised."""
         ...

@@ -77,6 +77,7 @@ def to_pod(pod: PodObject) -> Pod:
         cordon_toleration=_cordon_toleration(spec.tolerations or []),
         labels=meta.labels or {},
         protected_until=_protected_until(pod),
+        created=_in_utc(meta.creationTimestamp),
     )
 
 

@@ -22,7 +22,7 @@ may be waited for."""
 TOTAL = "leeway.total"
 """The extension of a request that may take longer, as a watch does: seconds."""
 
-MOST_CONNECTIONS = 256
+MOST_CONNECTIONS = 512
 """More than a drain's requests that hang can take, so that a list still finds a connection."""
 
 KEPT_OPEN = 32

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from leeway.drain.answers import Answer, Meaning
 from leeway.drain.deadline import Terms
 from leeway.drain.planning import Ask
-from leeway.drain.progress import Drain, PodProgress, Stage, ended
+from leeway.drain.progress import Drain, PodProgress, Stage, Way, ended
 from leeway.policies import OnBlocked
 
 FIRST_PAUSE = timedelta(seconds=1)
@@ -18,6 +18,8 @@ LONGEST_PAUSE = timedelta(seconds=5)
 def record(drain: Drain, ask: Ask, answer: Answer, terms: Terms, now: datetime) -> Drain:
     """Take in the answer to a request, which came at `now`."""
     known = drain.pods[ask.pod.uid]
+    if ask.way is Way.EVICT and known.way is Way.DELETE and known.asked_at is not None:
+        return drain  # an eviction that hung is answered after the pod was deleted
     attempts = known.attempts + 1
     tried = replace(known, attempts=attempts, way=ask.way, grace=ask.grace)
     pause = pause_after(ask.pod.uid, attempts, terms)
