@@ -112,12 +112,6 @@ class StandIn:
 
     def label(self, node: str, labels: object) -> None: ...
 
-    def mark_out_of_service(self, node: str, uid: str) -> bool:
-        return False
-
-    def delete_node(self, name: str, uid: str) -> bool:
-        return False
-
     def nodes(self) -> list[Node]:
         return []
 

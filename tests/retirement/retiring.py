@@ -338,12 +338,6 @@ class Surrounding:
     def leave_load_balancers(self, node: str) -> bool:
         return True
 
-    def mark_out_of_service(self, node: str, uid: str) -> bool:
-        return True
-
-    def delete_node(self, name: str, uid: str) -> bool:
-        return True
-
     def nodes(self) -> list[Node]:
         return []
 

@@ -10,7 +10,7 @@ from leeway.owners import DETACHED_FROM_TAG, cluster_of, owner_of
 from leeway.records.retirement import InstanceFacts
 from leeway.sightings import SeenChange
 
-_UNKNOWN = "InvalidInstanceID.NotFound"
+UNKNOWN = "InvalidInstanceID.NotFound"
 
 
 # How EC2 begins the description of what is done or called off: that is told for another week.
@@ -35,7 +35,7 @@ class Ec2Instances:
             try:
                 answer = self._client().describe_instances(InstanceIds=[instance])
             except ClientError as error:
-                if code_of(error) == _UNKNOWN:
+                if code_of(error) == UNKNOWN:
                     return None
                 raise
         found = [i for r in answer["Reservations"] for i in r["Instances"]]
@@ -73,7 +73,7 @@ class Ec2Instances:
             try:
                 self._client().terminate_instances(InstanceIds=[instance])
             except ClientError as error:
-                if code_of(error) != _UNKNOWN:
+                if code_of(error) != UNKNOWN:
                     raise
 
 

@@ -175,15 +175,18 @@ class LightkubeCluster:
         if not self._patch_node(node, {"metadata": {"labels": dict(labels)}}):
             raise ClusterRefused(f"node {node} is gone")
 
-    def mark_out_of_service(self, node: str, uid: str) -> bool:
+    def mark_out_of_service(self, node: Node) -> bool:
         """Taint the node as non-gracefully shut down."""
-        return self._change_node(node, out_of_service, uid)
+        return self._change_node(node.name, out_of_service, node.uid, version=node.version)
 
-    def delete_node(self, name: str, uid: str) -> bool:
-        """Delete the Node object by its name and UID."""
+    def delete_node(self, node: Node) -> bool:
+        """Delete the Node object by its name, UID and resource version."""
+        options = _delete_options(node.uid, None, dry_run=False)
+        options["preconditions"]["resourceVersion"] = node.version
+        path = f"/api/v1/nodes/{node.name}"
         try:
             self._connection.call(
-                lambda c: raise_unless_object(_delete(c, f"/api/v1/nodes/{name}", uid))
+                lambda c: raise_unless_object(c.plain.request("DELETE", path, json=options))
             )
         except ApiError:
             return False
@@ -196,14 +199,18 @@ class LightkubeCluster:
         uid: str = "",
         if_any: bool = False,
         dry_run: bool = False,
+        version: str = "",
     ) -> bool:
-        """Patch a node as it is now, again if somebody else wrote it meanwhile.
+        """Patch a node as it is now, again if somebody else wrote it meanwhile. With a version, it
+        is patched at that version only.
 
         Returns whether the node is there, with `if_any` whether there was anything to change.
         """
         for attempt in range(CONFLICTS):
             current = self._get_node(name) if attempt else self._known_node(name)
             if current is None or (uid and to_node(current).uid != uid):
+                return False
+            if version and to_node(current).version != version:
                 return False
             patch = change(current)
             if patch is None:

@@ -37,8 +37,7 @@ def to_node(node: NodeObject) -> Node:
             for t in (node.spec.taints if node.spec else None) or ()
         ),
         devices=_devices((node.status.allocatable if node.status else None) or {}),
-        # Of a kubelet that is silent, the control plane says after 40 seconds: Unknown.
-        heard=any(c.type == "Ready" and c.status != "Unknown" for c in conditions),
+        version=meta.resourceVersion or "",
     )
 
 
