@@ -203,11 +203,12 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PauseDeployment:
-    """A Deployment of pause pods that Leeway made."""
+    """A Deployment of pause pods that Leeway made. `running` is how many of its pods are Ready."""
 
     namespace: str
     name: str
     priority_class: str
+    running: int = 0
 
 
 @dataclass(frozen=True, slots=True)
