@@ -341,12 +341,6 @@ class Surrounding:
     def leave_load_balancers(self, node: str) -> bool:
         return True
 
-    def mark_out_of_service(self, node: str, uid: str) -> bool:
-        return True
-
-    def delete_node(self, name: str, uid: str) -> bool:
-        return True
-
     def nodes(self) -> list[Node]:
         return []
 
@@ -358,6 +352,9 @@ class Surrounding:
 
     def follow(self, node: str, selector: str = "") -> ListedPods:
         return ListedPods(lambda name: self.pods_on(name), node, self.sleep)
+
+    def eviction_is_granted(self, pod: Pod) -> bool:
+        return False
 
     def budgets_of(self, pod: Pod) -> tuple[str, ...]:
         return ()
