@@ -9,7 +9,7 @@ volumes that a node attaches are one of its resources here.
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, NODEPOOL, ZONE, ZONE_ID
 from leeway.selection.packing.supply import Candidate
@@ -117,6 +117,65 @@ def _bind_all(
         waiting = left
 
 
+def bindable(
+    existing: Sequence[tuple[Host, Sequence[Pod]]],
+    launched: Sequence[tuple[Host, Sequence[Pod]]],
+    orders: int = 25,
+) -> list[str]:
+    """Return the pods of a plan that could not be bound where it puts them, in the best of some
+    orders: those of nodes that are there first, while new nodes are still to come."""
+    best: list[str] | None = None
+    for seed in range(orders):
+        dice = random.Random(seed)
+        hosts = [replace(host, pods=list(host.pods)) for host, _ in (*existing, *launched)]
+        here = [(pod, at) for at, (_, pods) in enumerate(existing) for pod in pods]
+        left = _bind_there(here, hosts, hosts[: len(existing)], dice)
+        there = [(p, len(existing) + at) for at, (_, pods) in enumerate(launched) for p in pods]
+        missed = [pod.name for pod, _ in _bind_there([*left, *there], hosts, hosts, dice)]
+        if best is None or len(missed) < len(best):
+            best = missed
+        if not best:
+            break
+    return best or []
+
+
+def _bind_there(
+    waiting: list[tuple[Pod, int]], hosts: Sequence[Host], seen: Sequence[Host], dice: random.Random
+) -> list[tuple[Pod, int]]:
+    """Bind pods to given hosts where topology lets them: those that mind spreads first, the
+    emptiest domains before others, by and large; returns the rest."""
+    while True:
+        able = [
+            (pod, at)
+            for pod, at in waiting
+            if _spread_out(pod.spec, hosts[at], seen) and _near(pod.spec, hosts[at], seen)
+        ]
+        if not able:
+            return waiting
+        pod, at = min(
+            able, key=lambda each: (*_crowd(each[0].spec, hosts[each[1]], seen), dice.random())
+        )
+        hosts[at].pods.append(pod.spec)
+        waiting = [each for each in waiting if each[0].name != pod.name]
+
+
+def _crowd(spec: PodSpec, host: Host, hosts: Sequence[Host]) -> tuple[bool, int]:
+    """How many pods a pod's spreads find in its domain; those without spreads come last."""
+    crowd = sum(
+        sum(
+            _shared(spread.pods, host, each) * sum(map(spread.pods.selects, each.pods))
+            for each in hosts
+        )
+        for spread in spec.spreads
+        if spread.required
+    )
+    return not any(spread.required for spread in spec.spreads), crowd
+
+
+def _spread_out(spec: PodSpec, host: Host, hosts: Sequence[Host]) -> bool:
+    return all(_even(spread, spec, host, hosts) for spread in spec.spreads if spread.required)
+
+
 def _launched(pod: Pod, hosts: Sequence[Host], cheapest: Sequence[Candidate]) -> Host | None:
     """The cheapest node that would take the pod if it were there."""
     for candidate in cheapest:
@@ -172,7 +231,7 @@ def admits(host: Host, spec: PodSpec, hosts: Sequence[Host]) -> bool:
         and _selected(spec.terms, spec, host)
         and all(n <= host.free[name] for name, n in spec.requests.items() if n > 0)
         and not _port_taken(spec, host)
-        and all(_even(spread, spec, host, hosts) for spread in spec.spreads if spread.required)
+        and _spread_out(spec, host, hosts)
         and _near(spec, host, hosts)
         and _apart(spec, host, hosts)
     )

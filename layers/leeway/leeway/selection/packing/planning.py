@@ -16,9 +16,10 @@ from leeway.selection.packing.kinds import Sorter
 from leeway.selection.packing.launching import Launch, Limits, NewNode, launch
 from leeway.selection.packing.misses import nearest_miss
 from leeway.selection.packing.plan import Plan, Unschedulable
-from leeway.selection.packing.preferences import only_required, relaxed, strictly
+from leeway.selection.packing.preferences import bare, only_required, relaxed, strictly
 from leeway.selection.packing.repacking import repack
 from leeway.selection.packing.requests import finish
+from leeway.selection.packing.scheduling import Demand, schedule
 from leeway.selection.packing.standing import NO_ZONE, Standing
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.packing.topology import NO_RULES, Counters, unknown_topology
@@ -95,6 +96,7 @@ class _Packing:
         """Plan; None where what pods have given up is to be known from the start."""
         waiting = self.groups
         while waiting:
+            waiting = self._bind(waiting)
             missed = list(self._place(waiting))
             again = [(m, self._relaxed(m.group.asked)) for m in missed]
             for miss, spec in again:
@@ -119,6 +121,39 @@ class _Packing:
             sum(price for price in prices if price < UNKNOWN_PRICE),
             self._bound(),
         )
+
+    def _bind(self, groups: Sequence[Group]) -> Sequence[Group]:
+        """Bind pods to nodes that are there; returns the groups of those that are left."""
+        before = len(self.standing.placed)
+        demands = [self._demand(group) for group in groups if not unknown_topology(group.spec)]
+        left = dict(zip((id(d.group) for d in demands), self._schedule(demands), strict=True))
+        position = {name: zone for zone, name in enumerate(self.zones.zones)}
+        for row, lot in self.standing.placed[before:]:
+            ((group, _),) = lot.parts
+            node, labels = self.standing.nodes[row], self.standing.labels[row]
+            zone = position.get(self.standing.zones[row])
+            if zone is not None:
+                rules = self.counters.rules_on(group.spec, labels, node.taints)
+                self.zones.add(rules, zone, len(lot.units))
+            self._wanted = self._wanted.union(group.rules.with_zone)
+            self._led |= _leading(group)
+        kept = [(group, left.get(id(group), len(group.pods))) for group in groups]
+        return [
+            group if pods == len(group.pods) else replace(group, pods=group.pods[-pods:])
+            for group, pods in kept
+            if pods
+        ]
+
+    def _schedule(self, demands: Sequence[Demand]) -> list[int]:
+        return schedule(self.standing, self.counters, demands)
+
+    def _demand(self, group: Group) -> Demand:
+        spec = bare(group.asked, self.soft_taints)
+        forms = (group,)
+        if spec is not group.spec:
+            forms = (group, replace(group, asked=spec, spec=spec, rules=self.counters.rules(spec)))
+        stays = not self.sorter.allowed(Lot.of(forms[-1], group.pods[:1])).any()
+        return Demand(group, forms, stays)
 
     def _follow(self, groups: Sequence[Group], missed: Sequence[Misplaced]) -> None:
         """Note whom the pods that have a place now have to be near, and whom others may follow."""

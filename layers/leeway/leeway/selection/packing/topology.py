@@ -18,6 +18,18 @@ KNOWN = frozenset({HOSTNAME, ZONE})
 
 
 @dataclass(frozen=True, slots=True)
+class Evenness:
+    """A spread as a pod minds it when it is bound: the counter of its pods, and the nodes whose
+    domains have to be about as full."""
+
+    counter: int
+    topology: str
+    max_skew: int
+    min_domains: int
+    domains: "CountedNodes"
+
+
+@dataclass(frozen=True, slots=True)
 class Cap:
     """The most pods that a counter may have where a pod is. `skew`: beyond the least in any of
     the pod's domains (`min_domains`: with fewer of them that least is 0)."""
@@ -57,8 +69,11 @@ class CountedNodes:
     def of(cls, spec: PodSpec, spread: Spread) -> "CountedNodes":
         """Return the nodes that a pod's spread counts. By hostname, each pod minds its own node
         alone, which always counts: the least is nobody, on a node that may come at any time."""
-        if spread.pods.topology == HOSTNAME:
-            return EVERY_NODE
+        return EVERY_NODE if spread.pods.topology == HOSTNAME else cls.heeded(spec, spread)
+
+    @classmethod
+    def heeded(cls, spec: PodSpec, spread: Spread) -> "CountedNodes":
+        """Return the nodes whose domains a pod's spread compares."""
         return cls(
             spec.own_terms if spread.heeds_affinity else (),
             _hard(spec.tolerations) if spread.heeds_taints else None,
@@ -199,6 +214,27 @@ class Counters:
             tuple(self._near(spec, KNOWN)),
             unsure,
         )
+
+    def evenness(self, spec: PodSpec) -> Iterator[Evenness]:
+        """Return a pod's required spreads; its terms have been learned."""
+        for spread in spec.spreads:
+            if spread.required:
+                number = self._terms[Tally(spread.pods, CountedNodes.of(spec, spread))]
+                yield Evenness(
+                    number,
+                    spread.pods.topology,
+                    spread.max_skew,
+                    spread.min_domains,
+                    CountedNodes.heeded(spec, spread),
+                )
+
+    def nodes_of(self, counter: int) -> "CountedNodes":
+        """The nodes whose pods a counter counts."""
+        return self._of_some.get(counter, EVERY_NODE)
+
+    def near(self, spec: PodSpec) -> Iterator[tuple[int, str]]:
+        """Return the counters, with their topologies, of those that a pod has to be near."""
+        return ((self._terms[Tally(term)], term.topology) for term in spec.near)
 
     def _near(self, spec: PodSpec, topologies: Container[str]) -> Iterator[int]:
         return (self._terms[Tally(term)] for term in spec.near if term.topology in topologies)
