@@ -9,7 +9,7 @@ from itertools import repeat
 
 import numpy as np
 
-from leeway.selection.labels import INITIALIZED, JOINED
+from leeway.selection.labels import INITIALIZED, JOINED, ZONE, normalised
 from leeway.selection.packing.bundles import bundled
 from leeway.selection.packing.groups import Group, Lot, Misplaced, grouped, regrouped
 from leeway.selection.packing.kinds import Sorter
@@ -75,7 +75,7 @@ class _Packing:
         self._given = supply
         supply = self.supply = supply.told_apart({id(p.spec): p.spec for p in pods}.values())
         nodes = [_when_started(node, supply) for node in nodes]
-        self.counters = Counters()
+        self.counters = Counters(_zones(supply, nodes))
         self.counters.learn(pod for node in nodes for pod in node.pods)
         self.groups = grouped(pods, self.counters)
         resources = sorted({name for g in self.groups for name in g.spec.requests} | {"pods"})
@@ -314,7 +314,9 @@ class _Packing:
 
     def _choice(self, group: Group) -> Choice:
         """Where there is a place for one pod of the group, and which zones its spreads count."""
-        lot = Lot.of(group, group.pods[:1])
+        # Be the pods there that it has to share a node with, or not.
+        rules = replace(group.rules, with_node=())
+        lot = Lot.of(replace(group, rules=rules), group.pods[:1])
         names = self.zones.zones
         # What a pod only prefers makes no zone less of a domain.
         required = replace(group.spec, terms=group.asked.terms)
@@ -347,11 +349,9 @@ class _Packing:
         return self._zones_of[key]
 
     def _count_zones(self, nodes: Sequence[ExistingNode]) -> ZoneCounts:
-        known = self.supply.zone_names
-        others = tuple(sorted(set(self.standing.zones) - set(known) - {NO_ZONE}))
-        counts = ZoneCounts(
-            known + others, [*self._cheapest_first(), *range(len(known), len(known + others))]
-        )
+        known = len(self.supply.zone_names)
+        zones = self.counters.zones
+        counts = ZoneCounts(zones, [*self._cheapest_first(), *range(known, len(zones))])
         position = {name: i for i, name in enumerate(counts.zones)}
         for row, (node, zone) in enumerate(zip(nodes, self.standing.zones, strict=True)):
             for pod in node.pods if zone != NO_ZONE else ():
@@ -375,6 +375,13 @@ def _when_started(node: ExistingNode, supply: Supply) -> ExistingNode:
     passing = {(t.key, t.effect) for t in pool.startup_taints}
     kept = [t for t in node.taints if t.key not in STARTING and (t.key, t.effect) not in passing]
     return replace(node, taints=tuple(kept), labels={**node.labels, **JOINED})
+
+
+def _zones(supply: Supply, nodes: Sequence[ExistingNode]) -> tuple[str, ...]:
+    """The zones that anything is offered in, and those besides that nodes are in."""
+    known = supply.zone_names
+    labels = ({normalised(key): value for key, value in node.labels.items()} for node in nodes)
+    return known + tuple(sorted({each[ZONE] for each in labels if each.get(ZONE)} - set(known)))
 
 
 def _leading(group: Group) -> frozenset[int]:

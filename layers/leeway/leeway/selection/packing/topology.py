@@ -6,7 +6,7 @@ Those of a spread by zone count on some nodes only. Source: kube-scheduler's Pod
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from leeway.selection.labels import HOSTNAME, ZONE
 from leeway.selection.pods import HostPort, PodSpec, PodTerm, Spread, Toleration
@@ -45,7 +45,8 @@ class Rules:
     """What a pod's topology terms come to. Counters are numbers.
 
     `counted` are the counters that count the pod; those of them that are `unsure` count it on some
-    of the nodes only that it may go to. `on_node`, `in_zone` cap counters on its node and in its
+    of the nodes only that it may go to. `by_zone` are the same rules of the pod in each zone, where
+    the zone tells more of what counts it; with none, they are the same in every zone. `on_node`, `in_zone` cap counters on its node and in its
     zone; `with_node`, `with_zone` have to have a pod there (who shares a node shares its zone).
     """
 
@@ -55,6 +56,11 @@ class Rules:
     with_node: tuple[int, ...]
     with_zone: tuple[int, ...]
     unsure: frozenset[int] = frozenset()
+    by_zone: tuple["Rules", ...] = ()
+
+    def at(self, zone: int) -> "Rules":
+        """The rules of the pod in a zone (a position)."""
+        return self.by_zone[zone] if self.by_zone else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +127,9 @@ NO_RULES = Rules(frozenset(), (), (), (), ())
 
 @dataclass
 class Counters:
-    """Numbers for what is counted, in the order in which it was met."""
+    """Numbers for what is counted, in the order in which it was met. `zones` are all there are."""
 
+    zones: tuple[str, ...] = ()
     _terms: dict[Tally | HostPort, int] = field(default_factory=dict)
     _of_some: dict[int, CountedNodes] = field(default_factory=dict)
     _by_label: dict[tuple[str, str], list[tuple[PodTerm, int]]] = field(default_factory=dict)
@@ -190,6 +197,22 @@ class Counters:
 
     def rules(self, spec: PodSpec) -> Rules:
         """Return what a pod's required terms come to; its terms have been learned."""
+        rules = self._rules_of(spec)
+        if not rules.unsure:
+            return rules
+        own_terms = spec.terms or (_ANYTHING,)
+        pinned = [Requirements.from_labels({ZONE: zone}) for zone in self.zones]
+        there = [
+            tuple(term.intersection(pin) for term in own_terms if term.compatible(pin))
+            for pin in pinned
+        ]
+        by_zone = (
+            self._rules_of(replace(spec, terms=t, affinity=spec.own_terms)) if t else rules
+            for t in there
+        )
+        return replace(rules, by_zone=tuple(by_zone))
+
+    def _rules_of(self, spec: PodSpec) -> Rules:
         counted = self.selecting(spec)
         some = [(number, self._of_some[number]) for number in counted & self._of_some.keys()]
         counted -= {number for number, nodes in some if nodes.has_none_of(spec)}

@@ -56,6 +56,7 @@ class ZoneCounts:
 
     def add(self, rules: Rules, zone: int, pods: int = 1) -> None:
         """Count pods that are in a zone, and keep out of it whom they keep apart from."""
+        rules = rules.at(zone)
         for counter in rules.counted:
             self.counts(counter)[zone] += pods
         for counter in rules.unsure:
@@ -74,6 +75,7 @@ class ZoneCounts:
 
     def admits(self, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
         """Whether one more pod may come into a zone, by its own rules and those who are there."""
+        rules = rules.at(zone)
         for counter in rules.counted:
             if self.counts(counter)[zone] + 1 > self._limit(counter)[zone]:
                 return False
@@ -85,6 +87,7 @@ class ZoneCounts:
     def holds(self, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
         """Whether a pod that is in a zone is near whom it has to be, and its spreads are even
         enough."""
+        rules = rules.at(zone)
         there = Rules(frozenset(), (), rules.in_zone, (), ())
         skews = [cap for cap in rules.in_zone if cap.skew]
         return all(self._within(cap, there, zone, domains) for cap in skews) and all(
@@ -98,14 +101,16 @@ class ZoneCounts:
         coming = counts[zone] + (cap.counter in rules.counted)
         if not cap.skew:
             return coming <= cap.most
-        surely = self._surely(cap.counter)
+        # Whether all the pods in its own zone count or not, they do so on both sides.
+        surely = [*self._surely(cap.counter)]
+        surely[zone] = counts[zone]
         inside = [n for n, counted in zip(surely, domains, strict=True) if counted]
         least = min(inside, default=0) if len(inside) >= cap.min_domains else 0
         return coming - least <= cap.most
 
     def level(self, rules: Rules, zone: int) -> int:
         """How full a zone is of pods like these: the emptiest is taken."""
-        return sum(self.counts(counter)[zone] for counter in rules.counted)
+        return sum(self.counts(counter)[zone] for counter in rules.at(zone).counted)
 
 
 def assign(
