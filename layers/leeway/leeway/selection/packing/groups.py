@@ -83,12 +83,14 @@ class Lot:
 
 @dataclass(frozen=True)
 class Misplaced:
-    """Pods of a group that have no place, and why. `zone`: where they have been counted already."""
+    """Pods of a group that have no place, and why. `zone`: where they have been counted already.
+    `hopeless`: no node that is there or that may be launched is for them."""
 
     group: Group
     pods: tuple[str, ...]
     reason: str
     zone: int | None = None
+    hopeless: bool = False
 
 
 def grouped(pods: Sequence[Pod], counters: Counters) -> list[Group]:

@@ -11,7 +11,7 @@ from itertools import groupby
 
 import numpy as np
 
-from leeway.selection.labels import ZONE
+from leeway.selection.labels import HOSTNAME, ZONE
 from leeway.selection.packing.groups import Group, Lot
 from leeway.selection.packing.standing import Standing
 from leeway.selection.packing.topology import Cap, Counters
@@ -40,6 +40,7 @@ class _Even:
     compared: Bools
     found: Ints
     adds: bool
+    hostname: bool
 
 
 @dataclass(frozen=True)
@@ -215,8 +216,10 @@ class _Scheduler:
         for even in filters.even:
             sums = self._sums(even.counter, even.domains, even.compared)
             enough = len(even.found) >= max(even.min_domains, 1)
-            least = sums[even.found].min() if enough else 0
+            least = float(sums[even.found].min()) if enough else 0.0
             there = sums[even.domains]
+            if even.hostname:  # an empty node may come before one that is still to be launched
+                least = np.where(self._standing.coming, 0, least)
             able &= (even.domains >= 0) & (there + even.adds - least <= even.max_skew)
             level += there
         if filters.near:
@@ -310,6 +313,7 @@ class _Scheduler:
                 compared,
                 np.unique(domains[compared]),
                 even.counter in form.rules.counted,
+                even.topology == HOSTNAME,
             )
 
 

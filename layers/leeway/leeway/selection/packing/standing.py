@@ -15,14 +15,6 @@ NO_ZONE = ""
 
 
 @dataclass(frozen=True)
-class Placement:
-    """Pods that go onto a node which is there."""
-
-    node: str
-    pods: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class State:
     """What placing pods changes, to come back to."""
 
@@ -38,7 +30,7 @@ class Standing:
 
     `free` (N x R), `counts` and `limits` (N x C): the resources that are left, how many pods each
     counter has there, and the most that the pods there let it have. `zone_limits`: the same of
-    counters by zone (zones as `domains_of` numbers them).
+    counters by zone (zones as `domains_of` numbers them). `coming` are to be launched (N).
     """
 
     def __init__(
@@ -47,8 +39,10 @@ class Standing:
         resources: Sequence[str],
         counters: Counters,
         daemons: Sequence[PodSpec] = (),
+        coming: int = 0,
     ) -> None:
         self.nodes = nodes
+        self.coming = np.arange(len(nodes)) >= len(nodes) - coming
         self._resources = tuple(resources)
         self._counters = counters
         self.labels = [_labels(node) for node in nodes]
@@ -228,13 +222,6 @@ class Standing:
         self.limits = state.limits.copy()
         self.zone_limits = {counter: limits.copy() for counter, limits in state.zone_limits.items()}
         del self.placed[state.placed :]
-
-    def placements(self) -> tuple[Placement, ...]:
-        """What has been put where, in the order of the nodes."""
-        names: dict[int, list[str]] = {}
-        for row, lot in self.placed:
-            names.setdefault(row, []).extend(name for unit in lot.units for name in unit)
-        return tuple(Placement(self.nodes[row].name, tuple(names[row])) for row in sorted(names))
 
 
 def _labels(node: ExistingNode) -> dict[str, str]:

@@ -198,6 +198,10 @@ class Supply:
             if any(clashing(one, other) for one in spec.ports for other in daemon.ports):
                 yield daemon
 
+    def daemons_on(self, offering: int) -> tuple[PodSpec, ...]:
+        """Return the daemons that run on nodes of an offering (a position)."""
+        return tuple(each for each in self.daemons if self._daemon_is_on(each)[offering])
+
     def _daemon_is_on(self, daemon: PodSpec) -> Bools:
         """Where a daemon runs, whose controller minds no soft taints: O."""
         key = (daemon.terms, daemon.tolerations)
