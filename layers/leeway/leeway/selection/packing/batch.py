@@ -1,12 +1,12 @@
 """One batch of pods and what is decided for it: nodes that are there, new nodes, or no place."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import repeat
+from itertools import groupby, repeat
 
 import numpy as np
 
-from leeway.selection.labels import INITIALIZED, JOINED, ZONE, normalised
+from leeway.selection.labels import ZONE, normalised
 from leeway.selection.packing.bundles import bundled
 from leeway.selection.packing.groups import Group, Lot, Misplaced, grouped, regrouped
 from leeway.selection.packing.kinds import Sorter
@@ -28,11 +28,6 @@ UNEVEN = "pods that its spread by zone or its affinity counts on have no place t
 FAR_OFF = 1.05
 """Of the bound: what nodes have to cost for some of them to be packed again."""
 
-STARTING = frozenset(
-    {"node.kubernetes.io/not-ready", "node.cloudprovider.kubernetes.io/uninitialized"}
-)
-"""Taints of every node that has just joined."""
-
 LIMIT = "the limits of its pools leave no room for another node"
 LONELY = "the nodes of the pods that it has to share one with have no room for it"
 
@@ -40,10 +35,12 @@ LONELY = "the nodes of the pods that it has to share one with have no room for i
 @dataclass
 class Outcome:
     """What has been decided so far. `missed` are the pods without a place, each with the reason;
-    `hopeless` are those that no node at all is for."""
+    `hopeless` are those that no node at all is for, `limited` those that a pool's limits leave no
+    node for."""
 
     missed: dict[str, str] = field(default_factory=dict)
     hopeless: set[str] = field(default_factory=set)
+    limited: set[str] = field(default_factory=set)
     bounds: list[float | None] = field(default_factory=list)
     nodes: list[NewNode] = field(default_factory=list)
 
@@ -55,27 +52,29 @@ class Outcome:
 class Batch:
     """One run: what is known of the pods, and what has been decided so far.
 
-    `coming` of the nodes, the last ones, are still to be launched. `counters` are those of the
-    batch whose plan this one adds to.
+    `given` is the supply before pools were told apart. `coming` of the nodes, the last ones, are
+    still to be launched. `counters` are those of the batch whose plan this one adds to.
+    `ranks` say which pods, by name, come before others: the lower, the earlier.
     """
 
     def __init__(
         self,
         pods: Sequence[Pod],
-        supply: Supply,
+        sorter: Sorter,
+        given: Supply,
         nodes: Sequence[ExistingNode],
         coming: int = 0,
         counters: Counters | None = None,
+        ranks: Mapping[str, int] | None = None,
     ) -> None:
-        self._given = supply
-        supply = self.supply = supply.told_apart({id(p.spec): p.spec for p in pods}.values())
-        nodes = [_when_started(node, supply) for node in nodes]
+        self._given = given
+        self._ranks = ranks or {}
+        self.supply = supply = sorter.supply
         self.counters = counters or Counters(_zones(supply, nodes))
         self.counters.learn(pod for node in nodes for pod in node.pods)
         self.groups = grouped(pods, self.counters)
-        resources = sorted({name for g in self.groups for name in g.spec.requests} | {"pods"})
-        self.sorter = Sorter(supply, resources)
-        self.standing = Standing(nodes, resources, self.counters, supply.daemons, coming)
+        self.sorter = sorter
+        self.standing = Standing(nodes, sorter.resources, self.counters, supply.daemons, coming)
         self.zones = self._count_zones(nodes)
         self.limits = _limits(supply, nodes)
         taints = [t for pool in supply.pools for t in pool.taints]
@@ -98,6 +97,7 @@ class Batch:
                 if spec is None:
                     self.outcome.miss(miss.pods, miss.reason)
                     self.outcome.hopeless.update(miss.pods if miss.hopeless else ())
+                    self.outcome.limited.update(miss.pods if miss.reason == LIMIT else ())
             later = [(spec, miss.pods) for miss, spec in again if spec is not None]
             self.given_up |= {name: spec for spec, names in later for name in names}
             self._follow(waiting, missed)
@@ -139,7 +139,7 @@ class Batch:
         if spec is not group.spec:
             forms = (group, replace(group, asked=spec, spec=spec, rules=self.counters.rules(spec)))
         stays = not self.sorter.allowed(Lot.of(forms[-1], group.pods[:1])).any()
-        return Demand(group, forms, stays)
+        return Demand(group, forms, stays, self._rank(group))
 
     def _follow(self, groups: Sequence[Group], missed: Sequence[Misplaced]) -> None:
         """Note whom the pods that have a place now have to be near, and whom others may follow."""
@@ -192,8 +192,11 @@ class Batch:
             else:
                 why = nearest_miss(group.spec, self._given)
                 yield Misplaced(group, group.pods, why, hopeless=True)
-        lots, misplaced = assign(able, self.zones, self.counters.by_zone)
-        yield from misplaced
+        lots: list[Lot] = []
+        for _, some in groupby(sorted(able, key=self._rank_of), self._rank_of):
+            assigned, misplaced = assign(list(some), self.zones, self.counters.by_zone)
+            lots += assigned
+            yield from misplaced
         lots, misplaced = bundled(lots, self.standing.running, self._launched(), self._fits)
         for miss in misplaced:
             if miss.zone is not None:
@@ -202,6 +205,12 @@ class Batch:
         lots = sorted(lots, key=lambda lot: (-lot.priority, -self.sorter.size(lot).sum()))
         left = [self.standing.place(lot, self._zone(lot)) for lot in lots]
         yield from self._launch([lot for lot in left if lot.units])
+
+    def _rank_of(self, entry: tuple[Group, Choice]) -> int:
+        return self._rank(entry[0])
+
+    def _rank(self, group: Group) -> int:
+        return self._ranks.get(group.pods[0], 0)
 
     def _launch(self, lots: Sequence[Lot]) -> Iterable[Misplaced]:
         """Pack lots onto new nodes: pools of the highest weight first."""
@@ -341,16 +350,6 @@ class Batch:
         costs = self.supply.prices / np.maximum(capacity.sum(axis=1), 1e-12)
         zones = range(len(self.supply.zone_names))
         return sorted(zones, key=lambda z: costs[self.supply.zones == z].min(initial=np.inf))
-
-
-def _when_started(node: ExistingNode, supply: Supply) -> ExistingNode:
-    """A pool's node that starts, as it will be: without what is taken off when it is Ready."""
-    pool = next((pool for pool in supply.pools if pool.name == node.pool), None)
-    if pool is None or node.labels.get(INITIALIZED) == "true":
-        return node
-    passing = {(t.key, t.effect) for t in pool.startup_taints}
-    kept = [t for t in node.taints if t.key not in STARTING and (t.key, t.effect) not in passing]
-    return replace(node, taints=tuple(kept), labels={**node.labels, **JOINED})
 
 
 def _zones(supply: Supply, nodes: Sequence[ExistingNode]) -> tuple[str, ...]:

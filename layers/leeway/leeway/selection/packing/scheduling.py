@@ -21,11 +21,12 @@ from leeway.selection.solver.arrays import Bools, Floats, Ints
 @dataclass(frozen=True)
 class Demand:
     """Pods that wait. `forms` are the group with what it prefers required, then with that given up.
-    `stays`: no node can be launched for it."""
+    `stays`: no node can be launched for it. Of one priority, those of a lower rank come first."""
 
     group: Group
     forms: tuple[Group, ...]
     stays: bool
+    rank: int = 0
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,7 @@ class _Scheduler:
         able.sort(key=lambda at: -self._demands[at].group.spec.priority)
         for _, level in groupby(able, key=lambda at: self._demands[at].group.spec.priority):
             ranked = sorted(level, key=lambda at: order(self._demands[at], self._choices[at]))
+            ranked.sort(key=lambda at: self._demands[at].rank)
             self._bind_all(ranked, left)
         return left
 
