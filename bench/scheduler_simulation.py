@@ -1,7 +1,8 @@
-"""Simulates kube-scheduler: binds pods one after another by its filters, pod by pod and by the book.
+"""Simulates kube-scheduler: binds pods one after another by its filters, slowly and by the book.
 
 It shares no code with packing's decisions. Where pools may launch, a naive autoscaler adds the
-cheapest node that the filters admit a waiting pod to. Sources: kube-scheduler's plugins
+cheapest node that the filters admit a waiting pod to. For it every zone that is offered is a domain
+of spreads, and so is a node that is still to come, as for Karpenter. Sources: kube-scheduler's plugins
 NodeResourcesFit, NodePorts, NodeAffinity, TaintToleration, PodTopologySpread, InterPodAffinity;
 volumes that a node attaches are one of its resources here.
 """
@@ -77,13 +78,22 @@ def schedule(
     hosts = [host_of(node) for node in nodes]
     cheapest = sorted(candidates, key=lambda each: each.price)
     bound: dict[str, str] = {}
+    order = _bind_all(order, hosts, bound, dice)
+    hosts += _still_to_come(cheapest)
     while True:
-        order = _bind_all(order, hosts, bound, dice)
         added = next(filter(None, (_launched(pod, hosts, cheapest) for pod in order)), None)
         if added is None:
             launched = tuple(host.launched for host in hosts if host.launched)
             return Bound(bound, launched)
         hosts.append(added)
+        order = _bind_all(order, hosts, bound, dice)
+
+
+def _still_to_come(candidates: Sequence[Candidate]) -> list[Host]:
+    """A node without room for anything in each zone."""
+    found = {each.offering.zone: each for each in candidates}
+    hosts = [host_of_candidate(each, f"to-come-{zone}") for zone, each in found.items()]
+    return [replace(host, free=Counter(), launched=None) for host in hosts]
 
 
 def worst(
@@ -188,7 +198,7 @@ def _launched(pod: Pod, hosts: Sequence[Host], cheapest: Sequence[Candidate]) ->
 
 
 def within_limits(candidate: Candidate, hosts: Sequence[Host]) -> bool:
-    """Whether the candidate's pool may have one more node; nodes that were there count elsewhere."""
+    """Whether the candidate's pool may have one more node beside those that were launched."""
     own = [h.launched for h in hosts if h.launched and h.launched.pool.name == candidate.pool.name]
     return all(
         sum(1 if name == "nodes" else each.type.capacity.of(name) for each in (*own, candidate))

@@ -138,8 +138,9 @@ class Batch:
         forms = (group,)
         if spec is not group.spec:
             forms = (group, replace(group, asked=spec, spec=spec, rules=self.counters.rules(spec)))
-        stays = not self.sorter.allowed(Lot.of(forms[-1], group.pods[:1])).any()
-        return Demand(group, forms, stays, self._rank(group))
+        able, _ = self._launchable(Lot.of(forms[-1], group.pods[:1]), forms[-1].spec)
+        zones = frozenset(self.zones.zones[zone] for zone in able)
+        return Demand(group, forms, zones, self._rank(group))
 
     def _follow(self, groups: Sequence[Group], missed: Sequence[Misplaced]) -> None:
         """Note whom the pods that have a place now have to be near, and whom others may follow."""

@@ -111,7 +111,9 @@ class Draft:
                 self._placed.append((row, lot))
             else:
                 node = self._new[row - known]
-                self._new[row - known] = replace(node, load=(*node.load, (lot, lot.units)))
+                # The node's zone was looked at, so it may not become another one any more.
+                pinned = replace(lot, zone=int(self._sorter.supply.zones[node.offering]))
+                self._new[row - known] = replace(node, load=(*node.load, (pinned, lot.units)))
         self._new += batch.outcome.nodes
 
     def _held(self) -> list[ExistingNode]:

@@ -21,11 +21,12 @@ from leeway.selection.solver.arrays import Bools, Floats, Ints
 @dataclass(frozen=True)
 class Demand:
     """Pods that wait. `forms` are the group with what it prefers required, then with that given up.
-    `stays`: no node can be launched for it. Of one priority, those of a lower rank come first."""
+    `zones` are those where a node can be launched for it. Of one priority, those of a lower rank
+    come first."""
 
     group: Group
     forms: tuple[Group, ...]
-    stays: bool
+    zones: frozenset[str]
     rank: int = 0
 
 
@@ -55,7 +56,9 @@ class _Filters:
     apart: tuple[Cap, ...]  # of pods that do not count for themselves
     zone_apart: tuple[Cap, ...]
     even: tuple[_Even, ...]
-    near: tuple[tuple[int, Ints, bool], ...]  # counter, domains, whether the pod itself counts
+    near: tuple[tuple[int, Ints, bool, Bools], ...]
+    """Of each: the counter, the domains (N), whether the pod itself counts, and on which nodes the
+    domain grows by nodes that can be launched for the pod, or no node can be (N)."""
 
     @property
     def by_domain(self) -> bool:
@@ -63,36 +66,40 @@ class _Filters:
         return bool(self.even or self.near or self.zone_apart)
 
 
-type Order = Callable[[Demand, float], object]
-"""A key to sort by, of pods and the number of nodes that have room for one of them."""
+@dataclass(frozen=True)
+class Order:
+    """In which order pods are bound, by a key of them and of the number of nodes that have room for
+    one of them; and onto which nodes: the fullest that will do, or the emptiest."""
+
+    key: Callable[[Group, float], object]
+    fullest: bool
 
 
-def _constrained_first(demand: Demand, choices: float) -> object:
-    size = demand.group.spec.requests
-    return not _constrained(demand.group), choices, -size.of("cpu"), -size.of("memory")
+def _constrained_first(group: Group, choices: float) -> object:
+    return not _constrained(group), choices, [-n for n in _size(group)]
 
 
-def _constrained_then_small(demand: Demand, choices: float) -> object:
-    size = demand.group.spec.requests
-    return not _constrained(demand.group), choices, size.of("cpu"), size.of("memory")
+def _constrained_then_small(group: Group, choices: float) -> object:
+    return not _constrained(group), choices, _size(group)
 
 
-def _small_first(demand: Demand, choices: float) -> object:
-    size = demand.group.spec.requests
-    return size.of("cpu"), size.of("memory"), choices
+def _small_first(group: Group, choices: float) -> object:
+    return _size(group), choices
 
 
-def _as_they_come(demand: Demand, choices: float) -> object:
+def _as_they_come(group: Group, choices: float) -> object:
     return 0
 
 
-ORDERS: tuple[Order, ...] = (
-    _constrained_first,
-    _constrained_then_small,
-    _small_first,
-    _as_they_come,
+ORDERS = (
+    Order(_constrained_first, fullest=True),
+    Order(_constrained_then_small, fullest=True),
+    Order(_small_first, fullest=True),
+    Order(_constrained_then_small, fullest=False),
+    Order(_as_they_come, fullest=False),
 )
-"""The orders that are tried until one finds a place for all pods."""
+"""The orders that are tried until one finds a place for all pods. The last one is most like
+kube-scheduler's own."""
 
 
 def schedule(
@@ -106,21 +113,16 @@ def schedule(
     if not standing.nodes:
         return [len(demand.group.pods) for demand in demands]
     scheduler = _Scheduler(standing, counters, demands)
-    before, best = standing.state(), None
-    for order in orders:
-        left = scheduler.run(order)
-        if not any(left):
-            return left
-        reached = _by_priority(demands, left)
-        if best is None or reached < best[0]:
-            best = (reached, left, standing.state(), list(standing.placed))
+    before, left = standing.state(), scheduler.run(orders[0])
+    best = standing.state()
+    for order in orders[1:]:
         if not scheduler.contended(left):
             break
         standing.restore(before)
-    assert best is not None
-    _, left, state, placed = best
-    standing.restore(state)
-    standing.placed = placed
+        tried = scheduler.run(order)
+        if _by_priority(demands, tried) < _by_priority(demands, left):
+            left, best = tried, standing.state()
+    standing.restore(best)
     return left
 
 
@@ -131,7 +133,9 @@ class _Scheduler:
         self._standing = standing
         self._counters = counters
         self._demands = demands
-        self._filters = [[self._of(form) for form in demand.forms] for demand in demands]
+        self._filters = [
+            [self._of(form, demand.zones) for form in demand.forms] for demand in demands
+        ]
         self._choices = [
             float((self._room(each[-1]) > 0).sum()) if each[-1].admitted.any() else 0.0
             for each in self._filters
@@ -147,38 +151,41 @@ class _Scheduler:
         able = [at for at, choices in enumerate(self._choices) if choices]
         able.sort(key=lambda at: -self._demands[at].group.spec.priority)
         for _, level in groupby(able, key=lambda at: self._demands[at].group.spec.priority):
-            ranked = sorted(level, key=lambda at: order(self._demands[at], self._choices[at]))
+            ranked = sorted(
+                level, key=lambda at: order.key(self._demands[at].group, self._choices[at])
+            )
             ranked.sort(key=lambda at: self._demands[at].rank)
-            self._bind_all(ranked, left)
+            self._bind_all(ranked, left, order.fullest)
         return left
 
-    def _bind_all(self, ranked: Sequence[int], left: list[int]) -> None:
+    def _bind_all(self, ranked: Sequence[int], left: list[int], fullest: bool) -> None:
         """Bind demands one after another; those again that others may have made room for."""
         waiting = list(ranked)
         while waiting:
             before = sum(left[at] for at in waiting)
             for at in waiting:
-                self._bind(at, left)
+                self._bind(at, left, fullest)
             if sum(left[at] for at in waiting) == before:
                 return
             waiting = [at for at in waiting if left[at] and self._filters[at][-1].by_domain]
 
-    def _bind(self, at: int, left: list[int]) -> None:
+    def _bind(self, at: int, left: list[int], fullest: bool) -> None:
         demand = self._demands[at]
         for form, filters in zip(demand.forms, self._filters[at], strict=True):
             if left[at] and filters.admitted.any():
                 pods = form.pods[len(form.pods) - left[at] :]
-                left[at] -= self._put(form, filters, pods, demand.stays)
+                left[at] -= self._put(form, filters, pods, fullest)
 
-    def _put(self, form: Group, filters: _Filters, pods: Sequence[str], stays: bool) -> int:
+    def _put(self, form: Group, filters: _Filters, pods: Sequence[str], fullest: bool) -> int:
         """Bind pods of one form while there is a place; returns how many."""
         room, bound = self._room(filters), 0
         while bound < len(pods):
-            able, level = self._open(filters, room, len(pods) - bound, stays)
+            able, level = self._open(filters, room, len(pods) - bound)
             rows = np.flatnonzero(able)
             if not len(rows):
                 return bound
-            ranked = rows[np.lexsort((self._standing.emptiness(rows), level[rows]))]
+            empty = self._standing.emptiness(rows)
+            ranked = rows[np.lexsort((empty if fullest else -empty, level[rows]))]
             for row in ranked[:1] if filters.by_domain else ranked:
                 most = 1 if filters.by_domain else int(min(room[row], len(pods) - bound))
                 names = pods[bound : bound + most]
@@ -208,9 +215,7 @@ class _Scheduler:
         found: Floats = np.maximum(room, 0)
         return found
 
-    def _open(
-        self, filters: _Filters, room: Floats, pods: int, stays: bool
-    ) -> tuple[Bools, Floats]:
+    def _open(self, filters: _Filters, room: Floats, pods: int) -> tuple[Bools, Floats]:
         """Which nodes the next pod may go to, and how many like it their domains have: N."""
         able: Bools = room > 0
         level = np.zeros(len(able))
@@ -225,7 +230,7 @@ class _Scheduler:
             able &= (even.domains >= 0) & (there + even.adds - least <= even.max_skew)
             level += there
         if filters.near:
-            able = self._beside(filters, np.where(able, room, 0), pods, stays)
+            able = self._beside(filters, np.where(able, room, 0), pods)
         return able, level
 
     def _sums(self, counter: int, domains: Ints, among: Bools) -> Floats:
@@ -252,31 +257,33 @@ class _Scheduler:
             able &= (zones < 0) | (sums[zones] + counts <= cap.most)
         return able
 
-    def _beside(self, filters: _Filters, room: Floats, pods: int, stays: bool) -> Bools:
+    def _beside(self, filters: _Filters, room: Floats, pods: int) -> Bools:
         """The nodes with room that are near the pods that the next one has to be near.
 
         Where there are none of these pods anywhere, it may be the first itself: in the domain with
-        most room for all of its like, if that is enough or none can be launched.
+        most room for all of its like, of those with enough or where nodes can be launched.
         """
         able: Bools = room > 0
         first = []
-        for counter, domains, own in filters.near:
+        for counter, domains, own, grows in filters.near:
             if self._standing.counts[:, counter].any():
                 sums = self._sums(counter, domains, np.ones(len(domains), dtype=bool))
                 able &= (domains >= 0) & (sums[domains] > 0)
             elif own:
-                first.append(domains)
+                first.append((domains, grows))
                 able &= domains >= 0
             else:
                 return np.zeros(len(able), dtype=bool)
-        for domains in first:
-            sums = np.bincount(domains[able], weights=room[able]) if able.any() else np.zeros(1)
-            if sums.max() < pods and not stays:
-                return np.zeros(len(able), dtype=bool)
-            able &= domains == sums.argmax()
+        for domains, grows in first:
+            if not able.any():
+                break
+            sums = np.bincount(domains[able], room[able], int(domains.max()) + 1)
+            able &= (sums[domains] >= pods) | grows
+            best = np.where(able, sums[domains], -1).argmax()
+            able &= domains == domains[best]
         return able
 
-    def _of(self, form: Group) -> _Filters:
+    def _of(self, form: Group, zones: frozenset[str]) -> _Filters:
         standing, counters, rules = self._standing, self._counters, form.rules
         counted = np.array(sorted(rules.counted), dtype=np.int64)
         adds = np.ones((len(standing.nodes), len(counted)), dtype=bool)
@@ -292,10 +299,21 @@ class _Scheduler:
             tuple(cap for cap in rules.in_zone if not cap.skew),
             tuple(self._even(form)),
             tuple(
-                (counter, standing.domains_of(topology), counter in rules.counted)
+                (
+                    counter,
+                    standing.domains_of(topology),
+                    counter in rules.counted,
+                    self._grows(topology, zones),
+                )
                 for counter, topology in counters.near(form.spec)
             ),
         )
+
+    def _grows(self, topology: str, zones: frozenset[str]) -> Bools:
+        standing = self._standing
+        if not zones:
+            return np.ones(len(standing.nodes), dtype=bool)
+        return np.array([topology == ZONE and zone in zones for zone in standing.zones], dtype=bool)
 
     def _even(self, form: Group) -> Iterator[_Even]:
         """A form's spreads. A node that lacks the label of any of them counts in none."""
@@ -322,6 +340,11 @@ class _Scheduler:
 def _constrained(group: Group) -> bool:
     spec = group.spec
     return bool(spec.spreads or spec.near or spec.apart or spec.ports)
+
+
+def _size(group: Group) -> list[int]:
+    requests = group.spec.requests
+    return [requests.of("cpu"), requests.of("memory")]
 
 
 def _by_priority(demands: Sequence[Demand], left: Sequence[int]) -> list[int]:

@@ -22,7 +22,7 @@ class State:
     counts: Floats
     limits: Floats
     zone_limits: Mapping[int, Floats]
-    placed: int
+    placed: tuple[tuple[int, Lot], ...]
 
 
 class Standing:
@@ -213,7 +213,7 @@ class Standing:
         """Return what is to be known to come back to this."""
         limits = {counter: limits.copy() for counter, limits in self.zone_limits.items()}
         return State(
-            self.free.copy(), self.counts.copy(), self.limits.copy(), limits, len(self.placed)
+            self.free.copy(), self.counts.copy(), self.limits.copy(), limits, tuple(self.placed)
         )
 
     def restore(self, state: State) -> None:
@@ -221,7 +221,7 @@ class Standing:
         self.free, self.counts = state.free.copy(), state.counts.copy()
         self.limits = state.limits.copy()
         self.zone_limits = {counter: limits.copy() for counter, limits in state.zone_limits.items()}
-        del self.placed[state.placed :]
+        self.placed = list(state.placed)
 
 
 def _labels(node: ExistingNode) -> dict[str, str]:
