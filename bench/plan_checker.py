@@ -56,7 +56,6 @@ def violations(
         for pod in host.new:
             found += _admitted(pod, host)
             found += _apart(pod, host, hosts)
-            found += _crowded(pod, host, hosts)
         found += _ports(host)
     unsure = [line for host in hosts for pod in host.new for line in _uneven(pod, host, hosts)]
     unsure += _lonely(hosts)
@@ -211,14 +210,6 @@ def _apart(pod: Pod, host: Host, hosts: Sequence[Host]) -> Iterator[str]:
                 near = domain is not None and domain == other.labels.get(term.topology)
                 if near and term.selects(pod.spec):
                     yield f"{pod.name} on {host.name}: a pod there keeps apart from it"
-
-
-def _crowded(pod: Pod, host: Host, hosts: Sequence[Host]) -> Iterator[str]:
-    """Spreads by hostname on a new node: an empty node may come at any time."""
-    if host.name.startswith(NEW):
-        for spread in pod.spec.spreads:
-            if spread.required and spread.pods.topology == HOSTNAME:
-                yield from _skewed(spread, pod, host, hosts)
 
 
 def _uneven(pod: Pod, host: Host, hosts: Sequence[Host]) -> Iterator[str]:

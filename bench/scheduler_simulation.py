@@ -141,7 +141,13 @@ def bindable(
         here = [(pod, at) for at, (_, pods) in enumerate(existing) for pod in pods]
         left = _bind_there(here, hosts, hosts[: len(existing)], dice)
         there = [(p, len(existing) + at) for at, (_, pods) in enumerate(launched) for p in pods]
-        missed = [pod.name for pod, _ in _bind_there([*left, *there], hosts, hosts, dice)]
+        # An empty node like each of the new ones may come at any time.
+        empty = [
+            replace(host, labels={**host.labels, HOSTNAME: f"empty-{host.name}"}, pods=[])
+            for host in hosts[len(existing) :]
+        ]
+        seen = [*hosts, *empty]
+        missed = [pod.name for pod, _ in _bind_there([*left, *there], hosts, seen, dice)]
         if best is None or len(missed) < len(best):
             best = missed
         if not best:

@@ -179,6 +179,7 @@ class _Scheduler:
     def _put(self, form: Group, filters: _Filters, pods: Sequence[str], fullest: bool) -> int:
         """Bind pods of one form while there is a place; returns how many."""
         room, bound = self._room(filters), 0
+        singly = filters.by_domain or not fullest
         while bound < len(pods):
             able, level = self._open(filters, room, len(pods) - bound)
             rows = np.flatnonzero(able)
@@ -186,8 +187,8 @@ class _Scheduler:
                 return bound
             empty = self._standing.emptiness(rows)
             ranked = rows[np.lexsort((empty if fullest else -empty, level[rows]))]
-            for row in ranked[:1] if filters.by_domain else ranked:
-                most = 1 if filters.by_domain else int(min(room[row], len(pods) - bound))
+            for row in ranked[:1] if singly else ranked:
+                most = 1 if singly else int(min(room[row], len(pods) - bound))
                 names = pods[bound : bound + most]
                 self._standing.put(int(row), Lot.of(form, names), tuple((n,) for n in names))
                 room[row] = self._room(filters, np.array([row]))[0]
