@@ -2,9 +2,9 @@
 
 It shares no code with packing's decisions. Where pools may launch, a naive autoscaler adds the
 cheapest node that the filters admit a waiting pod to. For it every zone that is offered is a domain
-of spreads, and so is a node that is still to come, as for Karpenter. Sources: kube-scheduler's plugins
-NodeResourcesFit, NodePorts, NodeAffinity, TaintToleration, PodTopologySpread, InterPodAffinity;
-volumes that a node attaches are one of its resources here.
+of spreads, and so is a node that is still to come, as for Karpenter. Sources: kube-scheduler's
+plugins NodeResourcesFit, NodePorts, NodeAffinity, TaintToleration, PodTopologySpread,
+InterPodAffinity; volumes that a node attaches are one of its resources here.
 """
 
 import random
@@ -136,10 +136,9 @@ def bindable(
     orders: those of nodes that are there first, while new nodes are still to come."""
     best: list[str] | None = None
     for seed in range(orders):
-        dice = random.Random(seed)
         hosts = [replace(host, pods=list(host.pods)) for host, _ in (*existing, *launched)]
         here = [(pod, at) for at, (_, pods) in enumerate(existing) for pod in pods]
-        left = _bind_there(here, hosts, hosts[: len(existing)], dice)
+        left = _bind_there(here, hosts, hosts[: len(existing)], seed)
         there = [(p, len(existing) + at) for at, (_, pods) in enumerate(launched) for p in pods]
         # An empty node like each of the new ones may come at any time.
         empty = [
@@ -147,7 +146,7 @@ def bindable(
             for host in hosts[len(existing) :]
         ]
         seen = [*hosts, *empty]
-        missed = [pod.name for pod, _ in _bind_there([*left, *there], hosts, seen, dice)]
+        missed = [pod.name for pod, _ in _bind_there([*left, *there], hosts, seen, seed)]
         if best is None or len(missed) < len(best):
             best = missed
         if not best:
@@ -155,24 +154,51 @@ def bindable(
     return best or []
 
 
+type _Planned = tuple[Pod, int]
+"""A pod and the position of its node."""
+
+
 def _bind_there(
-    waiting: list[tuple[Pod, int]], hosts: Sequence[Host], seen: Sequence[Host], dice: random.Random
-) -> list[tuple[Pod, int]]:
-    """Bind pods to given hosts where topology lets them: those that mind spreads first, the
-    emptiest domains before others, by and large; returns the rest."""
-    while True:
-        able = [
-            (pod, at)
-            for pod, at in waiting
-            if _spread_out(pod.spec, hosts[at], seen) and _near(pod.spec, hosts[at], seen)
-        ]
-        if not able:
-            return waiting
-        pod, at = min(
-            able, key=lambda each: (*_crowd(each[0].spec, hosts[each[1]], seen), dice.random())
-        )
+    waiting: list[_Planned], hosts: Sequence[Host], seen: Sequence[Host], seed: int
+) -> list[_Planned]:
+    """Bind pods to given hosts where topology lets them; returns the rest.
+
+    Seed 0: those that mind spreads first, the emptiest domains before others; odd seeds: the pod
+    that keeps fewest others from being bound; any other: as the dice fall.
+    """
+    dice = random.Random(seed)
+    while able := _able(waiting, hosts, seen):
+        if seed == 0:
+            chosen = min(able, key=lambda each: _crowd(each[0].spec, hosts[each[1]], seen))
+        elif seed % 2:
+            chosen = min(able, key=lambda each: (_harm(each, able, hosts, seen), dice.random()))
+        else:
+            chosen = dice.choice(able)
+        pod, at = chosen
         hosts[at].pods.append(pod.spec)
         waiting = [each for each in waiting if each[0].name != pod.name]
+    return waiting
+
+
+def _able(
+    waiting: Iterable[_Planned], hosts: Sequence[Host], seen: Sequence[Host]
+) -> list[_Planned]:
+    return [
+        (pod, at)
+        for pod, at in waiting
+        if _spread_out(pod.spec, hosts[at], seen) and _near(pod.spec, hosts[at], seen)
+    ]
+
+
+def _harm(
+    planned: _Planned, able: Sequence[_Planned], hosts: Sequence[Host], seen: Sequence[Host]
+) -> int:
+    """How many pods could not be bound any more if this one were."""
+    pod, at = planned
+    hosts[at].pods.append(pod.spec)
+    left = len(_able(able, hosts, seen))
+    hosts[at].pods.pop()
+    return -left
 
 
 def _crowd(spec: PodSpec, host: Host, hosts: Sequence[Host]) -> tuple[bool, int]:

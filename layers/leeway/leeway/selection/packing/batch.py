@@ -8,6 +8,7 @@ import numpy as np
 
 from leeway.selection.labels import ZONE, normalised
 from leeway.selection.packing.bundles import bundled
+from leeway.selection.packing.domains import ELSEWHERE, Values, divided
 from leeway.selection.packing.groups import Group, Lot, Misplaced, grouped, regrouped
 from leeway.selection.packing.kinds import Sorter
 from leeway.selection.packing.launching import Launch, Limits, NewNode, launch
@@ -17,7 +18,7 @@ from leeway.selection.packing.repacking import repack
 from leeway.selection.packing.scheduling import Demand, schedule
 from leeway.selection.packing.standing import NO_ZONE, Standing
 from leeway.selection.packing.supply import Supply
-from leeway.selection.packing.topology import NO_RULES, Counters, unknown_topology
+from leeway.selection.packing.topology import NO_RULES, Counters, Evenness, unknown_topology
 from leeway.selection.packing.zones import Choice, ZoneCounts, assign
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, Weighted
 from leeway.selection.requirements import Requirements
@@ -88,10 +89,10 @@ class Batch:
 
     def plan(self) -> bool:
         """Plan; False where what pods have given up is to be known from the start."""
-        waiting = self.groups
+        waiting: Sequence[Group] = self.groups
         while waiting:
-            waiting = self._bind(waiting)
-            missed = list(self._place(waiting))
+            waiting, missed = self._divide(self._bind(waiting))
+            missed += self._place(waiting)
             again = [(m, self._relaxed(m.group.asked)) for m in missed]
             for miss, spec in again:
                 if spec is None:
@@ -111,6 +112,8 @@ class Batch:
     def _bind(self, groups: Sequence[Group]) -> Sequence[Group]:
         """Bind pods to nodes that are there; returns the groups of those that are left."""
         before = len(self.standing.placed)
+        if not self.standing.nodes:
+            return groups
         demands = [self._demand(group) for group in groups if not unknown_topology(group.spec)]
         left = dict(zip((id(d.group) for d in demands), self._schedule(demands), strict=True))
         position = {name: zone for zone, name in enumerate(self.zones.zones)}
@@ -130,12 +133,42 @@ class Batch:
             if pods
         ]
 
+    def _divide(self, groups: Sequence[Group]) -> tuple[list[Group], list[Misplaced]]:
+        """Divide groups by the labels that their spreads go by, besides zone and hostname."""
+        kept: list[Group] = []
+        missed: list[Misplaced] = []
+        counts: dict[int, dict[str, int]] = {}
+        for group in groups:
+            parts = [group]
+            for even in self.counters.evenness(group.spec):
+                if even.topology not in ELSEWHERE:
+                    found = [
+                        each
+                        for part in parts
+                        for each in divided(part, even, self._values(part, even, counts))
+                    ]
+                    missed += [each for each in found if isinstance(each, Misplaced)]
+                    parts = [each for each in found if isinstance(each, Group)]
+            kept += parts
+        return kept, missed
+
+    def _values(self, group: Group, even: Evenness, counts: dict[int, dict[str, int]]) -> Values:
+        """The values of a label by which a group is spread."""
+        offered = self.supply.values(even.topology)
+        able = np.flatnonzero(self.sorter.allowed(Lot.of(group, group.pods[:1])))
+        cheapest = able[np.argsort(self.supply.prices[able], kind="stable")]
+        named = dict.fromkeys(offered[at] for at in cheapest.tolist())
+        if even.counter not in counts:
+            counts[even.counter] = self.standing.counts_by(even.topology, even.counter)
+        compared = self.standing.values(even.topology, even.domains)
+        return Values([value for value in named if value], compared, counts[even.counter])
+
     def _schedule(self, demands: Sequence[Demand]) -> list[int]:
         return schedule(self.standing, self.counters, demands)
 
     def _demand(self, group: Group) -> Demand:
         spec = bare(group.asked, self.soft_taints)
-        forms = (group,)
+        forms: tuple[Group, ...] = (group,)
         if spec is not group.spec:
             forms = (group, replace(group, asked=spec, spec=spec, rules=self.counters.rules(spec)))
         able, _ = self._launchable(Lot.of(forms[-1], group.pods[:1]), forms[-1].spec)

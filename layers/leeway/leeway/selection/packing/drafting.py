@@ -6,15 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from leeway.selection.labels import (
-    CAPACITY_TYPE,
-    INITIALIZED,
-    JOINED,
-    NODEPOOL,
-    ZONE,
-    ZONE_ID,
-)
+from leeway.selection.labels import INITIALIZED, JOINED
 from leeway.selection.packing.batch import Batch
+from leeway.selection.packing.domains import other_topologies, pinned
 from leeway.selection.packing.groups import Lot, Units
 from leeway.selection.packing.kinds import Sorter
 from leeway.selection.packing.launching import NewNode
@@ -111,10 +105,19 @@ class Draft:
                 self._placed.append((row, lot))
             else:
                 node = self._new[row - known]
-                # The node's zone was looked at, so it may not become another one any more.
-                pinned = replace(lot, zone=int(self._sorter.supply.zones[node.offering]))
-                self._new[row - known] = replace(node, load=(*node.load, (pinned, lot.units)))
+                added = self._pinned(lot, node.offering)
+                self._new[row - known] = replace(node, load=(*node.load, (added, lot.units)))
         self._new += batch.outcome.nodes
+
+    def _pinned(self, lot: Lot, offering: int) -> Lot:
+        """A lot that went by the labels of a node: these may not become others any more."""
+        labels = self._sorter.supply.labels(offering)
+        parts = []
+        for group, pods in lot.parts:
+            minded = {key: labels[key] for key in other_topologies(group.spec) if key in labels}
+            kept = replace(group, spec=pinned(group.spec, minded)) if minded else group
+            parts.append((kept, pods))
+        return replace(lot, parts=tuple(parts), zone=int(self._sorter.supply.zones[offering]))
 
     def _held(self) -> list[ExistingNode]:
         """The nodes that are there, with the pods that have been placed on them."""
@@ -133,21 +136,12 @@ class Draft:
     def _joined(self, number: int, node: NewNode) -> ExistingNode:
         supply = self._sorter.supply
         candidate = supply.candidates[node.offering]
-        pool, offering = candidate.pool, candidate.offering
-        labels = {
-            **candidate.type.labels,
-            **pool.labels,
-            **JOINED,
-            ZONE: offering.zone,
-            ZONE_ID: offering.zone_id,
-            CAPACITY_TYPE: offering.capacity_type,
-            NODEPOOL: pool.name,
-        }
+        pool = candidate.pool
         daemons = supply.daemons_on(node.offering)
         pods = [spec for _, units in node.load for spec in self._specs_of(units)]
         return ExistingNode(
             f"{number} to come",
-            labels,
+            supply.labels(node.offering),
             candidate.type.allocatable,
             candidate.type.capacity,
             pool.taints,

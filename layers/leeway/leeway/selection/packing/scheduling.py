@@ -71,24 +71,24 @@ class Order:
     """In which order pods are bound, by a key of them and of the number of nodes that have room for
     one of them; and onto which nodes: the fullest that will do, or the emptiest."""
 
-    key: Callable[[Group, float], object]
+    key: Callable[[Group, float], tuple[float, ...]]
     fullest: bool
 
 
-def _constrained_first(group: Group, choices: float) -> object:
-    return not _constrained(group), choices, [-n for n in _size(group)]
+def _constrained_first(group: Group, choices: float) -> tuple[float, ...]:
+    return not _constrained(group), choices, *(-n for n in _size(group))
 
 
-def _constrained_then_small(group: Group, choices: float) -> object:
-    return not _constrained(group), choices, _size(group)
+def _constrained_then_small(group: Group, choices: float) -> tuple[float, ...]:
+    return not _constrained(group), choices, *_size(group)
 
 
-def _small_first(group: Group, choices: float) -> object:
-    return _size(group), choices
+def _small_first(group: Group, choices: float) -> tuple[float, ...]:
+    return *_size(group), choices
 
 
-def _as_they_come(group: Group, choices: float) -> object:
-    return 0
+def _as_they_come(group: Group, choices: float) -> tuple[float, ...]:
+    return ()
 
 
 ORDERS = (
@@ -110,8 +110,6 @@ def schedule(
 ) -> list[int]:
     """Bind as many pods as one of the orders can, higher priorities first; returns how many of
     each of the demands have no place."""
-    if not standing.nodes:
-        return [len(demand.group.pods) for demand in demands]
     scheduler = _Scheduler(standing, counters, demands)
     before, left = standing.state(), scheduler.run(orders[0])
     best = standing.state()
@@ -224,10 +222,10 @@ class _Scheduler:
         for even in filters.even:
             sums = self._sums(even.counter, even.domains, even.compared)
             enough = len(even.found) >= max(even.min_domains, 1)
-            least = float(sums[even.found].min()) if enough else 0.0
+            least = np.full(len(able), sums[even.found].min() if enough else 0.0)
             there = sums[even.domains]
             if even.hostname:  # an empty node may come before one that is still to be launched
-                least = np.where(self._standing.coming, 0, least)
+                least[self._standing.coming] = 0
             able &= (even.domains >= 0) & (there + even.adds - least <= even.max_skew)
             level += there
         if filters.near:

@@ -142,6 +142,20 @@ class Standing:
             found.update(self.zones[row] for row in np.flatnonzero(self.counting(counted)))
         return frozenset(found - {NO_ZONE})
 
+    def values(self, topology: str, counted: CountedNodes) -> frozenset[str]:
+        """The values of a label that some of these nodes have."""
+        rows = np.flatnonzero(self.counting(counted))
+        return frozenset(self.labels[row].get(topology, "") for row in rows) - {""}
+
+    def counts_by(self, topology: str, counter: int) -> dict[str, int]:
+        """A counter's pods by the value of a label."""
+        found: dict[str, int] = {}
+        for row, labels in enumerate(self.labels):
+            if topology in labels:
+                value = labels[topology]
+                found[value] = found.get(value, 0) + int(self.counts[row, counter])
+        return found
+
     def room(self, lot: Lot, zone: str | None) -> Floats:
         """How many units of a lot each node could take, whatever else is still to come: N."""
         counted, caps = lot.counted, lot.caps

@@ -14,7 +14,7 @@ from leeway.selection.pools import Taint
 from leeway.selection.requirements import Requirements
 
 KNOWN = frozenset({HOSTNAME, ZONE})
-"""The topologies that are understood."""
+"""The topologies of affinity and anti-affinity that are understood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,9 @@ class Rules:
 
     `counted` are the counters that count the pod; those of them that are `unsure` count it on some
     of the nodes only that it may go to. `by_zone` are the same rules of the pod in each zone, where
-    the zone tells more of what counts it; with none, they are the same in every zone. `on_node`, `in_zone` cap counters on its node and in its
-    zone; `with_node`, `with_zone` have to have a pod there (who shares a node shares its zone).
+    the zone tells more of what counts it; with none, they are the same in every zone.
+    `on_node`, `in_zone` cap counters on its node and in its zone; `with_node`, `with_zone` have to
+    have a pod there (who shares a node shares its zone).
     """
 
     counted: frozenset[int]
@@ -277,8 +278,8 @@ class Counters:
 
 
 def unknown_topology(spec: PodSpec) -> str | None:
-    """Return a topology that a pod requires and that is not understood."""
-    required = [*spec.near, *spec.apart, *(s.pods for s in spec.spreads if s.required)]
+    """Return a topology of a pod's affinity or anti-affinity that is not understood."""
+    required = (*spec.near, *spec.apart)
     return next((term.topology for term in required if term.topology not in KNOWN), None)
 
 
