@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, NODEPOOL, ZONE, ZONE_ID
+from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, NODEPOOL, ZONE, ZONE_ID
 from leeway.selection.packing.supply import Candidate
 from leeway.selection.pods import ExistingNode, HostPort, Pod, PodSpec, PodTerm, Spread
 from leeway.selection.pools import Taint
@@ -90,9 +90,17 @@ def schedule(
 
 
 def _still_to_come(candidates: Sequence[Candidate]) -> list[Host]:
-    """A node without room for anything in each zone."""
-    found = {each.offering.zone: each for each in candidates}
-    hosts = [host_of_candidate(each, f"to-come-{zone}") for zone, each in found.items()]
+    """A node without room for anything of each zone, capacity type, architecture and pool."""
+    found = {
+        (
+            each.offering.zone,
+            each.offering.capacity_type,
+            each.type.labels.get(ARCH),
+            frozenset(each.pool.labels.items()),
+        ): each
+        for each in candidates
+    }
+    hosts = [host_of_candidate(each, f"to-come-{at}") for at, each in enumerate(found.values())]
     return [replace(host, free=Counter(), launched=None) for host in hosts]
 
 
