@@ -22,7 +22,7 @@ CONSTRAINTS = ("spread", "spread", "near", "apart", "node", "port", "taint", "no
 
 def mix(seed: int) -> tuple[list[Pod], list[ExistingNode]]:
     """One to six sets of replicas, and one to five nodes with a pod or none on each."""
-    dice = random.Random(seed)
+    dice = random.Random(seed)  # noqa: S311
     waiting: list[Pod] = []
     for number in range(dice.randint(1, 6)):
         waiting += pods(f"set{number}", dice.randint(1, 6), _spec(dice))

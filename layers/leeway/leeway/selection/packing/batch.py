@@ -109,6 +109,10 @@ class Batch:
             self._even_out()
         return True
 
+    def bind(self) -> Sequence[Group]:
+        """Only bind pods to nodes that are there; returns the groups of those that are left."""
+        return self._bind(self.groups)
+
     def _bind(self, groups: Sequence[Group]) -> Sequence[Group]:
         """Bind pods to nodes that are there; returns the groups of those that are left."""
         before = len(self.standing.placed)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from leeway.selection.packing.plan import Placement, Plan, Unschedulable
 from leeway.selection.packing.preferences import bare
 from leeway.selection.packing.requests import finish
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
+from leeway.selection.packing.topology import Counters
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.resources import Resources
 from leeway.selection.solver.covering import cover
@@ -27,36 +29,39 @@ STARTING = frozenset(
 
 
 class Draft:
-    """What has been decided. `ranks` say which pods come before others: the lower, the earlier."""
+    """What has been decided for some pods; at first nothing."""
 
-    def __init__(
-        self,
-        pods: Sequence[Pod],
-        supply: Supply,
-        nodes: Sequence[ExistingNode],
-        ranks: Mapping[PodSpec, int],
-    ) -> None:
+    def __init__(self, pods: Sequence[Pod], supply: Supply, nodes: Sequence[ExistingNode]) -> None:
+        self._pods = pods
         self._specs = {pod.name: pod.spec for pod in pods}
-        self._ranks = {pod.name: ranks.get(pod.spec, 0) for pod in pods} if ranks else {}
         distinct = {id(pod.spec): pod.spec for pod in pods}.values()
         resources = {name for spec in distinct for name in spec.requests}
-        self._given = supply
+        self._given, self._given_nodes = supply, nodes
         self._sorter = Sorter(supply.told_apart(distinct), sorted(resources | {"pods"}))
         self._nodes = [_when_started(node, self._sorter.supply) for node in nodes]
+        self._counters: Counters | None = None
         self._new: list[NewNode] = []
         self._placed: list[tuple[int, Lot]] = []
-        first = self._settled(pods)
-        self._counters = first.counters
-        self._missed = dict(first.outcome.missed)
-        self._hopeless = first.outcome.hopeless
-        self._limited = first.outcome.limited
-        self._bounds = first.outcome.bounds
-        self._take(first)
+        self._missed = dict.fromkeys(self._specs, "")
+        self._hopeless: set[str] = set()
+        self._limited: set[str] = set()
+        self._bounds: list[float | None] = []
+
+    def afresh(self) -> "Draft":
+        """Return a draft of the same, with nothing decided."""
+        return Draft(self._pods, self._given, self._given_nodes)
+
+    @cached_property
+    def specs(self) -> tuple[PodSpec, ...]:
+        """The pods' different specs, in the order of their coming, higher priorities first."""
+        found = dict.fromkeys(pod.spec for pod in self._pods)
+        return tuple(sorted(found, key=lambda spec: -spec.priority))
 
     @property
-    def stuck(self) -> set[str]:
-        """The pods that have no place and might have had one, if others had not come first."""
-        return self._missed.keys() - self._hopeless - self._limited
+    def stuck(self) -> set[PodSpec]:
+        """Of the pods that have no place and might have had one, if others had not come first."""
+        names = self._missed.keys() - self._hopeless - self._limited
+        return {self._specs[name] for name in names}
 
     @property
     def missed_by_priority(self) -> list[int]:
@@ -64,41 +69,66 @@ class Draft:
         counts = Counter(self._specs[name].priority for name in self._missed)
         return [counts[p] for p in sorted({s.priority for s in self._specs.values()}, reverse=True)]
 
-    def _settled(self, pods: Sequence[Pod]) -> Batch:
-        """Plan a batch with all preferences given up that have to be."""
-        waiting = pods
+    def plan_all(self, ranks: Mapping[PodSpec, int] | None = None) -> None:
+        """Plan for all pods at once, with all preferences given up that have to be. `ranks` say
+        which come before others: the lower, the earlier."""
+        by_name = {pod.name: ranks[pod.spec] for pod in self._pods} if ranks else {}
+        waiting = self._pods
         while True:
-            batch = Batch(waiting, self._sorter, self._given, self._nodes, ranks=self._ranks)
+            batch = Batch(waiting, self._sorter, self._given, self._nodes, ranks=by_name)
             if batch.plan():
-                return batch
+                break
             # What some of a set's pods have given up, all of them have: they share a node or zone.
             names = batch.given_up
             given_up = {pod.spec: names[pod.name] for pod in waiting if pod.name in names}
             waiting = [Pod(pod.name, given_up.get(pod.spec, pod.spec)) for pod in waiting]
+        self._bounds = batch.outcome.bounds
+        self._missed = dict(batch.outcome.missed)
+        self._take(batch)
 
-    def add_missed(self) -> bool:
-        """Look again at pods without a place, as if the rest of the plan were carried out; returns
-        whether there is one now for any of them."""
-        waiting = [
-            Pod(name, bare(self._specs[name], soft_taints=True))
-            for name in self._missed
-            if name not in self._hopeless
-        ]
-        if not waiting:
+    def bind_all(self) -> None:
+        """Put pods onto nodes that are there, and plan no new ones."""
+        batch = Batch(self._pods, self._sorter, self._given, self._nodes)
+        self._missed = {name: "" for group in batch.bind() for name in group.pods}
+        self._take(batch)
+
+    def add_missed(self, rounds: int) -> None:
+        """Look so often again at pods without a place, as if the rest were carried out."""
+        for _ in range(rounds):
+            if not self._add([name for name in self._missed if name not in self._hopeless]):
+                return
+
+    def add_singly(self) -> None:
+        """Look at pods without a place, set by set of equal ones, as kube-scheduler binds pods,
+        until there is a place for none of them."""
+        found = True
+        while found:
+            found = False
+            for spec in self.specs:
+                names = [n for n in self._missed if self._specs[n] == spec]
+                found |= self._add([name for name in names if name not in self._hopeless])
+
+    def _add(self, names: Sequence[str]) -> bool:
+        """Plan for some of the pods without a place; returns whether any of them has one now."""
+        if not names:
             return False
+        waiting = [Pod(name, bare(self._specs[name], soft_taints=True)) for name in names]
         nodes = [*self._held(), *self._coming()]
         batch = Batch(waiting, self._sorter, self._given, nodes, len(self._new), self._counters)
         batch.plan()
-        left = batch.outcome.missed.keys() | self._hopeless
-        found = self._missed.keys() - left
-        if found:
-            self._take(batch)
-            self._bounds.append(None)
-            self._missed = {name: why for name, why in self._missed.items() if name in left}
+        for name in names:
+            self._missed[name] = self._missed[name] or batch.outcome.missed.get(name, "")
+        found = set(names) - batch.outcome.missed.keys()
+        self._bounds += [None] if found else []
+        self._missed = {name: why for name, why in self._missed.items() if name not in found}
+        self._take(batch)
         return bool(found)
 
     def _take(self, batch: Batch) -> None:
-        """Take over where a batch has put its pods."""
+        """Take over where a batch has put its pods, and what it knows of others."""
+        self._counters = batch.counters
+        self._hopeless |= batch.outcome.hopeless
+        self._limited |= batch.outcome.limited
         known = len(self._nodes)
         for row, lot in batch.standing.placed:
             if row < known:

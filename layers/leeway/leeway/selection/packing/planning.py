@@ -3,14 +3,14 @@
 Pure: it knows neither AWS nor Kubernetes, and changes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from leeway.selection.packing.drafting import Draft
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.preferences import strictly
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod, PodSpec
+from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,14 @@ class Effort:
 
     `rounds`: how often those are looked at again, as if the rest of the plan were carried out.
     `attempts`: how many plans are made at most, each with those first that had no place in the one
-    before.
+    before, for up to `pods` pods. `singly`: up to so many sets of equal pods are planned one after
+    another, as kube-scheduler binds them, if that finds more places.
     """
 
     rounds: int = 3
     attempts: int = 4
+    pods: int = 2000
+    singly: int = 40
 
 
 USUAL = Effort()
@@ -40,43 +43,65 @@ def pack(
     Preferences are held as if they were required, and given up one after another where pods would
     have no place otherwise (see `leeway.selection.packing.preferences`).
     """
-    ranks: dict[PodSpec, int] = {}
-    best = draft = _drafted(pods, supply, nodes, effort, ranks)
+    draft = Draft(pods, supply, nodes)
+    draft.plan_all()
+    draft.add_missed(effort.rounds)
+    if len(pods) <= effort.pods and _contested(draft.stuck, draft.specs):
+        draft = _best(draft, effort)
+    return draft.plan()
+
+
+def _best(draft: Draft, effort: Effort) -> Draft:
+    """The draft of several that leaves fewest pods without a place."""
+    best = _reordered(draft, effort)
+    if best.stuck and len(best.specs) <= effort.singly:
+        best.add_singly()
+    if best.stuck and len(best.specs) <= effort.singly:
+        singly = best.afresh()
+        singly.bind_all()
+        singly.add_singly()
+        best = min(best, singly, key=lambda each: each.missed_by_priority)
+    return best
+
+
+def _reordered(draft: Draft, effort: Effort) -> Draft:
+    """The best draft of some, each with the pods first that had no place in the one before."""
+    best, ranks = draft, dict.fromkeys(draft.specs, 0)
     for attempt in range(1, effort.attempts):
-        first = _with_leaders({pod.spec for pod in pods if pod.name in draft.stuck}, pods)
-        if (
-            not first
-            or len({ranks.get(pod.spec, 0) if pod.spec not in first else None for pod in pods}) == 1
-        ):
+        first = _with_leaders(draft.stuck, draft.specs)
+        behind = {rank for spec, rank in ranks.items() if spec not in first}
+        if not first or not behind:
             break
         ranks |= dict.fromkeys(first, -attempt)
-        draft = _drafted(pods, supply, nodes, effort, ranks)
+        draft = best.afresh()
+        draft.plan_all(ranks)
+        draft.add_missed(effort.rounds)
         best = min(best, draft, key=lambda each: each.missed_by_priority)
-    return best.plan()
+    return best
 
 
-def _drafted(
-    pods: Sequence[Pod],
-    supply: Supply,
-    nodes: Sequence[ExistingNode],
-    effort: Effort,
-    ranks: Mapping[PodSpec, int],
-) -> Draft:
-    """Plan for pods in an order: those of a lower rank first."""
-    draft = Draft(pods, supply, nodes, ranks)
-    for _ in range(effort.rounds):
-        if not draft.add_missed():
-            break
-    return draft
+def _contested(stuck: Iterable[PodSpec], specs: Collection[PodSpec]) -> bool:
+    """Whether other pods that wait have to do with any of those without a place."""
+    terms = {spec: [*_terms(spec)] for spec in specs}
+    return any(
+        one is not other
+        and (any(t.selects(other) for t in terms[one]) or any(t.selects(one) for t in terms[other]))
+        for one in stuck
+        for other in specs
+    )
 
 
-def _with_leaders(specs: set[PodSpec], pods: Sequence[Pod]) -> set[PodSpec]:
+def _terms(spec: PodSpec) -> Iterator[PodTerm]:
+    strict = strictly(spec)
+    yield from (*strict.near, *strict.apart, *(spread.pods for spread in strict.spreads))
+
+
+def _with_leaders(stuck: Iterable[PodSpec], specs: Collection[PodSpec]) -> set[PodSpec]:
     """Add those that pods have to be near: whoever comes first, the others have to follow."""
-    distinct = {pod.spec for pod in pods}
-    found = set(specs)
+    found = set(stuck)
     while True:
         terms = [term for spec in found for term in strictly(spec).near]
-        leading = {spec for spec in distinct if any(term.selects(spec) for term in terms)}
+        leading = {spec for spec in specs if any(term.selects(spec) for term in terms)}
         if leading <= found:
             return found
         found |= leading
