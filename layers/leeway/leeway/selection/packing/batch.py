@@ -270,11 +270,11 @@ class Batch:
     def _again(self, done: Launch, open_to: Bools) -> list[NewNode]:
         """Pack the worst of these nodes again where that is likely to pay."""
         prices = self.supply.prices[[node.offering for node in done.nodes]]
-        if self.limits.left or float(prices.sum()) < FAR_OFF * done.bound:
+        if done.few or self.limits.left or float(prices.sum()) < FAR_OFF * done.bound:
             return done.nodes
 
         def launching(lots: Sequence[Lot]) -> list[NewNode] | None:
-            again = launch(lots, self.sorter, open_to, self.limits)
+            again = launch(lots, self.sorter, open_to, self.limits, one_by_one=False)
             return None if again.left else again.nodes
 
         return repack(done.nodes, self.sorter, launching)

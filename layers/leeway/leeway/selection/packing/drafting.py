@@ -20,7 +20,7 @@ from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.packing.topology import Counters
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.resources import Resources
-from leeway.selection.solver.covering import cover
+from leeway.selection.solver.covering import least
 
 STARTING = frozenset(
     {"node.kubernetes.io/not-ready", "node.cloudprovider.kubernetes.io/uninitialized"}
@@ -212,7 +212,7 @@ class Draft:
         placed = [lot.having(units) for node in self._new for lot, units in node.load]
         everywhere = np.ones(len(self._sorter.supply), dtype=bool)
         kinds, _ = self._sorter.kinds(placed, everywhere)
-        return cover(kinds.problem).bound if kinds else 0.0
+        return least(kinds.problem) if kinds else 0.0
 
 
 def _when_started(node: ExistingNode, supply: Supply) -> ExistingNode:
