@@ -1,0 +1,32 @@
+"""Text of others, made fit to be shown: no character of it moves a cursor or starts a new line.
+
+Owners' kinds and names, annotations, providers' ids and messages of conditions are free text in
+Kubernetes, and names of tags are in AWS. A terminal obeys what is in them.
+"""
+
+import unicodedata
+
+_NOT_SHOWN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
+"""Categories of Unicode: controls, invisible formats such as U+202E, which turns the reading
+direction round, private and lone code points, and separators of lines and paragraphs."""
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, with `\\u0001` for each character that is not shown as itself."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown(character) for character in text)
+
+
+def printable_lines(text: str) -> str:
+    """Return a text of several lines, each of them printable; tabulators stay, too."""
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    return "".join(one if one in "\n\t" else _shown(one) for one in text)
+
+
+def _shown(character: str) -> str:
+    if unicodedata.category(character) not in _NOT_SHOWN:
+        return character
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
