@@ -167,7 +167,7 @@ class DrainRun:
     def _why(self, drain: Drain) -> str:
         failed = [f"{pod.pod}: {pod.reason}" for pod in drain.at(Stage.FAILED)]
         if drain.over or failed:
-            return "; ".join(failed)
+            return "; ".join(failed) or drain.unseen
         waited_for = ", ".join(
             pod.pod for pod in drain.pods.values() if pod.stage not in {Stage.LEFT, Stage.GONE}
         )
