@@ -194,3 +194,12 @@ def test_pods_that_found_room_at_once_tell_nothing_about_joining(
     live.until(lambda: read(live, WEB)["status"].get("readyReplicas") == 1)
     assert workloads.joins().get(("warm", "web"), []) == []
     assert all(join > timedelta(0) for joins in workloads.joins().values() for join in joins)
+
+
+def test_a_size_that_leeway_sets_is_leeways_field(live: Live, workloads: HttpWorkloads) -> None:
+    target = a_deployment(live, "warm-managed", "inflate", 1)
+    workloads.scale(target, 2)
+    managed = read(live, path_of(target))["metadata"]["managedFields"]
+    (scaled,) = [entry for entry in managed if entry.get("subresource") == "scale"]
+    assert (scaled["manager"], scaled["operation"]) == ("leeway", "Update")
+    assert scaled["fieldsV1"] == {"f:spec": {"f:replicas": {}}}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leeway import __version__
 from leeway.clock import SystemClock
 from leeway.cluster.http_workloads import HttpWorkloads
 from leeway.cluster.kubeconfig import kubeconfig_cluster, kubeconfig_connection
@@ -383,3 +384,21 @@ def test_patience_is_had_for_a_minute_at_most(
 
     wayward.otherwise(overloaded)
     assert cluster.evict(WEB, None).retry_after == told
+
+
+def test_every_request_names_leeway_and_its_version_as_the_client(
+    wayward: Wayward, cluster: LightkubeCluster
+) -> None:
+    failure = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "gone"}
+    wayward.otherwise(said(failure, 404))
+    wayward.on("GET", PODS, said(pods()))
+    wayward.on("WATCH", PODS, watched())
+    target = ScaleTarget("apps/v1", "Deployment", "shop", "web")
+    with closing(kubeconfig_connection(wayward.kubeconfig)) as connection:
+        assert HttpWorkloads(connection).replicas_of(target) is None
+    assert cluster.node("node-1") is None
+    cluster.evict(WEB, None)
+    cluster.delete(WEB, None)
+    with cluster.follow("node-1") as feed:
+        until(lambda: names(feed) == set() and wayward.count("WATCH", PODS))
+    assert wayward.agents == {f"leeway/{__version__}"}

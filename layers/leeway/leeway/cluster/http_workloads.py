@@ -56,8 +56,7 @@ class HttpWorkloads:
         path = self._path(
             desired["apiVersion"], desired["kind"], metadata.get("namespace"), metadata["name"]
         )
-        params = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        self._ask("PATCH", path, params=params, content=APPLY, body=desired)
+        self._ask("PATCH", path, params={"force": "true"}, content=APPLY, body=desired)
 
     def pause_deployments(self) -> list[PauseDeployment]:
         """List the Deployments that Leeway made, in all namespaces."""
@@ -196,6 +195,8 @@ class HttpWorkloads:
     ) -> dict[str, Any] | None:
         """Make one request; None where the object is not there, as the API server itself says."""
         reads = method in {"GET", "DELETE"}
+        if method == "PATCH":
+            params = {**(params or {}), "fieldManager": FIELD_MANAGER}
 
         def request(connection: Connection) -> dict[str, Any] | None:
             response = connection.plain.request(
