@@ -1,6 +1,5 @@
 """`leeway select`: what would be launched for pods, and which of them fit nowhere, and why."""
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ import typer
 from cli.catalogs import RegionOption, SandboxOption, find_catalog
 from cli.errors import BadInputError
 from cli.manifest_files import FilesOption, read_files, read_texts
-from cli.output import Format, FormatOption, print_json, results
+from cli.output import Format, FormatOption, print_json, results, tell
 from cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ def _tell_of_nobody(objects: Objects) -> None:
     asleep = (d for d in objects.documents if (d.get("spec") or {}).get("replicas") == 0)
     names = [d["metadata"]["name"] for d in asleep]
     hint = f"; --replicas {names[0]}=N gives {names[0]} some" if names else ""
-    sys.stderr.write(f"warning: no pod waits for a node{hint}\n")
+    tell(f"warning: no pod waits for a node{hint}")
 
 
 def _replicas(given: Sequence[str], objects: Objects) -> dict[str, int]:

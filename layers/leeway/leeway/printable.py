@@ -4,6 +4,7 @@ Owners' kinds and names, annotations, providers' ids and messages of conditions 
 Kubernetes, and names of tags are in AWS. A terminal obeys what is in them.
 """
 
+import json
 import unicodedata
 
 _NOT_SHOWN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
@@ -12,7 +13,8 @@ direction round, private and lone code points, and separators of lines and parag
 
 
 def printable(text: str) -> str:
-    """Return a text on one line, with `\\u0001` for each character that is not shown as itself."""
+    """Return a text on one line, with `\\u0001` for each character that is not shown as itself, as
+    JSON has it."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown(character) for character in text)
@@ -28,5 +30,4 @@ def printable_lines(text: str) -> str:
 def _shown(character: str) -> str:
     if unicodedata.category(character) not in _NOT_SHOWN:
         return character
-    code = ord(character)
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"

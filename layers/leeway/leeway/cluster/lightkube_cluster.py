@@ -47,6 +47,7 @@ from leeway.cluster.translate import to_node, to_pod
 from leeway.cluster.transport import within
 from leeway.drain.answers import Response
 from leeway.drain.pods import DAEMONSET, Pod
+from leeway.printable import printable
 
 PAGE = 500
 JUST_NOW = 1.0
@@ -393,7 +394,7 @@ class LightkubeCluster:
                 apiVersion="v1", kind="Node", name=event.node, uid=event.node_uid
             ),
             reason=event.reason,
-            message=event.message[:1024],
+            message=printable(event.message)[:1024],
             type="Warning" if event.warning else "Normal",
             source=EventSource(component="leeway"),
             reportingComponent="leeway",
