@@ -12,7 +12,7 @@ from sandbox.children import ROOT, Child, SandboxError
 from sandbox.world import World
 
 START_TIMEOUT = 60.0
-RBAC = ROOT / "rbac" / "leeway.yaml"
+RBAC = ROOT / "rbac"
 
 
 @dataclass(frozen=True)

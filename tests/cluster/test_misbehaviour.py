@@ -357,7 +357,7 @@ def test_an_answer_of_somebody_in_between_is_never_taken_for_the_api_servers(
         closing(kubeconfig_connection(wayward.kubeconfig)) as connection,
         pytest.raises(ClusterUnavailable),
     ):
-        HttpWorkloads(connection).target(target)
+        HttpWorkloads(connection).scale_of(target)
 
 
 @pytest.mark.parametrize("answer", SOMEBODY_ELSES)
@@ -395,7 +395,7 @@ def test_every_request_names_leeway_and_its_version_as_the_client(
     wayward.on("WATCH", PODS, watched())
     target = ScaleTarget("apps/v1", "Deployment", "shop", "web")
     with closing(kubeconfig_connection(wayward.kubeconfig)) as connection:
-        assert HttpWorkloads(connection).replicas_of(target) is None
+        assert HttpWorkloads(connection).scale_of(target) is None
     assert cluster.node("node-1") is None
     cluster.evict(WEB, None)
     cluster.delete(WEB, None)

@@ -14,7 +14,7 @@ from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import User
 
 from leeway.cluster import decoders as decoders  # on import: see there
-from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
+from leeway.cluster.ports import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.cluster.transport import BoundedTransport
 from leeway.drain.answers import Response
 
@@ -158,7 +158,7 @@ def _translated(error: ApiError) -> Exception:
         return error
     if status in (401, 408, 410, 429) or status >= 500:
         return ClusterUnavailable(message)
-    return ClusterRefused(message)
+    return ClusterForbidden(message) if status == 403 else ClusterRefused(message)
 
 
 def _is_status(error: ApiError) -> bool:

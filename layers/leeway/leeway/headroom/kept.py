@@ -1,9 +1,18 @@
 """What is remembered of a buffer or a scaled target from one tick to the next."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from leeway.headroom.plan import ScaleTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The size that a scaled target had before Leeway scaled it first; `uid` says which object of
+    its name that was."""
+
+    uid: str
+    replicas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +22,7 @@ class Kept:
     `replicas` is the size that it was given last, None where it was left as it is. `problem` says
     what kept it from having its size, empty where nothing did. `target` and `restore` are those of
     a scaled target; `join` is how long a buffer's pods have been seen to wait for a node.
+    `original` is remembered apart from the rest, and does not change with it.
     """
 
     subject: str
@@ -23,3 +33,4 @@ class Kept:
     target: ScaleTarget | None = None
     restore: bool = False
     join: timedelta | None = None
+    original: Original | None = field(default=None, compare=False)

@@ -15,6 +15,9 @@ LOWEST_THAT_COUNTS = -10
 LONGEST_NAME = 63
 """Characters of a Deployment's name here: its pods are selected by a label with it."""
 
+NAMESPACE = "leeway-headroom"
+"""Where pause pods run unless their manifest names another namespace."""
+
 IMAGE = "registry.k8s.io/pause:3.10"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 BUFFER_LABEL = "leeway.sh/headroom"
@@ -40,11 +43,6 @@ class PausePods:
     affinity: Mapping[str, Any] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
     spread: Sequence[Mapping[str, Any]] = ()
-
-
-def namespace_object(name: str) -> dict[str, Any]:
-    """The namespace that pause pods live in: nothing is said of one that is there already."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def priority_class_name(priority: int) -> str:
