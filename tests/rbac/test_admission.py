@@ -64,12 +64,12 @@ def denied(answer: httpx.Response, policy: str) -> bool:
 def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     """A copy with one field set; a number in the path is an index."""
     result = copy.deepcopy(document)
-    *parts, last = (int(one) if one.isdigit() else one for one in path.split("."))
+    *parts, last = path.split(".")
     place: Any = result
     for part in parts:
-        place = place[part] if isinstance(place, list) else place.setdefault(part, {})
+        place = place[int(part)] if isinstance(place, list) else place.setdefault(part, {})
     if isinstance(place, list):
-        place[last:] = [value]
+        place[int(last) :] = [value]
     else:
         place[last] = value
     return result

@@ -7,9 +7,9 @@ Kubernetes, and names of tags are in AWS. A terminal obeys what is in them.
 import json
 import unicodedata
 
-_NOT_SHOWN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
+_NOT_SHOWN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 """Categories of Unicode: controls, invisible formats such as U+202E, which turns the reading
-direction round, private and lone code points, and separators of lines and paragraphs."""
+direction round, code points without a meaning, and separators of lines and paragraphs."""
 
 
 def printable(text: str) -> str:
