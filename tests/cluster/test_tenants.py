@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from itertools import count
 from typing import Any, ClassVar
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -130,6 +131,13 @@ class Tenants(RuleBasedStateMachine):
                 {**owner, "controller": index == 0} for index, owner in enumerate(owners)
             ],
         }
+        self._write(TENANT, body)
+
+    @rule(name=ODD | NAME | TEXT, uid=st.uuids())
+    def run_a_pod_of_a_daemonset(self, name: str, uid: UUID) -> None:
+        body = bare_pod(f"pod-{next(NUMBERS)}", nodeName=self.node)
+        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": str(uid)}
+        body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
         self._write(TENANT, body)
 
     @rule(grace=GRACE)
