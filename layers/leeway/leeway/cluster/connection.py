@@ -118,6 +118,8 @@ class Connection:
         except (httpx2.HTTPError, KeyError, ValueError, msgspec.MsgspecError) as error:
             # A proxy's answer may lack a Content-Type (KeyError) or be no JSON of the right form.
             raise ClusterUnavailable(_named(error)[:200]) from error
+        except httpx2.InvalidURL as error:
+            raise ClusterRefused(f"no such path is asked for: {error}"[:300]) from error
         except (ConfigError, OSError) as error:
             raise ClusterRefused(f"the kubeconfig gives no credentials: {error}"[:300]) from error
 
