@@ -172,8 +172,8 @@ def _table(url: str) -> Any:
 
 def _furnish(connection: Connection) -> None:
     """Leeway's namespace, and users' Deployments, which the ScaledObjects scale."""
-    body = {"metadata": {"name": NAMESPACE}}
-    connection.plain.request("POST", "/api/v1/namespaces", json=body).raise_for_status()
+    namespace = {"metadata": {"name": NAMESPACE}}
+    connection.plain.request("POST", "/api/v1/namespaces", json=namespace).raise_for_status()
     for number in range(TARGETS):
         body = deployment("default", f"web-{number}", 1, pod_spec(grace=5))
         answer = connection.plain.request(

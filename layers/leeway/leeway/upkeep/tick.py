@@ -232,7 +232,7 @@ class Tick:
         self.kept.append(replace(kept, problem=problem))
 
     def _remove(self, orphan: FoundDeployment, classes: set[str]) -> None:
-        if orphan.priority_class not in classes:
+        if orphan.priority_class and orphan.priority_class not in classes:
             self._workloads.remove_priority_class(orphan.priority_class)
         self._workloads.remove_deployment(orphan.namespace, orphan.name)
 
