@@ -244,6 +244,19 @@ def test_a_daemonset_that_can_not_be_looked_up_leaves_its_own_pod_and_no_other(
     assert "DaemonSet shop/cni could not be looked up" in left.reason
 
 
+def test_look_ups_of_daemonsets_that_hang_hold_up_a_list_once(
+    wayward: Wayward, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leeway.cluster.lightkube_cluster.FEW_SECONDS", 0.5)
+    wayward.on(
+        "GET", PODS, said(pods(*(owned(f"d-{n}", f"ds-{n}") for n in range(20)), pod("web")))
+    )
+    wayward.otherwise(lambda asked: asked.trickle(BODY_TRICKLES, b"a"))
+    listed = cluster.pods_on("node-1")
+    assert len(listed) == 21
+    assert len(wayward.seen) < 5, "one list, and one look-up that nobody answers"
+
+
 @pytest.mark.parametrize(
     ("owner", "version"),
     [

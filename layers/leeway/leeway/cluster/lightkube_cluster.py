@@ -92,6 +92,7 @@ class LightkubeCluster:
         self._page = page
         self._just_read: tuple[float, NodeObject] | None = None
         self._living_daemonsets: dict[tuple[str, str], float] = {}
+        self._lookup_failed: tuple[float, str] = (-math.inf, "")
         self._claims: dict[str, str] = {}
 
     def close(self) -> None:
@@ -334,10 +335,15 @@ class LightkubeCluster:
             return pod
         if controller.exists is not None:
             return pod
+        failed_at, said = self._lookup_failed
+        if time.monotonic() - failed_at < FEW_SECONDS:
+            return replace(pod, controller=replace(controller, said=said))
         try:
             with within(FEW_SECONDS):
                 exists = self._daemonset_exists(pod.namespace, controller.name)
         except (ClusterUnavailable, ClusterRefused) as error:
+            # A list must not wait for each DaemonSet in vain.
+            self._lookup_failed = time.monotonic(), str(error)
             return replace(pod, controller=replace(controller, said=str(error)))
         return replace(pod, controller=replace(controller, exists=exists))
 
