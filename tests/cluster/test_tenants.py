@@ -28,7 +28,7 @@ from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
 
 NUMBERS = count(1)
 TENANT = "/api/v1/namespaces/tenant/pods"
-SECONDS = 5
+SECONDS = 10
 """Until the drain's deadline; pods of others need one."""
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)

@@ -22,7 +22,6 @@ class Kept:
     `replicas` is the size that it was given last, None where it was left as it is. `problem` says
     what kept it from having its size, empty where nothing did. `target` and `restore` are those of
     a scaled target; `join` is how long a buffer's pods have been seen to wait for a node.
-    `original` is remembered apart from the rest, and does not change with it.
     """
 
     subject: str
@@ -32,5 +31,6 @@ class Kept:
     problem: str = ""
     target: ScaleTarget | None = None
     restore: bool = False
-    join: timedelta | None = None
+    # Remembered apart from the rest, and no change of it.
     original: Original | None = field(default=None, compare=False)
+    join: timedelta | None = None

@@ -15,14 +15,14 @@ LOWEST_THAT_COUNTS = -10
 LONGEST_NAME = 63
 """Characters of a Deployment's name here: its pods are selected by a label with it."""
 
-NAMESPACE = "leeway-headroom"
-"""Where pause pods run unless their manifest names another namespace."""
-
 IMAGE = "registry.k8s.io/pause:3.10"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 BUFFER_LABEL = "leeway.sh/headroom"
 OWN = {MANAGED_BY: "leeway"}
 """The labels on every object that Leeway makes for headroom."""
+
+NAMESPACE = "leeway-headroom"
+"""Where pause pods run unless their manifest names another namespace."""
 
 
 @dataclass(frozen=True, slots=True)
