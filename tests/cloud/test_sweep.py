@@ -11,7 +11,7 @@ from leeway.cloud.ports import CloudRefused, CloudUnavailable, Waiting
 from leeway.cloud.stores import UnderWay
 from leeway.cloud.sweep import Ec2Sweep
 from leeway.cloud.waiting import AutoScalingWaitingActions
-from leeway.hooks import HookResult
+from leeway.hooks import HookResult, HookSettings
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.records.arrival import Arrival
@@ -23,6 +23,8 @@ from tests.cloud.stored import TABLE
 from tests.records.arrivals import ask
 from tests.records.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
+
+EKS_GROUP = "eks-general-0ac1b6a3-4d3e-9f0b-6c56-3f1c2e9a7b10"
 
 
 @pytest.fixture
@@ -148,10 +150,10 @@ def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
 def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: Ec2Sweep) -> None:
     tags = {"eks:cluster-name": "grouped", "eks:nodegroup-name": "general"}
     told = [{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()]
-    (member,) = aws.group("eks-general-5f1c", 1, Tags=told)
+    (member,) = aws.group(EKS_GROUP, 1, Tags=told)
     alone = launch(aws, {"eks:cluster-name": "grouped"})
     found = {one.facts.instance: one for one in sweep.instances(["grouped"])}
-    assert (found[member].group, found[alone].group) == ("eks-general-5f1c", "")
+    assert (found[member].group, found[alone].group) == (EKS_GROUP, "")
     assert found[member].facts.owner == Owner(OwnerKind.MANAGED_NODE_GROUP, "general")
 
 
@@ -208,7 +210,7 @@ def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -
     groups.terminate_in_group(member)
     aws.wait(lambda: len(waiting.of_groups(["waits"]).seen) == 2)
     found = waiting.of_groups(["waits", "quiet", "no-such-group"]).seen
-    assert SeenHook(member, LifecycleHook("waits", "drain"), launching=False) in found
+    assert SeenHook(member, LifecycleHook("waits", "drain"), launching=False, timeout=60) in found
     (launching,) = [one for one in found if one.launching]
     assert launching.hook == LifecycleHook("waits", "admit")
     groups.complete(launching.instance, launching.hook, HookResult.CONTINUE)
@@ -255,11 +257,14 @@ def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termina
     client.meta.events.register(answered, with_their_target)
     try:
         aws.wait(lambda: waiting.of_groups(["eks-general"]).seen)
-        expected = SeenHook(member, own, launching=False)
+        expected = SeenHook(member, own, launching=False, timeout=60)
         assert waiting.of_groups(["eks-general"]) == Waiting((expected,))
         rules = AutoScalingGroups(lambda: client).rules("eks-general")
         assert rules.terminate_hooks == ("Terminate-LC-Hook",)
         assert rules.others_hooks == ("somebody-elses",)
+        assert rules.with_target == {"somebody-elses", "Terminate-LC-Hook"}
+        settings = AutoScalingGroups(lambda: client).hook_settings(own)
+        assert settings == HookSettings(60, has_target=True)
     finally:
         client.meta.events.unregister(answered, with_their_target)
 

@@ -99,9 +99,6 @@ class Desk:
             raise CloudUnavailable("RequestLimitExceeded")
         return [one for one in self.changes if one.instance == instance]
 
-    def tag_as_detached(self, instance: str, group: str) -> None:
-        raise AssertionError("receiving changes no instance")
-
     def terminate(self, instance: str) -> None:
         raise AssertionError("receiving changes no instance")
 

@@ -6,7 +6,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.owners import DETACHED_FROM_TAG, cluster_of, owner_of
+from leeway.owners import EKS_CLUSTER_TAG, cluster_of, owner_of
 from leeway.records.retirement import InstanceFacts
 from leeway.sightings import SeenChange
 
@@ -60,13 +60,6 @@ class Ec2Instances:
                 makers.append("AWS")
         return tuple(dict.fromkeys(makers))
 
-    def tag_as_detached(self, instance: str, group: str) -> None:
-        """Note on the instance which group it is about to leave."""
-        with aws_errors():
-            self._client().create_tags(
-                Resources=[instance], Tags=[{"Key": DETACHED_FROM_TAG, "Value": group}]
-            )
-
     def terminate(self, instance: str) -> None:
         """Terminate; an instance that is gone already is no error."""
         with aws_errors():
@@ -107,4 +100,5 @@ def facts_of(described: dict[str, Any]) -> InstanceFacts | None:
         instance_type=described.get("InstanceType", ""),
         capacity_type=described.get("InstanceLifecycle", "on-demand"),
         owner=owner_of(tags),
+        joined=EKS_CLUSTER_TAG in tags,
     )

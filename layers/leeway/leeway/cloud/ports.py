@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
-    from leeway.hooks import HookResult
+    from leeway.hooks import HookResult, HookSettings
     from leeway.notices import LifecycleHook
     from leeway.records.retirement import InstanceFacts
     from leeway.replacement import GroupFacts, GroupRules
@@ -51,10 +51,6 @@ class Instances(Protocol):
 
     def describe(self, instance: str) -> InstanceFacts | None:
         """Read an instance; None where EC2 knows none, or its tags name no one cluster."""
-        ...
-
-    def tag_as_detached(self, instance: str, group: str) -> None:
-        """Note on the instance which group it is about to leave."""
         ...
 
     def terminate(self, instance: str) -> None:
@@ -158,8 +154,8 @@ class Groups(Protocol):
         """Take the instance out without decrementing, so that the group launches a successor."""
         ...
 
-    def heartbeat_timeout(self, hook: LifecycleHook) -> int | None:
-        """Read a hook's HeartbeatTimeout in seconds; None where the group has no such hook."""
+    def hook_settings(self, hook: LifecycleHook) -> HookSettings | None:
+        """Read a hook's settings; None where the group has no such hook."""
         ...
 
     def heartbeat(self, instance: str, hook: LifecycleHook) -> None:

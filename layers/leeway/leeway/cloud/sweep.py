@@ -7,14 +7,12 @@ from typing import Any
 from leeway.cloud.ec2 import changes_in, facts_of
 from leeway.cloud.errors import aws_errors
 from leeway.notices import InterruptionAction
-from leeway.owners import CLUSTER_TAGS, OWNED_PREFIX
+from leeway.owners import CLUSTER_TAGS, GROUP_TAG, OWNED_PREFIX
 from leeway.sightings import SeenChange, SeenInstance, SeenInterruption
 
 PAGE = 1000
 FILTER_VALUES = 200
 """What DescribeInstances takes. Source: EC2 API reference."""
-
-GROUP_TAG = "aws:autoscaling:groupName"
 
 # What Spot requests are marked with while the two minutes run. One whose instance is to be
 # terminated for want of capacity, which is the usual case, gets at once the code that it keeps when
