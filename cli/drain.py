@@ -1,6 +1,5 @@
 """`leeway drain`: the drain engine from a terminal, with all that `kubectl drain` offers."""
 
-import sys
 from collections.abc import Collection
 from contextlib import closing
 from datetime import timedelta
@@ -15,7 +14,7 @@ from cli.cluster_trouble import cluster_trouble
 from cli.drain_options import PAGE, DryRun
 from cli.durations import parse_duration
 from cli.errors import BadInputError
-from cli.output import Format, FormatOption
+from cli.output import Format, FormatOption, tell
 
 if TYPE_CHECKING:
     from leeway.clock import Clock
@@ -122,7 +121,7 @@ def drain(
         )
         named = names or cluster.select_nodes(selector)
         if not named:
-            sys.stderr.write(f"No node has the labels {selector}.\n")
+            tell(f"No node has the labels {selector}.")
         if dry_run is DryRun.NONE:
             run.drain(named, as_list=bool(selector))
         else:

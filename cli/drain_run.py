@@ -1,6 +1,5 @@
 """One run of `leeway drain`: all nodes decided first, then drained side by side."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -15,9 +14,10 @@ from leeway.drain.deadline import Terms, grace_that_fits
 from leeway.drain.pods import Pod, PodDecision, Refusal, Verdict, decide_pod
 from leeway.drain.progress import Drain, PodProgress, Stage, Way
 from leeway.draining.engine import Draining, Machine
+from leeway.printable import printable
 
 from cli.errors import CannotBeDoneError
-from cli.output import Format, print_json, results
+from cli.output import Format, print_json, results, show, tell
 from cli.pod_plans import pods_as_data, pods_as_table
 from cli.refusals import refusal, warnings
 
@@ -83,7 +83,7 @@ class DrainRun:
             self._print([_as_data(plan, drains.get(plan.node)) for plan in plans], as_list)
         else:
             for node, drain in drains.items():
-                sys.stdout.write(f"node/{node} {'drained' if drain.drained else 'not drained'}\n")
+                show(f"node/{node} {'drained' if drain.drained else 'not drained'}")
         if problems:
             said = "; ".join(f"node {node} is not drained: {why}" for node, why in problems.items())
             raise CannotBeDoneError(said)
@@ -177,7 +177,7 @@ class DrainRun:
     def _why(self, drain: Drain) -> str:
         failed = [f"{pod.pod}: {pod.reason}" for pod in drain.at(Stage.FAILED)]
         if drain.over or failed:
-            return "; ".join(failed)
+            return "; ".join(failed) or drain.unseen
         waited_for = ", ".join(
             pod.pod for pod in drain.pods.values() if pod.stage not in {Stage.LEFT, Stage.GONE}
         )
@@ -205,8 +205,7 @@ class DrainRun:
 
 
 def _say(lines: str) -> None:
-    # Not by a console: setting one up and printing two lines a pod takes longer than evicting it.
-    sys.stderr.write(f"{lines}\n")
+    tell(lines)
 
 
 def _watcher() -> Callable[[Drain], None]:
@@ -222,7 +221,9 @@ def _watcher() -> Callable[[Drain], None]:
         lines = {
             uid: line
             for uid, pod in drain.pods.items()
-            if uid not in (staying or ()) and (line := _line(pod)) and said.get(uid) != line
+            if uid not in (staying or ())
+            and (line := printable(_line(pod)))
+            and said.get(uid) != line
         }
         said.update(lines)
         if lines:

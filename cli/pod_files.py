@@ -34,7 +34,7 @@ class Objects:
             raise self._bad(error) from error
         for kind, position in unread.items():
             said = f"{kind} is passed over: Leeway reads no pods from it"
-            sys.stderr.write(f"warning: {self.place((position, 'kind'), said)}\n")
+            tell(f"warning: {self.place((position, 'kind'), said)}")
 
     def _read(self, paths: Sequence[Path]) -> "Iterator[Document]":
         from leeway.manifests.documents import read_documents

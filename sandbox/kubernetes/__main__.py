@@ -31,7 +31,7 @@ def _arguments() -> argparse.Namespace:
         metavar="NAME_OR_IP",
         help="one more name that the certificate is for (repeatable)",
     )
-    parser.add_argument("--rbac", type=Path, help="file of ClusterRoles and bindings to enforce")
+    parser.add_argument("--rbac", type=Path, help="file or folder of what restricts callers")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--standing", type=int, default=0, metavar="NODES", help="how many join at once at first"

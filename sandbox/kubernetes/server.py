@@ -255,11 +255,13 @@ class ApiServer:
             found = list(reading.candidates(cluster.store, call, equal))
             chosen = [obj for obj in found if test is None or test(obj)]
             for obj in chosen:
+                cluster.policies.check(call, "DELETE", None, obj)
                 deletion.delete(cluster, kind, obj, options, via="delete")
             items = {"metadata": {"resourceVersion": str(cluster.store.revision)}, "items": chosen}
             return _json({"kind": f"{kind.kind}List", "apiVersion": kind.api_version, **items})
         obj = cluster.store.read(kind, call.target.namespace, call.target.name)
         deletion.check_preconditions(kind, obj, options)
+        cluster.policies.check(call, "DELETE", None, obj)
         deleted = deletion.delete(cluster, kind, obj, options, via="delete")
         if kind is registry.POD or is_terminating(deleted):
             return _json(kind.typed(deleted))

@@ -248,8 +248,30 @@ def test_a_blocked_pod_is_not_deleted_on_another_machine() -> None:
 def test_a_node_object_that_is_gone_keeps_no_pod_from_being_evicted() -> None:
     cluster = standing(pod("web"))
     cluster.machine = ""
-    assert drain(cluster, machine=machine(10)).drained
+    result = drain(cluster, machine=machine(10))
     assert cluster.evicted == ["web"]
+    assert result.over
+
+
+def test_pods_that_are_first_listed_when_the_node_object_is_gone_are_not_drained() -> None:
+    cluster = standing(pod("web"))
+    cluster.machine = ""
+    assert not drain(cluster, machine=machine(10)).drained
+    cluster = standing()
+    cluster.machine = "machine-2"
+    result = drain(cluster, machine=machine(10))
+    assert (result.over, result.drained) == (True, False)
+    assert result.unseen == "its pods were first listed when its Node object was gone"
+
+
+def test_a_node_whose_pods_are_first_listed_after_the_deadline_is_not_drained() -> None:
+    for pods in ([], [pod("web")]):
+        cluster = standing(*pods)
+        cluster.lists = [ClusterUnavailable("503")]
+        result = drain(cluster, seconds=0, machine=machine(0))
+        assert result.listed
+        assert not result.drained
+        assert result.unseen.startswith("its pods were first listed after its deadline")
 
 
 def test_a_drain_that_follows_its_cordon_looks_at_no_node_again() -> None:

@@ -319,7 +319,7 @@ class Surrounding:
         return Node("node-1", "uid", provider, False, True, labels, annotations=self.annotations)
 
     def node(self, name: str) -> Node | None:
-        if name == FACTS.private_dns_name:
+        if name in (FACTS.private_dns_name, "node-1"):
             return self._joined(FACTS.instance)
         if name != "new" or self.launched_at is None or self.starts_in is None:
             return None

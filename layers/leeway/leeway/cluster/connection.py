@@ -15,7 +15,7 @@ from lightkube.config.kubeconfig import SingleConfig
 
 from leeway.cluster import decoders as decoders  # on import: see there
 from leeway.cluster.impersonation import Impersonating, Impersonation
-from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
+from leeway.cluster.ports import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.cluster.transport import TOTAL, BoundedTransport
 from leeway.cluster.trust import trust_kubeconfig
 from leeway.drain.answers import Response
@@ -133,6 +133,8 @@ class Connection:
         except (httpx2.HTTPError, KeyError, ValueError, msgspec.MsgspecError) as error:
             # A proxy's answer may lack a Content-Type (KeyError) or be no JSON of the right form.
             raise ClusterUnavailable(_named(error)[:200]) from error
+        except httpx2.InvalidURL as error:
+            raise ClusterRefused(f"no such path is asked for: {error}"[:300]) from error
         except (ConfigError, OSError) as error:
             raise ClusterRefused(f"the kubeconfig gives no credentials: {error}"[:300]) from error
 
@@ -170,7 +172,7 @@ def _translated(error: ApiError) -> Exception:
         return error
     if status in (401, 408, 410, 429) or status >= 500:
         return ClusterUnavailable(message)
-    return ClusterRefused(message)
+    return ClusterForbidden(message) if status == 403 else ClusterRefused(message)
 
 
 def _is_status(error: ApiError) -> bool:

@@ -1,5 +1,6 @@
 """The Cluster Protocol over HTTP, with lightkube."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -7,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 from lightkube import ApiError
@@ -29,6 +31,7 @@ from leeway.cluster.marks import (
     out_of_service,
     released,
 )
+from leeway.cluster.names import is_segment, is_subdomain
 from leeway.cluster.pod_feed import WatchedPods
 from leeway.cluster.ports import (
     RETIRING,
@@ -42,7 +45,8 @@ from leeway.cluster.ports import (
 from leeway.cluster.translate import to_node, to_pod
 from leeway.cluster.transport import within
 from leeway.drain.answers import Response
-from leeway.drain.pods import Controller, Pod
+from leeway.drain.pods import DAEMONSET, Pod
+from leeway.printable import printable
 
 PAGE = 500
 JUST_NOW = 1.0
@@ -58,6 +62,10 @@ EVICTION_SECONDS = 20.0
 """What an eviction may take. An API server holds one for ten seconds and more while others write
 the same budget. Whoever disconnects meanwhile may have spent the budget's slot for nothing: the pod
 stays, and the slot is not available for two minutes. Source: Kubernetes, EvictionsRetry."""
+
+LIVES_FOR = 60.0
+"""Seconds for which a DaemonSet that was seen is taken to exist: a node's pods are listed again and
+again, and the function that lists them lives for hours."""
 
 CONFLICTS = 5
 """How often a node is read again when somebody else wrote it in between."""
@@ -87,7 +95,8 @@ class LightkubeCluster:
         self._lead = Lead()
         self._page = page
         self._just_read: tuple[float, NodeObject] | None = None
-        self._living_daemonsets: set[tuple[str, str]] = set()
+        self._living_daemonsets: dict[tuple[str, str], float] = {}
+        self._lookup_failed: tuple[float, str] = (-math.inf, "")
         self._claims: dict[str, str] = {}
         self._budgets = Budgets(connection, lambda: clock.now() + self._lead.ahead)
 
@@ -113,6 +122,8 @@ class LightkubeCluster:
         return to_node(node)
 
     def _get_node(self, name: str) -> NodeObject | None:
+        if not is_subdomain(name):
+            return None
         try:
             found = self._connection.call(lambda c: c.typed.get(NodeObject, name))
         except ApiError as error:
@@ -293,6 +304,8 @@ class LightkubeCluster:
 
     def _claim_of(self, volume: str) -> str:
         """Look up which claim a volume is bound to, which never changes."""
+        if not is_segment(volume):
+            return ""
         if volume not in self._claims:
             try:
                 found = self._connection.call(lambda c: c.typed.get(PersistentVolume, volume))
@@ -328,27 +341,43 @@ class LightkubeCluster:
         return self._with_daemonset(pod)
 
     def _with_daemonset(self, pod: Pod) -> Pod:
-        if pod.controller is None or pod.controller.kind != "DaemonSet" or pod.mirror:
+        """See whether a pod's DaemonSet exists. One that can't be looked up concerns its own pods:
+        those of others are drained."""
+        controller = pod.controller
+        if controller is None or controller.kind != DAEMONSET or pod.mirror:
             return pod
-        exists = self._daemonset_exists(pod.namespace, pod.controller.name)
-        return replace(pod, controller=Controller("DaemonSet", pod.controller.name, exists))
+        if controller.exists is not None:
+            return pod
+        failed_at, said = self._lookup_failed
+        if time.monotonic() - failed_at < FEW_SECONDS:
+            return replace(pod, controller=replace(controller, said=said))
+        try:
+            with within(FEW_SECONDS):
+                exists = self._daemonset_exists(pod.namespace, controller.name)
+        except (ClusterUnavailable, ClusterRefused) as error:
+            # A list must not wait for each DaemonSet in vain.
+            self._lookup_failed = time.monotonic(), str(error)
+            return replace(pod, controller=replace(controller, said=str(error)))
+        return replace(pod, controller=replace(controller, exists=exists))
 
     def _daemonset_exists(self, namespace: str, name: str) -> bool:
-        """Look a DaemonSet up. One that was seen is not looked up again: pods of a DaemonSet
-        that is deleted meanwhile are deleted with it."""
-        if (namespace, name) not in self._living_daemonsets:
+        """Look a DaemonSet up. One that was seen is not looked up again for a while: pods of a
+        DaemonSet that is deleted meanwhile are deleted with it, unless somebody orphans them."""
+        seen_at = self._living_daemonsets.get((namespace, name), -math.inf)
+        if time.monotonic() - seen_at > LIVES_FOR:
+            self._living_daemonsets.pop((namespace, name), None)
             try:
                 self._connection.call(lambda c: c.typed.get(DaemonSet, name, namespace=namespace))
             except ApiError as error:
                 if error.status.code == 404:
                     return False
                 raise ClusterUnavailable(str(error)) from error
-            self._living_daemonsets.add((namespace, name))
+            self._living_daemonsets[namespace, name] = time.monotonic()
         return True
 
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Post a policy/v1 Eviction that holds for this very pod only."""
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
+        path = f"{_path_of(pod)}/eviction"
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -361,9 +390,8 @@ class LightkubeCluster:
 
     def delete(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Delete this very pod, whatever its budgets say."""
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         return self._connection.answer(
-            lambda c: raise_unless_object(_delete(c, path, pod.uid, grace, dry_run))
+            lambda c: raise_unless_object(_delete(c, _path_of(pod), pod.uid, grace, dry_run))
         )
 
     def budgets_of(self, pod: Pod) -> tuple[str, ...]:
@@ -383,7 +411,7 @@ class LightkubeCluster:
                 apiVersion="v1", kind="Node", name=event.node, uid=event.node_uid
             ),
             reason=event.reason,
-            message=event.message[:1024],
+            message=printable(event.message)[:1024],
             type="Warning" if event.warning else "Normal",
             source=EventSource(component="leeway"),
             reportingComponent="leeway",
@@ -401,6 +429,10 @@ class LightkubeCluster:
 def _says_ready(status: str) -> bool:
     """Read the status of a node as tables show it, such as `Ready,SchedulingDisabled`."""
     return status.partition(",")[0] == "Ready"
+
+
+def _path_of(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
 
 
 def _delete(

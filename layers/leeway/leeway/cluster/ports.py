@@ -24,6 +24,10 @@ class ClusterRefused(Exception):
     """The API server understood and will not do it; the message says which right is missing."""
 
 
+class ClusterForbidden(ClusterRefused):
+    """The API server refuses it to us: no role of ours grants it."""
+
+
 RETIRING = "leeway.sh/retiring"
 """The taint of a node on its way out, and the label by which such nodes can be listed."""
 
@@ -202,23 +206,23 @@ class Cluster(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PauseDeployment:
-    """A Deployment of pause pods that Leeway made. `running` is how many of its pods are Ready."""
+class FoundDeployment:
+    """A Deployment. `ours` says that Leeway applied it, whatever labels it has by now; `running` is
+    how many of its pods are Ready."""
 
     namespace: str
     name: str
     priority_class: str
+    ours: bool
     running: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class TargetObject:
-    """A scaled target as it is. `original` is the size that it had before Leeway scaled it first,
-    None where Leeway never did; `version` is its resource version."""
+class TargetScale:
+    """The size of a scaled target, and which object of its name it is."""
 
     replicas: int
-    original: int | None
-    version: str
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +244,8 @@ class Workloads(Protocol):
         """Make an object what it is to be, by server-side apply; what others added stays."""
         ...
 
-    def pause_deployments(self) -> list[PauseDeployment]:
-        """List the Deployments that Leeway made, in all namespaces."""
+    def deployments(self, namespace: str) -> list[FoundDeployment]:
+        """List the Deployments of a namespace; none where it does not exist."""
         ...
 
     def joins(self) -> dict[tuple[str, str], list[timedelta]]:
@@ -263,7 +267,7 @@ class Workloads(Protocol):
         """Delete a PriorityClass that Leeway made; one that is gone is no error."""
         ...
 
-    def replicas_of(self, target: "ScaleTarget") -> int | None:
+    def scale_of(self, target: "ScaleTarget") -> TargetScale | None:
         """Read a target's size; None where there is no such object."""
         ...
 
@@ -271,25 +275,8 @@ class Workloads(Protocol):
         """Set a target's size."""
         ...
 
-    def target(self, target: "ScaleTarget") -> TargetObject | None:
-        """Read a target; None where there is no such object."""
-        ...
-
-    def remember_original(
-        self, target: "ScaleTarget", seen: TargetObject, size: int | None
-    ) -> bool:
-        """Note on a target the size that it had; None takes the note off.
-
-        False where somebody else wrote the target since it was seen.
-        """
-        ...
-
     def template(self, of: "ScaleTarget") -> PodTemplate | None:
         """Read the pod template of an object; None where there is no such object."""
-        ...
-
-    def namespaces_with(self, target: "ScaleTarget") -> tuple[str, ...]:
-        """Name the namespaces that have an object of a target's kind and name."""
         ...
 
 

@@ -9,9 +9,11 @@ from lightkube.resources.core_v1 import Node as NodeObject
 from lightkube.resources.core_v1 import Pod as PodObject
 from lightkube.utils.quantity import parse_quantity
 
+from leeway.cluster.names import is_subdomain
 from leeway.cluster.ports import Node, Taint
-from leeway.drain.pods import FINISHED_PHASES, Controller, Pod
+from leeway.drain.pods import DAEMONSET, FINISHED_PHASES, Controller, Pod
 from leeway.durations import parse_duration
+from leeway.printable import printable
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
@@ -122,7 +124,22 @@ def _claims(meta: ObjectMeta, volumes: list[Volume]) -> Iterator[str]:
 
 
 def _controller(owner: OwnerReference | None) -> Controller | None:
-    return Controller(owner.kind, owner.name) if owner else None
+    """Read an owner, whose kind and name the API server takes as any text.
+
+    A DaemonSet that is none of apps/v1, or has a name that no object can have, is not there to look
+    up: its pod is drained like one whose DaemonSet is gone.
+    """
+    if owner is None:
+        return None
+    kind, name = printable(owner.kind), printable(owner.name)
+    if owner.kind != DAEMONSET:
+        return Controller(kind, name)
+    if owner.apiVersion != "apps/v1":
+        said = f"its owner is of {printable(owner.apiVersion)}, and no DaemonSet of apps/v1"
+        return Controller(kind, name, exists=False, said=said)
+    if not is_subdomain(owner.name):
+        return Controller(kind, name, exists=False, said="no DaemonSet can have the owner's name")
+    return Controller(kind, name)
 
 
 def _in_utc(time: datetime | None) -> datetime | None:

@@ -15,6 +15,11 @@ from typing import Any
 import httpcore2
 import httpx2
 
+from leeway import __version__
+
+USER_AGENT = f"leeway/{__version__}"
+"""What audit logs, and fields without a manager, name as the client."""
+
 REQUEST_SECONDS = 15.0
 """What one request may take, to the last byte of its answer: some seconds more than the first byte
 may be waited for."""
@@ -85,6 +90,7 @@ class BoundedTransport(httpx2.BaseTransport):
         """
         total = request.extensions.get(TOTAL, REQUEST_SECONDS)
         _until.request = min(_until.group, time.monotonic() + total)
+        request.headers["User-Agent"] = USER_AGENT
         url = request.url
         with _as_httpx2():
             answer = self._pool.handle_request(

@@ -7,15 +7,18 @@ from enum import StrEnum
 
 CRITICAL_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+DAEMONSET = "DaemonSet"
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """The owner that would bring a pod back. `exists` is None where nobody looked."""
+    """The owner that would bring a pod back. `exists` is None where nobody looked, or could see it:
+    then, and where it was not looked for, `said` is why."""
 
     kind: str
     name: str
     exists: bool | None = None
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ def decide_pod(
     """
     if pod.mirror:
         return PodDecision(pod, Verdict.LEAVE, "a static pod: it lives and dies with the kubelet")
-    if pod.controller is not None and pod.controller.kind == "DaemonSet":
+    if pod.controller is not None and pod.controller.kind == DAEMONSET:
         return _decide_daemon(pod, pod.controller, now, skip_deleted_for)
     warning, refusals = _loss(pod)
     if pod.deletion is not None:
@@ -157,12 +160,16 @@ def _decide_daemon(
     if controller.exists is not False:
         refusals = () if finished else (Refusal.DAEMONSET,)
         reason = f"{name} would put it back at once"
+        if controller.exists is None and controller.said:
+            reason = f"it stays, since {name} could not be looked up: {controller.said}"
         return PodDecision(pod, Verdict.LEAVE, reason, refusals=refusals)
     refusals = () if finished else (Refusal.UNMANAGED,)
     if pod.deletion is not None:
         decision = _decide_terminating(pod, pod.deletion, now, skip_deleted_for)
         return replace(decision, refusals=refusals)
     reason = f"{name} exists no more: nothing brings it back"
+    if controller.said:
+        reason = f"{controller.said} ({name})"
     return PodDecision(pod, Verdict.EVICT, reason, refusals=refusals)
 
 

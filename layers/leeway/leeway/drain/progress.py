@@ -74,12 +74,14 @@ class Drain:
     """A drain of one node. `pods` is by UID, in the order in which they were first seen.
 
     `listed` says that the node's pods were listed before: a pod first seen later came later.
-    `problem` is why they could not be listed when that was last tried. `load_balancers` is what
-    came of having them leave the node out, empty until that was tried.
+    `problem` is why they could not be listed when that was last tried. `unseen` is why the first
+    list may lack pods that have died with their machine. `load_balancers` is what came of having
+    them leave the node out, empty until that was tried.
     """
 
     listed: bool = False
     problem: str = ""
+    unseen: str = ""
     load_balancers: str = ""
     pods: Mapping[str, PodProgress] = field(default_factory=dict)
 
@@ -95,8 +97,9 @@ class Drain:
 
     @property
     def drained(self) -> bool:
-        """Whether every pod that had to go is gone."""
-        return self.over and all(pod.stage is not Stage.FAILED for pod in self.pods.values())
+        """Whether every pod that had to go is gone, and none was missed."""
+        failed = any(pod.stage is Stage.FAILED for pod in self.pods.values())
+        return self.over and not self.unseen and not failed
 
     @property
     def unclean(self) -> tuple[PodProgress, ...]:

@@ -201,9 +201,25 @@ class _Turn:
         now = self._clock.now()
         if self._machine and not drain.listed and now - self._machine.seen_at < SURE_FOR:
             self._machine = replace(self._machine, seen_at=now)
+        if not drain.listed:
+            drain = replace(drain, unseen=self._why_late(now))
         awaited = [a.pod.uid for a in self._requests.unanswered() if a.way is not Way.SHORTEN]
         drain = observe(drain, self.pods, self.terms, now, awaited)
         return self._look_at_volumes(drain)
+
+    def _why_late(self, now: datetime) -> str:
+        """Say why a first list that comes now may lack pods; empty where it lacks none."""
+        if is_expired(self.terms, now):
+            return "its pods were first listed after its deadline, when its machine may be gone"
+        if self._machine is None or now - self._machine.seen_at < SURE_FOR:
+            return ""
+        try:
+            found = self._cluster.node(self._node)
+        except (ClusterUnavailable, ClusterRefused):
+            return ""
+        if found is None or found.uid != self._machine.uid:
+            return "its pods were first listed when its Node object was gone"
+        return ""
 
     def _patience(self) -> float:
         """Return how many seconds a list may take: until the deadline, and then some all the same,

@@ -1,9 +1,18 @@
 """What is remembered of a buffer or a scaled target from one tick to the next."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from leeway.headroom.plan import ScaleTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The size that a scaled target had before Leeway scaled it first; `uid` says which object of
+    its name that was."""
+
+    uid: str
+    replicas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,8 @@ class Kept:
     problem: str = ""
     target: ScaleTarget | None = None
     restore: bool = False
+    # Remembered apart from the rest, and no change of it.
+    original: Original | None = field(default=None, compare=False)
     join: timedelta | None = None
     running: int | None = None
 

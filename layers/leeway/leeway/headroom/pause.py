@@ -27,6 +27,9 @@ BUFFER_LABEL = "leeway.sh/headroom"
 OWN = {MANAGED_BY: "leeway"}
 """The labels on every object that Leeway makes for headroom."""
 
+NAMESPACE = "leeway-headroom"
+"""Where pause pods run unless their manifest names another namespace."""
+
 
 @dataclass(frozen=True, slots=True)
 class PausePods:
@@ -46,11 +49,6 @@ class PausePods:
     affinity: Mapping[str, Any] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
     spread: Sequence[Mapping[str, Any]] = ()
-
-
-def namespace_object(name: str) -> dict[str, Any]:
-    """The namespace that pause pods live in: nothing is said of one that is there already."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def priority_class_name(priority: int) -> str:

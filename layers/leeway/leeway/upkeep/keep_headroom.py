@@ -6,6 +6,7 @@ missed, late or doubled does no harm.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from leeway.clock import Clock
@@ -149,7 +150,8 @@ class KeepHeadroom:
         if wanted.nothing and not known:
             return HeadroomReport(cluster)
         workloads = self._workloads_in(cluster)
-        tick = Tick(workloads, known, self._clock, wanted.policy.dry_run)
+        remember = partial(self._states.remember_original, cluster)
+        tick = Tick(workloads, known, remember, self._clock, wanted.policy.dry_run)
         tick.look_after(wanted)
         return self._settle(cluster, wanted, known, tick)
 
