@@ -1,12 +1,12 @@
 """Kubernetes objects from files, with the place of each for what is said of it."""
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli.errors import BadInputError
 from cli.manifest_files import read_texts
+from cli.output import tell
 
 if TYPE_CHECKING:
     from leeway.manifests.documents import Value

@@ -26,7 +26,7 @@ LEAST_SHARE = 0.05
 """The part of its chance to be emptied that a node keeps which holds most for its price."""
 
 SHUFFLE = 0.5
-"""By how much of its worth a pod may move in the order in which pods are inserted again."""
+"""By how much of its worth a pod, and an offering, may be rated higher or lower in one round."""
 
 OPENED = 0.3
 """How often the pods of emptied nodes go onto new ones, and not wherever the price grows least."""
@@ -46,19 +46,16 @@ def ruin_and_recreate(problem: Problem, rounds: int, bound: float) -> list[Patte
     """
     batch = _Batch(problem)
     dice = np.random.default_rng(SEED)
-    steady = np.ones(len(problem.counts))
-    starts = [
-        put(batch.no_nodes(), problem.counts, steady) for put in (batch.inserted, batch.opened)
-    ]
+    ways = (batch.inserted, batch.opened)
+    starts = [put(batch.no_nodes(), problem.counts, batch.no_favours) for put in ways]
     current = best = min(starts, key=lambda nodes: nodes.price)
     for turn in range(rounds):
         if best.price <= bound * NEAR_ENOUGH:
             break
         emptied = _to_empty(current, batch.worth, dice)
         kept = current.of(np.flatnonzero(~emptied))
-        put = batch.opened if dice.random() < OPENED else batch.inserted
-        factors = dice.uniform(1 - SHUFFLE, 1 + SHUFFLE, len(steady))
-        nodes = put(kept, current.pods[emptied].sum(axis=0), factors)
+        put = ways[int(dice.random() < OPENED)]
+        nodes = put(kept, current.pods[emptied].sum(axis=0), batch.favours(dice))
         warmth = WARMTH * current.price / current.count * (1 - turn / rounds)
         if nodes.price < current.price - warmth * math.log(1 - dice.random()):
             current = nodes
@@ -100,6 +97,14 @@ class _Nodes:
         return float(self.costs.sum())
 
 
+@dataclass(frozen=True)
+class _Favours:
+    """By what factor chance rates each group (G) and each offering (O) in one round."""
+
+    groups: Floats
+    offerings: Floats
+
+
 class _Batch:
     """A problem whose pods are inserted into nodes one by one."""
 
@@ -110,6 +115,7 @@ class _Batch:
         self._fits = problem.fits[:, self.offerings]
         self._capacity = list(np.ascontiguousarray(problem.capacity[self.offerings].T))
         self.worth = self._worth()
+        self.no_favours = _Favours(np.ones(len(problem.counts)), np.ones(len(self.offerings)))
         minds = (problem.matches > 0) | np.isfinite(problem.caps)
         self._minded = [np.flatnonzero(row).tolist() for row in minds]
 
@@ -125,6 +131,14 @@ class _Batch:
         found: Floats = np.where(self._fits, costs, np.inf).min(axis=1)
         return np.maximum(found, 1e-15)  # what asks for nothing has to go somewhere, too
 
+    def favours(self, dice: np.random.Generator) -> _Favours:
+        """Draw the factors of one round."""
+        groups, offerings = len(self._problem.counts), len(self.offerings)
+        return _Favours(
+            dice.uniform(1 - SHUFFLE, 1 + SHUFFLE, groups),
+            dice.uniform(1 - SHUFFLE, 1 + SHUFFLE, offerings),
+        )
+
     def no_nodes(self) -> _Nodes:
         """Return the empty node alone."""
         groups, counters = self._problem.matches.shape
@@ -138,20 +152,20 @@ class _Batch:
             chosen=np.zeros(1, dtype=np.int64),
         )
 
-    def inserted(self, nodes: _Nodes, pods: Floats, factors: Floats) -> _Nodes:
-        """Insert so many pods of each group (G), those first whose worth times their factor is
-        most. Changes the nodes."""
-        for group in self._in_order(pods, factors):
+    def inserted(self, nodes: _Nodes, pods: Floats, favours: _Favours) -> _Nodes:
+        """Insert so many pods of each group (G), those first that are worth most. Changes the
+        nodes."""
+        for group in self._in_order(pods, favours):
             for _ in range(int(pods[group])):
                 nodes = self._inserted(nodes, group)
         return nodes
 
-    def opened(self, nodes: _Nodes, pods: Floats, factors: Floats) -> _Nodes:
+    def opened(self, nodes: _Nodes, pods: Floats, favours: _Favours) -> _Nodes:
         """Put so many pods of each group (G) onto new nodes, each the one that holds most for its
         price. Changes the nodes."""
-        left, order = pods.copy(), self._in_order(pods, factors)
+        left, order = pods.copy(), self._in_order(pods, favours)
         while left.any():
-            offering, taken = self._best_node(left, order)
+            offering, taken = self._best_node(left, order, favours.offerings)
             left -= taken
             nodes = nodes.of(np.append(np.arange(len(nodes.costs)), -1))
             some = np.flatnonzero(taken)
@@ -163,15 +177,15 @@ class _Batch:
             nodes.costs[-2] = self._prices[offering]
         return nodes
 
-    def _in_order(self, pods: Floats, factors: Floats) -> list[int]:
-        """The groups that have pods, those first whose worth times their factor is most."""
+    def _in_order(self, pods: Floats, favours: _Favours) -> list[int]:
+        """The groups that have pods, those first that are worth most."""
         groups = np.flatnonzero(pods)
         order: list[int] = groups[
-            np.argsort(-(self.worth * factors)[groups], kind="stable")
+            np.argsort(-(self.worth * favours.groups)[groups], kind="stable")
         ].tolist()
         return order
 
-    def _best_node(self, left: Floats, order: Sequence[int]) -> tuple[int, Floats]:
+    def _best_node(self, left: Floats, order: Sequence[int], favours: Floats) -> tuple[int, Floats]:
         """Fill one node of every offering in this order of groups; return the one whose pods are
         worth most for its price, and them (G)."""
         problem = self._problem
@@ -190,7 +204,8 @@ class _Batch:
                 limits[k] = np.where(room > 0, most, limits[k])
                 counted[k] += room * problem.matches[group, k]
             taken[group] = room
-        best = int(((self.worth @ taken) / np.maximum(self._prices, 1e-12)).argmax())
+        gain = (self.worth @ taken) / np.maximum(self._prices, 1e-12)
+        best = int((gain * favours).argmax())
         return best, taken[:, best]
 
     def _room(
