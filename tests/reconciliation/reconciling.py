@@ -23,7 +23,7 @@ from leeway.reconciliation.reconcile import (
 )
 from leeway.records.arrival import Arrival
 from leeway.records.retirement import InstanceFacts, Retirement
-from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
+from leeway.sightings import SeenChange, SeenHook, SeenImpairment, SeenInstance, SeenInterruption
 
 from tests.records.retirements import FACTS, NOTICED
 
@@ -131,6 +131,7 @@ class World:
     instances_: list[SeenInstance] = field(default_factory=list)
     marked: list[SeenInterruption] = field(default_factory=list)
     changes_: list[SeenChange] = field(default_factory=list)
+    impaired: list[SeenImpairment] = field(default_factory=list)
     hooks: list[SeenHook] = field(default_factory=list)
     fresh: dict[str, str] = field(default_factory=dict)
     unsaid: set[str] = field(default_factory=set)
@@ -183,6 +184,10 @@ class World:
     def changes(self) -> list[SeenChange]:
         self._fail("changes")
         return self.changes_
+
+    def impairments(self) -> list[SeenImpairment]:
+        self._fail("impairments")
+        return self.impaired
 
     def named(self, private_dns_names: Collection[str]) -> list[SeenInstance]:
         self._fail("named")
