@@ -12,8 +12,8 @@ from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
 from leeway.drain.answers import Meaning, read_answer
 from leeway.drain.deadline import Terms, grace_that_fits
 from leeway.drain.pods import Pod, PodDecision, Refusal, Verdict, decide_pod
-from leeway.drain.progress import Drain, PodProgress, Stage, Way
-from leeway.draining.engine import Draining, Machine
+from leeway.drain.progress import DISPLACED, Drain, PodProgress, Stage, Way
+from leeway.draining.engine import SURE_FOR, Draining, Machine
 from leeway.printable import printable
 
 from cli.errors import CannotBeDoneError
@@ -80,10 +80,13 @@ class DrainRun:
             raise
         problems = {plan.node: plan.refused for plan in plans if plan.refused} | problems
         if self.output is Format.JSON:
-            self._print([_as_data(plan, drains.get(plan.node)) for plan in plans], as_list)
+            documents = [
+                _as_data(plan, drains.get(plan.node), plan.node not in problems) for plan in plans
+            ]
+            self._print(documents, as_list)
         else:
-            for node, drain in drains.items():
-                show(f"node/{node} {'drained' if drain.drained else 'not drained'}")
+            for node in drains:
+                show(f"node/{node} {'not drained' if node in problems else 'drained'}")
         if problems:
             said = "; ".join(f"node {node} is not drained: {why}" for node, why in problems.items())
             raise CannotBeDoneError(said)
@@ -124,7 +127,6 @@ class DrainRun:
             raise CannotBeDoneError(problems)
 
     def _decide(self, name: str) -> NodePlan:
-        looked_at = self.clock.now()
         node = self.cluster.node(name)
         if node is None:
             raise CannotBeDoneError(f'nodes "{name}" not found')
@@ -132,7 +134,9 @@ class DrainRun:
         now, skip = self.clock.now(), self.terms.skip_deleted_for
         decisions = tuple(decide_pod(pod, now, skip_deleted_for=skip) for pod in pods)
         refused = refusal(decisions, self.allowed)
-        machine = Machine(node.uid, looked_at)
+        # Not seen lately: decisions and cordons of many nodes take a while, so that the drain looks
+        # the node up once more when it has listed its pods.
+        machine = Machine(node.uid, now - SURE_FOR)
         return NodePlan(name, machine, node.unschedulable, decisions, refused)
 
     def _work(self, machines: Mapping[str, Machine]) -> tuple[dict[str, Drain], dict[str, str]]:
@@ -151,6 +155,8 @@ class DrainRun:
             else:
                 if not drains[node].drained:
                     problems[node] = self._why(drains[node])
+                elif any(pod.reason == DISPLACED for pod in drains[node].pods.values()):
+                    problems[node] = f"{DISPLACED}, and its pods are left alone"
 
         # Daemons, so that an interrupt from the keyboard ends them all.
         threads = [Thread(target=work, args=(node,), daemon=True) for node in nodes[1:]]
@@ -247,7 +253,7 @@ def _line(pod: PodProgress) -> str:
             return f"pod/{pod.pod} {pod.stage}: {pod.reason}"
 
 
-def _as_data(plan: NodePlan, drain: Drain | None) -> dict[str, Any]:
+def _as_data(plan: NodePlan, drain: Drain | None, drained: bool) -> dict[str, Any]:
     """Return what became of a node, which has no drain if it was refused."""
     from leeway.typed_json import adapter_of
 
@@ -255,4 +261,4 @@ def _as_data(plan: NodePlan, drain: Drain | None) -> dict[str, Any]:
         return {"node": plan.node, "drained": False, "refused": plan.refused, "pods": []}
     writer = adapter_of(PodProgress)
     pods = [writer.dump_python(pod, mode="json") for pod in drain.pods.values()]
-    return {"node": plan.node, "drained": drain.drained, "pods": pods}
+    return {"node": plan.node, "drained": drained, "pods": pods}

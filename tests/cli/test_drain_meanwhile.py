@@ -171,6 +171,39 @@ def test_the_pods_of_another_machine_that_gets_the_nodes_name_are_left_alone(
     assert not live.api.get(f"{NODES}/{node}").json()["spec"].get("unschedulable")
 
 
+def test_another_machine_that_gets_the_name_before_the_first_list_is_left_alone(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert live.patch(f"{NODES}/{node}", {"spec": {"unschedulable": True}}).status_code == 200
+    before = lists(live)
+    # The list by which the drain is decided is answered late, and the next one after the change.
+    live.fail_with({"verb": "list", "resource": "pods", "latency": 1.0, "count": 2})
+    name = f"theirs-{node.partition('.')[0]}"
+
+    def replace_machine() -> None:
+        live.until(lambda: lists(live) > before + 1)
+        found = live.api.get(f"{NODES}/{node}").json()
+        assert live.api.delete(f"{NODES}/{node}").status_code == 200
+        live.create(NODES, {"metadata": {"name": node}, "status": found["status"]})
+        live.create(PODS, bare_pod(name, nodeName=node, terminationGracePeriodSeconds=1))
+
+    replacing = meanwhile(replace_machine)
+    assert drain(live, node, "--force", "--timeout", "20s") == 1
+    replacing.join()
+    said = capsys.readouterr()
+    assert said.out == f"node/{node} not drained\n"
+    assert said.err.splitlines()[-1].endswith(
+        "is not drained: another machine has its node's name by now, and its pods are left alone"
+    )
+    assert exists(live, name)
+    assert not [e for e in live.journal("eviction") if e["pod"] == f"default/{name}"]
+
+
+def lists(live: Live) -> int:
+    calls = live.control.get("/_sandbox/status").json()["calls"]
+    return sum(counts.get("list pods", 0) for counts in calls.values())
+
+
 def test_another_machine_that_gets_the_name_before_the_cordon_is_not_cordoned(
     live: Live, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

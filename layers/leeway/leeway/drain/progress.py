@@ -26,6 +26,8 @@ class Stage(StrEnum):
 
 ENDS = frozenset({Stage.LEFT, Stage.GONE, Stage.FAILED})
 
+DISPLACED = "another machine has its node's name by now"
+
 AWAY = frozenset({Stage.DETACHING, Stage.GONE})
 """The stages of a pod that is no longer on the node."""
 
@@ -150,10 +152,9 @@ def _displaced(progress: PodProgress) -> PodProgress:
         return progress
     if progress.stage is Stage.DETACHING:
         return replace(progress, stage=Stage.GONE)
-    why = "another machine has its node's name by now"
     if not progress.attempts:
-        return replace(progress, stage=Stage.LEFT, reason=why)
-    return replace(progress, stage=Stage.FAILED, reason=f"{why}: {progress.reason}")
+        return replace(progress, stage=Stage.LEFT, reason=DISPLACED)
+    return replace(progress, stage=Stage.FAILED, reason=f"{DISPLACED}: {progress.reason}")
 
 
 def _expired(progress: PodProgress) -> PodProgress:
