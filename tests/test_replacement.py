@@ -90,7 +90,7 @@ def test_owners_that_replace_their_own_nodes_are_left_alone(kind: OwnerKind) -> 
 
 @pytest.mark.parametrize(
     ("owner", "asked"),
-    [(Owner(OwnerKind.DETACHED, "ng"), None), (GROUP, Method.DETACH), (GROUP, None)],
+    [(GROUP, Method.DETACH), (GROUP, None)],
 )
 def test_an_instance_that_left_its_group_is_not_replaced_a_second_time(
     owner: Owner, asked: Method | None

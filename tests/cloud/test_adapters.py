@@ -13,7 +13,7 @@ from leeway.cloud.eventbridge import EventBridgeAnnouncements
 from leeway.cloud.functions import LambdaExecutions, Pace
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver
 from leeway.cloud.stores import RecordChanged
-from leeway.hooks import HookResult
+from leeway.hooks import HookResult, HookSettings
 from leeway.notices import LifecycleHook
 from leeway.owners import Owner, OwnerKind
 from leeway.reception import NotAllReceived, Result
@@ -50,9 +50,19 @@ def test_an_instance_is_read_with_its_cluster_and_owner(aws: Sandbox) -> None:
     found = instances.describe(launch(aws, TAGS))
     assert found is not None
     assert (found.cluster, found.owner) == ("prod", Owner(OwnerKind.NONE))
+    assert not found.joined
     assert found.private_dns_name.startswith("ip-")
     assert instances.describe(launch(aws, {"Name": "lonely"})) is None
     assert instances.describe("i-0ffffffffffffffff") is None
+
+
+def test_an_instance_has_joined_by_the_tag_that_only_eks_writes(aws: Sandbox) -> None:
+    instances = Ec2Instances(maker(aws, "ec2"))
+    plain = instances.describe(launch(aws, {"eks:cluster-name": "prod"}))
+    by_eks = instances.describe(launch(aws, {"aws:eks:cluster-name": "prod"}))
+    assert plain is not None
+    assert by_eks is not None
+    assert (plain.joined, by_eks.joined) == (False, True)
 
 
 def test_terminating_what_is_gone_is_no_error(aws: Sandbox) -> None:
@@ -96,9 +106,9 @@ def test_a_hook_is_kept_waiting_by_heartbeats_of_its_own_timeout(aws: Sandbox) -
     (member,) = aws.group("kept", 1, LifecycleHookSpecificationList=[short])
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
     waiting = LifecycleHook("kept", "leeway-drain")
-    assert groups.heartbeat_timeout(waiting) == 2
-    assert groups.heartbeat_timeout(LifecycleHook("kept", "another")) is None
-    assert groups.heartbeat_timeout(LifecycleHook("no-such-group", "leeway-drain")) is None
+    assert groups.hook_settings(waiting) == HookSettings(2)
+    assert groups.hook_settings(LifecycleHook("kept", "another")) is None
+    assert groups.hook_settings(LifecycleHook("no-such-group", "leeway-drain")) is None
     groups.terminate_in_group(member)
     aws.wait(lambda: aws.states("kept").get(member) == "Terminating:Wait")
     groups.heartbeat(member, waiting)

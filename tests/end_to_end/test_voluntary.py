@@ -24,6 +24,8 @@ from tests.end_to_end.rehearsal import Entry, Rehearsal
 EVENTS = Path(__file__).parents[2] / "events"
 LEAD = timedelta(hours=4)
 SMALL = 8
+EKS_GROUP = "eks-general-0ac1b6a3-4d3e-9f0b-6c56-3f1c2e9a7b10"
+"""As EKS names the Auto Scaling group of a managed node group."""
 
 
 def client(sandbox: Sandbox, service: str) -> Any:
@@ -216,7 +218,7 @@ def small(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rehearsal]
     """A cluster of some nodes whose manifest says what the test's parameter does."""
     world = World(
         cluster="small",
-        groups=(Group("hooked", SMALL, terminate_hook=True),),
+        groups=(Group(EKS_GROUP, SMALL, terminate_hook=True),),
         workloads=(deployment("web", 2 * SMALL, 5),),
     )
     options = {"lambda": ["--retry-delay", "1"]}
@@ -285,7 +287,7 @@ def test_rebalances_survive_the_death_of_their_functions_with_one_successor_each
         assert {o["result"] for o in seen.outcomes(instance)} == {"drained"}
     assert not seen.died(nodes.values())
     # All at once on one group, and each of them once: none shared a raise, none raised twice.
-    assert len(seen.of("instance-state", state="pending", group="hooked")) == SMALL
+    assert len(seen.of("instance-state", state="pending", group=EKS_GROUP)) == SMALL
     (group,) = client(small.sandbox, "autoscaling").describe_auto_scaling_groups()[
         "AutoScalingGroups"
     ]

@@ -112,9 +112,6 @@ class Desk:
     def in_reservation(self, reservation: str) -> list[str]:
         return self.reserved.get(reservation, [])
 
-    def tag_as_detached(self, instance: str, group: str) -> None:
-        raise AssertionError("receiving changes no instance")
-
     def terminate(self, instance: str) -> None:
         raise AssertionError("receiving changes no instance")
 

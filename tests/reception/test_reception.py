@@ -70,7 +70,7 @@ def test_a_retirement_after_another_knows_whose_the_instance_is_by_now() -> None
     desk = Desk()
     desk.receive(warning("2026-11-20T09:45:00Z"))
     desk.finished()
-    detached = Owner(OwnerKind.DETACHED, "ng")
+    detached = Owner(OwnerKind.NONE)
     desk.index[FIRST] = FACTS.model_copy(update={"instance": FIRST, "owner": detached})
     desk.receive(warning("2026-11-20T10:45:00Z"))
     assert (desk.stored[FIRST].generation, desk.stored[FIRST].facts.owner) == (2, detached)

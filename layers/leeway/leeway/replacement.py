@@ -30,7 +30,8 @@ class GroupRules:
     `terminate_hooks` are the names of its hooks on `autoscaling:EC2_INSTANCE_TERMINATING` that call
     Leeway, which keeps the instance by them, and `others_hooks` of those that call somebody else,
     who lets it go when he is done. `timeouts` is the HeartbeatTimeout of each of its hooks, in
-    seconds, `zones` how many it has.
+    seconds, `with_target` are the names of those that notify a target of their own, and `zones` is
+    how many it has.
     """
 
     name: str
@@ -40,6 +41,7 @@ class GroupRules:
     terminate_hooks: tuple[str, ...]
     others_hooks: tuple[str, ...] = ()
     timeouts: Mapping[str, int] = field(default_factory=dict)
+    with_target: frozenset[str] = frozenset()
     zones: int = 1
 
 
@@ -242,10 +244,6 @@ def _owner_replaces(owner: Owner, taken: bool) -> Decision | None:
 
 
 def _outside_any_group(owner: Owner, asked_already: bool, waits: bool) -> Decision:
-    if owner.kind is OwnerKind.DETACHED:
-        return Decision(
-            Method.NOTHING, f"it left group {owner.name} before: its successor is asked"
-        )
     if asked_already:
         reason = "it left its group before: its successor is asked"
         return Decision(Method.NOTHING, reason, before=waits)

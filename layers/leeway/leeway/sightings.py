@@ -31,11 +31,13 @@ class CurrentInstance:
 
 @dataclass(frozen=True, slots=True)
 class SeenHook:
-    """An instance that waits for the answer to a lifecycle hook."""
+    """An instance that waits for the answer to a lifecycle hook. `timeout` is the hook's
+    HeartbeatTimeout in seconds, an hour where its group was told none."""
 
     instance: str
     hook: LifecycleHook
     launching: bool
+    timeout: int = 3600
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.notices import InterruptionAction
-from leeway.owners import DETACHED_FROM_TAG, cluster_of, owner_of
+from leeway.owners import EKS_CLUSTER_TAG, cluster_of, owner_of
 from leeway.records.retirement import InstanceFacts
 from leeway.sightings import CurrentInstance, SeenChange
 
-_UNKNOWN = "InvalidInstanceID.NotFound"
+UNKNOWN = "InvalidInstanceID.NotFound"
 
 
 # What Spot requests are marked with while the two minutes run. One whose instance is to be
@@ -46,7 +46,7 @@ class Ec2Instances:
             try:
                 answer = self._client().describe_instances(InstanceIds=[instance])
             except ClientError as error:
-                if code_of(error) == _UNKNOWN:
+                if code_of(error) == UNKNOWN:
                     return None
                 raise
         found = [i for r in answer["Reservations"] for i in r["Instances"]]
@@ -105,20 +105,13 @@ class Ec2Instances:
                 makers.append("AWS")
         return tuple(dict.fromkeys(makers))
 
-    def tag_as_detached(self, instance: str, group: str) -> None:
-        """Note on the instance which group it is about to leave."""
-        with aws_errors():
-            self._client().create_tags(
-                Resources=[instance], Tags=[{"Key": DETACHED_FROM_TAG, "Value": group}]
-            )
-
     def terminate(self, instance: str) -> None:
         """Terminate; an instance that is gone already is no error."""
         with aws_errors():
             try:
                 self._client().terminate_instances(InstanceIds=[instance])
             except ClientError as error:
-                if code_of(error) != _UNKNOWN:
+                if code_of(error) != UNKNOWN:
                     raise
 
 
@@ -152,4 +145,5 @@ def facts_of(described: dict[str, Any]) -> InstanceFacts | None:
         instance_type=described.get("InstanceType", ""),
         capacity_type=described.get("InstanceLifecycle", "on-demand"),
         owner=owner_of(tags),
+        joined=EKS_CLUSTER_TAG in tags,
     )

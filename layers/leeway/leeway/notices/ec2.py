@@ -7,11 +7,17 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from leeway.notices.envelope import Detail, Envelope, InstanceIdText, Parsers, Text
-from leeway.notices.model import InterruptionAction, MalformedNotice, Notice, NoticeKind
+from leeway.notices.model import (
+    INSTANCE_ID,
+    InterruptionAction,
+    MalformedNotice,
+    Notice,
+    NoticeKind,
+)
 
 SOURCE = "aws.ec2"
 
-_INSTANCE_IN_ARN = re.compile(r"instance/(i-(?:[0-9a-f]{17}|[0-9a-f]{8}))$")
+_INSTANCE_IN_ARN = re.compile(rf"instance/({INSTANCE_ID})\Z")
 
 
 class _Interruption(Detail):

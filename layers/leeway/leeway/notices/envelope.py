@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-from leeway.notices.model import InstanceId, Notice, NoticeKind
+from leeway.notices.model import INSTANCE_ID, InstanceId, Notice, NoticeKind
 
 
 def _as_list(value: Any) -> Any:
@@ -15,9 +15,7 @@ def _as_list(value: Any) -> Any:
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
-InstanceIdText = Annotated[
-    InstanceId, StringConstraints(pattern=r"^i-(?:[0-9a-f]{8}|[0-9a-f]{17})$")
-]
+InstanceIdText = Annotated[InstanceId, StringConstraints(pattern=f"^{INSTANCE_ID}$")]
 
 
 class Envelope(BaseModel):

@@ -6,7 +6,10 @@ from enum import StrEnum
 from typing import NewType
 
 InstanceId = NewType("InstanceId", str)
-"""An EC2 instance id: `i-` and 8 or 17 hexadecimal digits."""
+"""An EC2 instance id, of the form of INSTANCE_ID."""
+
+INSTANCE_ID = r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})"
+"""The form of an instance id. Source: EC2 user guide, "Resource IDs"."""
 
 
 class NoticeKind(StrEnum):

@@ -12,7 +12,6 @@ from leeway.failures import described
 from leeway.hooks import EKS_HOOKS
 from leeway.notices import NoticeKind
 from leeway.notices.synthetic import Place
-from leeway.owners import OwnerKind
 from leeway.parallel import in_parallel
 from leeway.policies import ClusterPolicy
 from leeway.reconciliation.omissions import (
@@ -22,6 +21,7 @@ from leeway.reconciliation.omissions import (
     about_arrival,
     about_called_off,
     about_change,
+    about_change_over,
     about_detached,
     about_eks_hook,
     about_hook,
@@ -32,6 +32,7 @@ from leeway.reconciliation.omissions import (
     about_return,
     about_start,
     about_state,
+    is_detached_too_long,
 )
 from leeway.records.arrival import Arrival
 from leeway.records.retirement import Retirement
@@ -114,6 +115,10 @@ class Finding:
             looks.append(partial(about_start, record, self._clock.now()))
             state = there.state if there else None
             looks.append(partial(self._record, record, state, policy.dry_run))
+            # A rehearsal would rehearse it once a minute. Whoever attaches it to a group keeps it.
+            grouped = there is not None and bool(there.group)
+            if isinstance(record, Retirement) and not policy.dry_run and not grouped:
+                looks.append(partial(self._detached, record))
         problems = [f"records: {wrong}" for wrong in under_way.unread]
         try:
             hooks = self._waiting.of_groups({one.group for one in cared.values() if one.group})
@@ -127,9 +132,15 @@ class Finding:
         looks += self._at_instances(case)
         return _collected(looks, problems)
 
-    def returned(self, seen: Iterable[SeenInstance]) -> Search:
-        """Look at instances whose nodes are marked as retiring, for some that are to stay."""
-        return _collected([partial(self._return, one) for one in seen], [])
+    def returned(
+        self,
+        seen: Iterable[SeenInstance],
+        policy: ClusterPolicy,
+        changes: Sequence[SeenChange] | None,
+    ) -> Search:
+        """Look at instances whose nodes are marked as retiring, for some that are to stay.
+        `changes` are None where they could not be read."""
+        return _collected([partial(self._return, one, policy, changes) for one in seen], [])
 
     def _at_interruptions(self, case: _Case, seen: Iterable[SeenInterruption]) -> Iterator[Look]:
         if case.policy.heeds(NoticeKind.SPOT_INTERRUPTION):
@@ -168,9 +179,6 @@ class Finding:
         for one in case.cared.values():
             if heeds_states and one.state in STOPS_OR_ENDS:
                 yield partial(self._state, case, one)
-            # A rehearsal would rehearse it once a minute.
-            if one.facts.owner.kind is OwnerKind.DETACHED and not case.policy.dry_run:
-                yield partial(self._detached, case, one)
 
     def _record(
         self, record: Retirement | Arrival, state: str | None, dry_run: bool
@@ -230,19 +238,25 @@ class Finding:
         now, dry_run = self._clock.now(), case.policy.dry_run
         return about_state(seen, retirement, self._place, now, dry_run)
 
-    def _return(self, seen: SeenInstance) -> Omission | None:
+    def _return(
+        self, seen: SeenInstance, policy: ClusterPolicy, changes: Sequence[SeenChange] | None
+    ) -> Omission | None:
         retirement = self._records.known(seen.facts.instance).retirement
-        return about_return(seen, retirement, self._place, self._clock.now())
+        now = self._clock.now()
+        omission = about_return(seen, retirement, self._place, now)
+        if omission is not None or changes is None:
+            return omission
+        here = policy.notices[NoticeKind.SCHEDULED_CHANGE]
+        return about_change_over(seen, retirement, changes, here, self._place, now)
 
-    def _detached(self, case: _Case, seen: SeenInstance) -> Omission | None:
-        """What runs in a list of before, and has been retired by now, may have ended in between:
-        EC2 is asked again."""
-        instance = seen.facts.instance
-        retirement = self._known(case, instance).retirement
-        omission = about_detached(seen, retirement, self._place, self._clock.now())
-        if omission is None or self._sweep.states([instance]).get(instance) != seen.state:
+    def _detached(self, record: Retirement) -> Omission | None:
+        """The list of instances is older than the record, and tags decide what is in it: EC2 is
+        asked for the instance's state by its id."""
+        now = self._clock.now()
+        if not is_detached_too_long(record, now):
             return None
-        return omission
+        state = self._sweep.states([record.instance]).get(record.instance)
+        return about_detached(record, state, self._place, now)
 
     def _known(self, case: _Case, instance: str) -> Known:
         """Return what is on record of an instance; what is not under way takes a read."""

@@ -4,11 +4,13 @@ less urgent does not, what outranks it does, and so does that by which the insta
 from datetime import datetime, timedelta
 from typing import Any
 
+from leeway.hooks import LONGEST_TIMEOUT
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policies import SPOT_WARNING, VOLUNTARY, Action, Ruling
 from leeway.records.retirement import (
     INTERRUPTIONS,
     OVERDUE,
+    TERMINATED_WITHIN,
     Change,
     InstanceFacts,
     Phase,
@@ -231,6 +233,10 @@ def _after_the_end(stored: Retirement, notice: Notice, ruling: Ruling) -> str | 
         return "the retirement before it came to nothing"
     if stored.owes and notice.kind not in VOLUNTARY:
         return "the retirement before it left its group one larger"
+    if stored.is_to_be_terminated and notice.kind is NoticeKind.STATE_CHANGE:
+        # Its own end is told of within seconds of the request for it.
+        late = stored.ended_at is not None and notice.time >= stored.ended_at + TERMINATED_WITHIN
+        return "the retirement before it detached the instance and did not end it" if late else None
     if notice.kind in VOLUNTARY and _is_about_to_go(stored, notice):
         return None
     if _only_cordoned_before(stored, notice, ruling):
@@ -273,10 +279,19 @@ def _remember(stored: Retirement, notice: Notice) -> Retirement:
     )
 
 
+def _are_hooks_over(stored: Retirement, now: datetime) -> bool:
+    """Whether every action that was answered has ended by now, taken or timed out: an answer for
+    one that comes later is another."""
+    if stored.answer is None or stored.ended_at is None:
+        return False
+    return now >= stored.ended_at + timedelta(seconds=LONGEST_TIMEOUT)
+
+
 def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceFacts) -> Retirement:
     fresh = stored.phase in {Phase.UNDOING, Phase.UNDONE}
-    anew: dict[str, Any] = {"hooks": ()} if fresh else {}
-    if fresh and not stored.owes:
+    over = fresh or _are_hooks_over(stored, notice.time)
+    anew: dict[str, Any] = {"hooks": ()} if over else {}
+    if fresh and not (stored.owes or stored.is_to_be_terminated):
         anew["replaced"] = None
     if stored.action is Action.CORDON and not fresh:
         anew["stays_cordoned"] = True
@@ -287,7 +302,7 @@ def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceF
             "phase": Phase.NOTICED,
             "running_at": None,
             "begun_at": None,
-            "emptied": False,
+            "emptied": stored.emptied and stored.is_to_be_terminated,
             "answer": None,
             **_asked(notice, ruling),
         }
