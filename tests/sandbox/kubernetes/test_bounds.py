@@ -82,7 +82,8 @@ async def live_once(cluster: Cluster, inhabitants: Inhabitants, number: int) -> 
     await until(lambda: len(running()) == 2)
     await until(lambda: disruptions_allowed(store, covering))
     victim = running()[0]["metadata"]["name"]
-    evict(cluster, inhabitants.disruption, "default", victim, {})
+    eviction = {"metadata": {"name": victim}}
+    evict(cluster, inhabitants.disruption, "default", victim, eviction)
     await until(lambda: len(running()) == 2 and store.get(registry.POD, "default", victim) is None)
     delete(cluster, registry.DEPLOYMENT, owner)
     delete(cluster, registry.BUDGET, covering)
