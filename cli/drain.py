@@ -72,6 +72,9 @@ def drain(
     dry_run: options.OnlySay = DryRun.NONE,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
+    as_user: options.As = "",
+    as_group: options.AsGroup = None,
+    as_uid: options.AsUid = "",
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Cordon nodes and evict their pods, each in time for a deadline.
@@ -85,6 +88,7 @@ def drain(
     leeway drain -l pool=old --ignore-daemonsets --timeout 1h
     """
     from leeway.clock import SystemClock
+    from leeway.cluster.impersonation import Impersonation
     from leeway.cluster.kubeconfig import kubeconfig_cluster
 
     from cli.drain_run import DrainRun
@@ -102,9 +106,10 @@ def drain(
         clock, deadline, on_blocked, grace_period, disable_eviction, skip_wait_for_delete_timeout
     )
     gives_up = parse_duration("--timeout", timeout)
+    who = Impersonation(as_user, tuple(as_group or ()), as_uid)
     with (
         cluster_trouble(by_labels=bool(selector or pod_selector)),
-        closing(kubeconfig_cluster(kubeconfig, context, chunk_size)) as cluster,
+        closing(kubeconfig_cluster(kubeconfig, context, chunk_size, who)) as cluster,
     ):
         run = DrainRun(
             cluster=cluster,

@@ -17,6 +17,7 @@ aws:SERVICE:ACTION:error=RATE        that share of the calls fails (aws:ec2:Desc
 aws:SERVICE:ACTION:latency=SECONDS   they take that much longer
 kubernetes:VERB:RESOURCE:error=RATE  (kubernetes:create:pods/eviction:error=0.3)
 kubernetes:VERB:RESOURCE:latency=SECONDS
+evictions:hold=SECONDS               they wait that long between budget and deletion
 down                                 the API server refuses connections
 throttle                             EC2 and Auto Scaling limit rates as AWS does
 lambda:FUNCTION:kill=STEP            killed before its checkpoint of that number is recorded
@@ -107,6 +108,11 @@ _FORMS: Mapping[str, tuple[str, _Build, float | None]] = {
     "aws:*:*:latency": ("aws", lambda at, n: _aws(at, latency=n), None),
     "kubernetes:*:*:error": ("kubernetes", lambda at, n: _kubernetes(at, rate=n, status=503), 1),
     "kubernetes:*:*:latency": ("kubernetes", lambda at, n: _kubernetes(at, latency=n), None),
+    "evictions:hold": (
+        "kubernetes",
+        lambda _, n: {"verb": "create", "resource": "pods/eviction", "hold": n},
+        None,
+    ),
     "lambda:*:kill": (
         "lambda",
         lambda at, n: {"function": at[1], "kill": "before", "step": max(int(n), 1)},

@@ -47,6 +47,8 @@ def _body(situation: Situation, now: datetime) -> Iterator[RenderableType]:
         yield _line(arrival.instance, arrival.facts.private_dns_name, told)
     for kept in situation.headroom:
         size = "as it is" if kept.replicas is None else f"{kept.replicas} replicas"
+        if kept.pending:
+            size += f", {kept.pending} of them Pending"
         yield _line(kept.subject, kept.source, f"{size}: {kept.problem or kept.reason}")
     if not (situation.retirements or situation.arrivals or situation.headroom):
         yield Text("  nothing under way", style="dim")
@@ -66,6 +68,8 @@ def _retirement_lines(one: Leaving, now: datetime) -> Iterator[Text]:
         told.append(f"replacement {record.replaced.method}")
     if record.phase in OVER and record.owes:
         told.append("left in its group, which is one larger")
+    if record.phase in OVER and record.is_to_be_terminated:
+        told.append("detached from its group, and not terminated yet")
     told += _counts(drain)
     node = drain.node if drain else record.facts.private_dns_name
     yield _line(record.instance, node, ", ".join(told))
@@ -127,6 +131,7 @@ def _cluster(situation: Situation) -> dict[str, Any]:
                 "subject": one.subject,
                 "manifest": one.source,
                 "replicas": one.replicas,
+                "pending": one.pending if one.running is not None else None,
                 "reason": one.reason,
                 "problem": one.problem or None,
             }

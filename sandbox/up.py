@@ -335,6 +335,12 @@ class Sandbox:
         body |= {"event": event, "over": over}
         return str(self._control("aws", "POST", "maintenance", body)["event"])
 
+    def impair(self, instance: str, check: str = "system", *, lasts: float | None = 0) -> None:
+        """Let a status check of an instance (`instance`, `system`, `attached-ebs`) fail, for so
+        many seconds already; None lets it pass again. EC2 sends no event of that."""
+        body = {"instance": instance, "check": check, "lasts": lasts}
+        self._control("aws", "POST", "impair", body)
+
     def report(self, instance: str, state: str, node: Mapping[str, Any] | None = None) -> None:
         """Tell the cluster, and not EC2, that an instance is `running` as this Node, or `stopped`:
         its kubelet is dead."""

@@ -11,7 +11,16 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from sandbox.access import Gate
-from sandbox.aws import autoscaling, dynamodb, instances, maintenance, prices, schedules
+from sandbox.aws import (
+    autoscaling,
+    dynamodb,
+    impairments,
+    instances,
+    maintenance,
+    prices,
+    reservations,
+    schedules,
+)
 from sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.control import Control
@@ -42,6 +51,8 @@ class Front:
         schedules.install(bus)
         instances.install(cloud, bus)
         maintenance.install()
+        impairments.install()
+        reservations.install()
         nodes = NodeLink(cloud, gate.pass_on())
         autoscaling.install(cloud, bus)
         prices.install()
@@ -70,7 +81,7 @@ class Front:
         call = recognise(environ, body)
         if call is None:
             return self._forward(None, environ)
-        self.control.count(call.access_key, str(call))
+        self.control.count(call.access_key, str(call), dynamodb.kinds_reached(call, body))
         if refused := self._throttle.refuses(call):
             return refusal(call, environ, *refused)
         fault = self._cloud.faults.strike(call.service, call.action)

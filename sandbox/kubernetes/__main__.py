@@ -47,6 +47,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--pod-quarantine", type=float, default=40.0, help="seconds that pods outlive their Node"
     )
+    parser.add_argument(
+        "--grant-expiry",
+        type=float,
+        default=120.0,
+        help="seconds after which a pod that was not deleted leaves a budget's disruptedPods",
+    )
     parser.add_argument("--audit-log", type=Path, help="file that gets a line for each record")
     return parser.parse_args()
 

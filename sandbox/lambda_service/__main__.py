@@ -19,6 +19,7 @@ from sandbox.lambda_service.events import Events
 from sandbox.lambda_service.executions import Executions, WorkerInvoker
 from sandbox.lambda_service.faults import Faults
 from sandbox.lambda_service.pools import Pools
+from sandbox.lambda_service.quota import STARTS_A_SECOND, StartQuota
 from sandbox.lambda_service.runtime_api import RUNTIME_PREFIX, RuntimeApi
 from sandbox.lambda_service.server import Handler, LambdaApi, answer_errors
 from sandbox.lambda_service.service import Service
@@ -38,6 +39,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--region", default="us-east-1")
     parser.add_argument("--aws", help="URL of the sandbox's AWS, for functions and dead letters")
     parser.add_argument("--concurrency", type=int, default=200, help="invocations per function")
+    parser.add_argument(
+        "--starts",
+        type=int,
+        default=STARTS_A_SECOND,
+        help="durable executions that may be started in a second; 0: any number",
+    )
     parser.add_argument(
         "--retry-delay", type=float, default=1.0, help="seconds before the first retry"
     )
@@ -84,7 +91,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     application = web.Application(middlewares=checks, client_max_size=_MAX_BODY_BYTES)
     application.add_routes(RuntimeApi(pools).routes())
     service = Service(functions, pools, executions, events, faults, journal)
-    application.add_routes(LambdaApi(service).routes())
+    application.add_routes(LambdaApi(service, StartQuota(arguments.starts)).routes())
     application.add_routes(Control(service).routes())
     runner = web.AppRunner(
         application,

@@ -4,14 +4,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import RETIREMENT, SHARDS, DynamoRecords, item_key
+from leeway.cloud.dynamodb_index import DynamoIndex
 from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, Waiting
 from leeway.cloud.stores import UnderWay
 from leeway.cloud.sweep import Ec2Sweep
 from leeway.cloud.waiting import AutoScalingWaitingActions
-from leeway.hooks import HookResult
+from leeway.hooks import HookResult, HookSettings
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.records.arrival import Arrival
@@ -23,6 +25,8 @@ from tests.cloud.stored import TABLE
 from tests.records.arrivals import ask
 from tests.records.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
+
+EKS_GROUP = "eks-general-0ac1b6a3-4d3e-9f0b-6c56-3f1c2e9a7b10"
 
 
 @pytest.fixture
@@ -91,14 +95,68 @@ def test_more_clusters_than_a_filter_takes_are_asked_about_in_batches(
     assert max(asked) <= 200
 
 
-def test_the_states_of_instances_are_those_of_now_and_unknown_ones_are_left_out(
+def test_the_states_of_instances_are_those_of_now_and_unknown_ones_are_terminated(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     living, ended = launch(aws, {"Name": "living"}), launch(aws, {"Name": "ended"})
     Ec2Instances(maker(aws, "ec2")).terminate(ended)
     aws.wait(lambda: sweep.states([ended]) == {ended: "terminated"})
     aws.wait(lambda: sweep.states([living]) == {living: "running"})
-    assert sweep.states(["i-0ffffffffffffffff"]) == {}
+    unknown = ["i-0ffffffffffffffff", "i-0eeeeeeeeeeeeeeee"]
+    assert sweep.states(unknown) == dict.fromkeys(unknown, "terminated")
+    aws.wait(
+        lambda: (
+            sweep.states([living, *unknown])
+            == {living: "running"} | dict.fromkeys(unknown, "terminated")
+        )
+    )
+
+
+class Partial:
+    """EC2's client, whose filtered answers lack an instance, and which knows some by id only."""
+
+    def __init__(self, client: Any, lacks: str, names: bool = True) -> None:
+        self._client = client
+        self._lacks = lacks
+        self._names = names
+
+    def get_paginator(self, name: str) -> "Partial":
+        return self
+
+    def paginate(self, **asked: Any) -> list[Any]:
+        pages = list(self._client.get_paginator("describe_instances").paginate(**asked))
+        for page in pages:
+            for reservation in page["Reservations"]:
+                reservation["Instances"] = [
+                    one for one in reservation["Instances"] if one["InstanceId"] != self._lacks
+                ]
+        return pages
+
+    def describe_instances(self, InstanceIds: list[str]) -> Any:  # noqa: N803 (boto3's name)
+        if not self._names:
+            said = {"Code": "InvalidInstanceID.NotFound", "Message": "some do not exist"}
+            raise ClientError({"Error": said}, "DescribeInstances")
+        return self._client.describe_instances(InstanceIds=InstanceIds)
+
+
+def test_an_instance_that_one_filtered_answer_lacks_is_not_taken_for_terminated(
+    aws: Sandbox,
+) -> None:
+    living, other = launch(aws, {"Name": "lacking"}), launch(aws, {"Name": "there"})
+    unknown = "i-0ffffffffffffffff"
+    client = Partial(aws.client("ec2"), living)
+    running = {living: "running", other: "running"}
+    aws.wait(lambda: Ec2Sweep(lambda: client).states([living, other]) == running)
+    found = Ec2Sweep(lambda: client).states([living, other, unknown])
+    assert found == running | {unknown: "terminated"}
+
+
+def test_where_ec2_does_not_name_whom_it_does_not_know_nothing_is_said_of_them(
+    aws: Sandbox,
+) -> None:
+    living, other = launch(aws, {"Name": "lacking"}), launch(aws, {"Name": "there"})
+    client = Partial(aws.client("ec2"), living, names=False)
+    aws.wait(lambda: Ec2Sweep(lambda: client).states([living, other]) == {other: "running"})
 
 
 def test_instances_are_found_by_their_private_dns_name(aws: Sandbox, sweep: Ec2Sweep) -> None:
@@ -106,9 +164,10 @@ def test_instances_are_found_by_their_private_dns_name(aws: Sandbox, sweep: Ec2S
     launch(aws, {"eks:cluster-name": "named"})
     facts = Ec2Instances(maker(aws, "ec2")).describe(instance)
     assert facts is not None
-    (found,) = sweep.named(facts.private_dns_name)
+    (found,) = sweep.named({facts.private_dns_name, "ip-10-99-99-99.ec2.internal"})
     assert found.facts == facts
-    assert sweep.named("ip-10-99-99-99.ec2.internal") == []
+    assert sweep.named({"ip-10-99-99-99.ec2.internal"}) == []
+    assert sweep.named(set()) == []
 
 
 def test_a_list_that_breaks_off_is_not_taken_for_the_whole(aws: Sandbox, sweep: Ec2Sweep) -> None:
@@ -133,6 +192,9 @@ def test_spot_instances_that_ec2_takes_back_are_found_though_no_warning_was_sent
     assert (seen.instance, seen.action) == (member, InterruptionAction.TERMINATE)
     assert other != seen.instance
     assert sweep.states([member]) == {member: "running"}
+    instances = Ec2Instances(maker(aws, "ec2"))
+    now = [instances.current_instance(one) for one in (member, other)]
+    assert [one.interrupted for one in now if one is not None] == [True, False]
 
 
 def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
@@ -145,13 +207,58 @@ def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
     assert found[member] is InterruptionAction.STOP
 
 
+def test_instances_whose_status_checks_fail_are_found_with_the_time(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    first, second, third = (launch(aws, {"Name": "impaired"}) for _ in range(3))
+    all_of_them = dict.fromkeys((first, second, third), "running")
+    aws.wait(lambda: sweep.states(all_of_them) == all_of_them)
+    assert sweep.impairments() == []
+    failing = [(first, "system"), (first, "instance"), (second, "attached-ebs")]
+    for instance, check in failing:
+        aws.control("POST", "impair", {"instance": instance, "check": check, "lasts": 90})
+    found = {one.instance: one.since for one in sweep.impairments()}
+    assert {name: set(since) for name, since in found.items()} == {
+        first: {"system", "instance"},
+        second: {"attached-ebs"},
+    }
+    assert third not in found
+    for since in found[first].values():
+        assert timedelta(seconds=80) < datetime.now(UTC) - since < timedelta(seconds=120)
+    for instance, check in failing:
+        aws.control("POST", "impair", {"instance": instance, "check": check, "lasts": None})
+    assert sweep.impairments() == []
+
+
+def test_a_manifests_item_that_poses_as_a_record_in_the_index_is_none(
+    aws: Sandbox, records: DynamoRecords
+) -> None:
+    """Whoever may write under MANIFESTS#prod may give an item there any attribute."""
+    record = interrupted(Phase.NOTICED)
+    forged = record.facts.model_copy(update={"cluster": "posing"})
+    posing = record.model_copy(update={"facts": forged})
+    for sort, body in (("RETIREMENT", posing), ("FACTS", forged)):
+        item = {
+            "pk": {"S": "MANIFESTS#posing"},
+            "sk": {"S": sort},
+            "cluster": {"S": "posing"},
+            "open": {"S": "posing"},
+            "record": {"S": body.model_dump_json()},
+        }
+        aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
+    under_way = records.unfinished("posing")
+    assert under_way.records == ()
+    assert "MANIFESTS#posing RETIREMENT: no record of Leeway's own" in under_way.unread
+    assert DynamoIndex(maker(aws, "dynamodb"), TABLE).of_cluster("posing") == {}
+
+
 def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: Ec2Sweep) -> None:
     tags = {"eks:cluster-name": "grouped", "eks:nodegroup-name": "general"}
     told = [{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()]
-    (member,) = aws.group("eks-general-5f1c", 1, Tags=told)
+    (member,) = aws.group(EKS_GROUP, 1, Tags=told)
     alone = launch(aws, {"eks:cluster-name": "grouped"})
     found = {one.facts.instance: one for one in sweep.instances(["grouped"])}
-    assert (found[member].group, found[alone].group) == ("eks-general-5f1c", "")
+    assert (found[member].group, found[alone].group) == (EKS_GROUP, "")
     assert found[member].facts.owner == Owner(OwnerKind.MANAGED_NODE_GROUP, "general")
 
 
@@ -208,7 +315,7 @@ def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -
     groups.terminate_in_group(member)
     aws.wait(lambda: len(waiting.of_groups(["waits"]).seen) == 2)
     found = waiting.of_groups(["waits", "quiet", "no-such-group"]).seen
-    assert SeenHook(member, LifecycleHook("waits", "drain"), launching=False) in found
+    assert SeenHook(member, LifecycleHook("waits", "drain"), launching=False, timeout=60) in found
     (launching,) = [one for one in found if one.launching]
     assert launching.hook == LifecycleHook("waits", "admit")
     groups.complete(launching.instance, launching.hook, HookResult.CONTINUE)
@@ -255,11 +362,14 @@ def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termina
     client.meta.events.register(answered, with_their_target)
     try:
         aws.wait(lambda: waiting.of_groups(["eks-general"]).seen)
-        expected = SeenHook(member, own, launching=False)
+        expected = SeenHook(member, own, launching=False, timeout=60)
         assert waiting.of_groups(["eks-general"]) == Waiting((expected,))
         rules = AutoScalingGroups(lambda: client).rules("eks-general")
         assert rules.terminate_hooks == ("Terminate-LC-Hook",)
         assert rules.others_hooks == ("somebody-elses",)
+        assert rules.with_target == {"somebody-elses", "Terminate-LC-Hook"}
+        settings = AutoScalingGroups(lambda: client).hook_settings(own)
+        assert settings == HookSettings(60, has_target=True)
     finally:
         client.meta.events.unregister(answered, with_their_target)
 

@@ -14,7 +14,7 @@ from leeway.clock import SystemClock
 from leeway.cluster.http_workloads import HttpWorkloads
 from leeway.cluster.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.cluster.ports import ClusterUnavailable, PodFeed
+from leeway.cluster.ports import ClusterUnavailable, Node, PodFeed
 from leeway.drain.answers import Meaning, read_answer
 from leeway.drain.deadline import Terms
 from leeway.drain.pods import Pod
@@ -281,7 +281,7 @@ def test_an_answer_of_somebody_in_between_is_never_taken_for_the_api_servers(
     with pytest.raises(ClusterUnavailable):
         cluster.ready_nodes()
     with pytest.raises(ClusterUnavailable):
-        cluster.delete_node("node-1", "uid")
+        cluster.delete_node(Node("node-1", "uid", "", True, False, {}, version="1"))
     target = ScaleTarget("apps/v1", "Deployment", "shop", "web")
     with (
         closing(kubeconfig_connection(wayward.kubeconfig)) as connection,

@@ -32,6 +32,19 @@ def test_a_second_tick_with_nothing_new_writes_nothing(desk: Desk) -> None:
     assert generation == 1
 
 
+def test_how_many_pods_are_pending_is_remembered_and_is_no_change(desk: Desk) -> None:
+    desk.apply(desk.headroom(replicas=2))
+    subject = f"buffer {desk.name}/{desk.name}-warm"
+    desk.tick()
+    assert desk.states.of("prod")[subject].pending == 2
+    deployment = f"/apis/apps/v1/namespaces/{desk.name}/deployments/{desk.name}-warm"
+    status = {"status": {"replicas": 2, "readyReplicas": 1}}
+    headers = {"Content-Type": "application/merge-patch+json"}
+    assert desk.live.api.patch(f"{deployment}/status", json=status, headers=headers).is_success
+    later = desk.tick(NINE + MINUTE)
+    assert (desk.states.of("prod")[subject].pending, later.changed) == (1, ())
+
+
 def test_drift_is_healed(desk: Desk) -> None:
     desk.apply(desk.headroom(replicas=2))
     desk.tick()

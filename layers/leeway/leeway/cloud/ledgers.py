@@ -1,6 +1,6 @@
 """What retirements must agree on, in the table, by boto3.
 
-Keys: `pk` = CLUSTER#<name>, `sk` = CHURN; `pk` = GROUP#<name>, `sk` = SURGE.
+Keys: `pk` = CHURN#<cluster>, `sk` = CHURN; `pk` = GROUP#<name>, `sk` = SURGE.
 """
 
 from collections.abc import Callable
@@ -72,7 +72,7 @@ class DynamoLedgers:
 
 
 def _churn_key(cluster: str) -> dict[str, Any]:
-    return {"pk": {"S": f"CLUSTER#{cluster}"}, "sk": {"S": "CHURN"}}
+    return {"pk": {"S": f"CHURN#{cluster}"}, "sk": {"S": "CHURN"}}
 
 
 def _surge_key(group: str) -> dict[str, Any]:

@@ -1,30 +1,23 @@
 """EC2's instances, Spot requests and scheduled events, all at once, by boto3."""
 
-from collections.abc import Callable, Collection, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import batched
 from typing import Any
 
-from leeway.cloud.ec2 import changes_in, facts_of
-from leeway.cloud.errors import aws_errors
-from leeway.notices import InterruptionAction
-from leeway.owners import CLUSTER_TAGS, OWNED_PREFIX
-from leeway.sightings import SeenChange, SeenInstance, SeenInterruption
+from botocore.exceptions import ClientError
+
+from leeway.cloud.ec2 import MARKED, UNKNOWN, changes_in, facts_of
+from leeway.cloud.errors import aws_errors, code_of
+from leeway.owners import CLUSTER_TAGS, GROUP_TAG, OWNED_PREFIX
+from leeway.sightings import SeenChange, SeenImpairment, SeenInstance, SeenInterruption
 
 PAGE = 1000
 FILTER_VALUES = 200
 """What DescribeInstances takes. Source: EC2 API reference."""
 
-GROUP_TAG = "aws:autoscaling:groupName"
+_ID = re.compile(r"\bi-[0-9a-f]+\b")
 
-# What Spot requests are marked with while the two minutes run. One whose instance is to be
-# terminated for want of capacity, which is the usual case, gets at once the code that it keeps when
-# the instance is gone: whether it still runs, only the instance tells.
-# Source: EC2 user guide, "Spot request status codes" and "State changes for a Spot request".
-_MARKED = {
-    "instance-terminated-no-capacity": InterruptionAction.TERMINATE,
-    "marked-for-termination": InterruptionAction.TERMINATE,
-    "marked-for-stop": InterruptionAction.STOP,
-}
 
 # What EC2 schedules. Source: EC2 API reference, InstanceStatusEvent.
 _CODES = [
@@ -34,6 +27,15 @@ _CODES = [
     "system-maintenance",
     "system-reboot",
 ]
+
+
+# Status checks, as filters name them, and where the answer has them. All names of filters must hold
+# together: each check takes a call of its own. Source: EC2 API reference, DescribeInstanceStatus.
+_CHECKS = {
+    "instance": "InstanceStatus",
+    "system": "SystemStatus",
+    "attached-ebs": "AttachedEbsStatus",
+}
 
 
 class Ec2Sweep:
@@ -54,9 +56,12 @@ class Ec2Sweep:
                     found[one.facts.instance] = one
         return list(found.values())
 
-    def named(self, private_dns_name: str) -> list[SeenInstance]:
-        """List the instances of any cluster that have this private DNS name."""
-        return list(self._seen([{"Name": "private-dns-name", "Values": [private_dns_name]}]))
+    def named(self, private_dns_names: Collection[str]) -> list[SeenInstance]:
+        """List the instances of any cluster that have one of these private DNS names."""
+        found: list[SeenInstance] = []
+        for values in batched(sorted(private_dns_names), FILTER_VALUES, strict=False):
+            found += self._seen([{"Name": "private-dns-name", "Values": list(values)}])
+        return found
 
     def _seen(self, filters: list[dict[str, Any]]) -> Iterator[SeenInstance]:
         for described in self._described(filters):
@@ -83,13 +88,13 @@ class Ec2Sweep:
             pages = (
                 self._client()
                 .get_paginator("describe_spot_instance_requests")
-                .paginate(Filters=[{"Name": "status-code", "Values": list(_MARKED)}])
+                .paginate(Filters=[{"Name": "status-code", "Values": list(MARKED)}])
             )
             for page in pages:
                 for request in page["SpotInstanceRequests"]:
                     if "InstanceId" in request:
                         marked_at = request["Status"]["UpdateTime"]
-                        action = _MARKED[request["Status"]["Code"]]
+                        action = MARKED[request["Status"]["Code"]]
                         seen.append(SeenInterruption(request["InstanceId"], action, marked_at))
         return seen
 
@@ -107,16 +112,77 @@ class Ec2Sweep:
                     seen += changes_in(status)
         return seen
 
-    def states(self, instances: Collection[str]) -> dict[str, str]:
-        """Read the states of these very instances now; one that EC2 does not know is left out.
+    def impairments(self) -> list[SeenImpairment]:
+        """List the running instances of which some status check fails."""
+        found: dict[str, SeenImpairment] = {}
+        for check in _CHECKS:
+            filters = [{"Name": f"{check}-status.status", "Values": ["impaired"]}]
+            with aws_errors():
+                pages = (
+                    self._client()
+                    .get_paginator("describe_instance_status")
+                    .paginate(Filters=filters, MaxResults=PAGE)
+                )
+                for page in pages:
+                    for status in page["InstanceStatuses"]:
+                        found[status["InstanceId"]] = _impairment(status)
+        return list(found.values())
 
-        A filter finds what there is; asked for by id, one that is unknown would fail them all.
+    def states(self, instances: Collection[str]) -> dict[str, str]:
+        """Read the states of these very instances now.
+
+        A filter finds what there is in one call. What is missing from its answer is asked for by
+        id: only that answer says that EC2 does not know an instance.
         """
-        found = {}
+        found: dict[str, str] = {}
         for values in batched(sorted(instances), FILTER_VALUES, strict=False):
             for described in self._described([{"Name": "instance-id", "Values": list(values)}]):
                 found[described["InstanceId"]] = described["State"]["Name"]
+            missing = [instance for instance in values if instance not in found]
+            found |= self._states_by_id(missing)
         return found
+
+    def _states_by_id(self, instances: Sequence[str]) -> dict[str, str]:
+        """Ask for instances by id. EC2 refuses the whole call for those that it does not know, and
+        names them: the others are asked for again. Where it names none, nothing is said of any."""
+        found: dict[str, str] = {}
+        left = list(instances)
+        while left:
+            described, refusal = self._asked_by_id(left)
+            if not refusal:
+                return found | {one["InstanceId"]: one["State"]["Name"] for one in described}
+            unknown = set(left).intersection(_ID.findall(refusal))
+            if not unknown:
+                return found
+            found |= dict.fromkeys(unknown, "terminated")
+            left = [instance for instance in left if instance not in unknown]
+        return found
+
+    def _asked_by_id(self, instances: Sequence[str]) -> tuple[list[dict[str, Any]], str]:
+        """Return what EC2 tells of these instances, or its refusal where it does not know all."""
+        with aws_errors():
+            try:
+                answer = self._client().describe_instances(InstanceIds=list(instances))
+            except ClientError as error:
+                if code_of(error) == UNKNOWN:
+                    return [], str(error)
+                raise
+        return [one for some in answer["Reservations"] for one in some["Instances"]], ""
+
+
+def _impairment(status: dict[str, Any]) -> SeenImpairment:
+    since = {
+        check: min(failed)
+        for check, field in _CHECKS.items()
+        if (
+            failed := [
+                detail["ImpairedSince"]
+                for detail in status.get(field, {}).get("Details", [])
+                if detail.get("Status") == "failed" and detail.get("ImpairedSince")
+            ]
+        )
+    }
+    return SeenImpairment(status["InstanceId"], since)
 
 
 def _group_of(described: dict[str, Any]) -> str:

@@ -66,6 +66,7 @@ class HttpWorkloads:
                 item["metadata"]["namespace"],
                 item["metadata"]["name"],
                 item["spec"]["template"]["spec"].get("priorityClassName", ""),
+                item.get("status", {}).get("readyReplicas", 0),
             )
             for item in self._list("/apis/apps/v1/deployments", _OURS)
         ]

@@ -16,13 +16,12 @@ from lightkube.resources.apps_v1 import DaemonSet
 from lightkube.resources.core_v1 import Event, PersistentVolume
 from lightkube.resources.core_v1 import Node as NodeObject
 from lightkube.resources.core_v1 import Pod as PodObject
-from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.resources.storage_v1 import VolumeAttachment
 from lightkube.types import PatchType
 
 from leeway.clock import Clock, Lead
+from leeway.cluster.budgets import Budgets
 from leeway.cluster.connection import Connection, raise_unless_object
-from leeway.cluster.label_selectors import selects
 from leeway.cluster.marks import (
     EXCLUDED_LABEL,
     cordoned,
@@ -55,6 +54,11 @@ VOLUMES_SECONDS = 10.0
 """What requests may take together while a drain waits for them: little is answered to most, but the
 list of volumes is long in a large cluster."""
 
+EVICTION_SECONDS = 20.0
+"""What an eviction may take. An API server holds one for ten seconds and more while others write
+the same budget. Whoever disconnects meanwhile may have spent the budget's slot for nothing: the pod
+stays, and the slot is not available for two minutes. Source: Kubernetes, EvictionsRetry."""
+
 CONFLICTS = 5
 """How often a node is read again when somebody else wrote it in between."""
 
@@ -85,6 +89,7 @@ class LightkubeCluster:
         self._just_read: tuple[float, NodeObject] | None = None
         self._living_daemonsets: set[tuple[str, str]] = set()
         self._claims: dict[str, str] = {}
+        self._budgets = Budgets(connection, lambda: clock.now() + self._lead.ahead)
 
     def close(self) -> None:
         """Close the connection."""
@@ -133,9 +138,10 @@ class LightkubeCluster:
         listed = self._connection.call(lambda c: list(c.typed.list(NodeObject, chunk_size=PAGE)))
         return (to_node(node) for node in listed)
 
-    def cordon(self, node: str, marks: Marks | None, dry_run: bool = False) -> None:
-        """Cordon, taint, label and annotate in one patch that fails if the node changed."""
-        if not self._change_node(node, lambda found: cordoned(found, marks), dry_run=dry_run):
+    def cordon(self, node: str, marks: Marks | None, dry_run: bool = False, uid: str = "") -> None:
+        """Cordon, taint, label and annotate in one patch that fails if the node changed. With a
+        UID, another Node of the name is left alone."""
+        if not self._change_node(node, lambda found: cordoned(found, marks), uid, dry_run=dry_run):
             raise ClusterRefused(f"node {node} is gone")
 
     def release(self, node: str, generation: int | None = None) -> bool:
@@ -169,15 +175,18 @@ class LightkubeCluster:
         if not self._patch_node(node, {"metadata": {"labels": dict(labels)}}):
             raise ClusterRefused(f"node {node} is gone")
 
-    def mark_out_of_service(self, node: str, uid: str) -> bool:
+    def mark_out_of_service(self, node: Node) -> bool:
         """Taint the node as non-gracefully shut down."""
-        return self._change_node(node, out_of_service, uid)
+        return self._change_node(node.name, out_of_service, node.uid, version=node.version)
 
-    def delete_node(self, name: str, uid: str) -> bool:
-        """Delete the Node object by its name and UID."""
+    def delete_node(self, node: Node) -> bool:
+        """Delete the Node object by its name, UID and resource version."""
+        options = _delete_options(node.uid, None, dry_run=False)
+        options["preconditions"]["resourceVersion"] = node.version
+        path = f"/api/v1/nodes/{node.name}"
         try:
             self._connection.call(
-                lambda c: raise_unless_object(_delete(c, f"/api/v1/nodes/{name}", uid))
+                lambda c: raise_unless_object(c.plain.request("DELETE", path, json=options))
             )
         except ApiError:
             return False
@@ -190,14 +199,18 @@ class LightkubeCluster:
         uid: str = "",
         if_any: bool = False,
         dry_run: bool = False,
+        version: str = "",
     ) -> bool:
-        """Patch a node as it is now, again if somebody else wrote it meanwhile.
+        """Patch a node as it is now, again if somebody else wrote it meanwhile. With a version, it
+        is patched at that version only.
 
         Returns whether the node is there, with `if_any` whether there was anything to change.
         """
         for attempt in range(CONFLICTS):
             current = self._get_node(name) if attempt else self._known_node(name)
             if current is None or (uid and to_node(current).uid != uid):
+                return False
+            if version and to_node(current).version != version:
                 return False
             patch = change(current)
             if patch is None:
@@ -342,7 +355,9 @@ class LightkubeCluster:
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": _delete_options(pod.uid, grace, dry_run),
         }
-        return self._connection.answer(lambda c: raise_unless_object(c.post(path, eviction)))
+        return self._connection.answer(
+            lambda c: raise_unless_object(c.post(path, eviction, EVICTION_SECONDS))
+        )
 
     def delete(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Delete this very pod, whatever its budgets say."""
@@ -353,15 +368,11 @@ class LightkubeCluster:
 
     def budgets_of(self, pod: Pod) -> tuple[str, ...]:
         """Find the budgets whose selectors match the pod."""
-        listed = self._connection.call(
-            lambda c: list(c.typed.list(PodDisruptionBudget, namespace=pod.namespace))
-        )
-        return tuple(
-            one.metadata.name
-            for one in listed
-            if one.spec and one.metadata and one.metadata.name
-            if selects(one.spec.selector, pod.labels)
-        )
+        return self._budgets.names_for(pod)
+
+    def eviction_is_granted(self, pod: Pod) -> bool:
+        """Read it from the status of the pod's budget."""
+        return self._budgets.has_granted(pod)
 
     def note(self, event: NodeEvent) -> None:
         """Write a core/v1 Event in `default`, where Events about nodes are kept."""

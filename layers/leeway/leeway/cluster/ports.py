@@ -39,8 +39,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One Node object. `ready` is its Ready condition; `heard` says that some kubelet reports about
-    it, and has not fallen silent.
+    """One Node object. `ready` is its Ready condition, `version` its resource version.
 
     `devices` are the allocatable extended resources, as `nvidia.com/gpu`, each with its count; one
     that is present with a count of zero is not usable yet.
@@ -55,7 +54,7 @@ class Node:
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     devices: Mapping[str, int] = field(default_factory=dict)
-    heard: bool = False
+    version: str = ""
 
     @property
     def marked(self) -> bool:
@@ -160,18 +159,6 @@ class Cluster(Protocol):
         """Put labels on a node; it keeps its other ones."""
         ...
 
-    def mark_out_of_service(self, node: str, uid: str) -> bool:
-        """Vouch that a node's machine is gone, so that its volumes are freed at once.
-
-        To be called only when EC2 says so: pods that still ran would lose their disks. False where
-        this very node is not there.
-        """
-        ...
-
-    def delete_node(self, name: str, uid: str) -> bool:
-        """Remove this very Node object; False where it is gone, or another one has its name."""
-        ...
-
     def nodes(self) -> list[Node]:
         """List all nodes, completely and not from a cache."""
         ...
@@ -196,6 +183,11 @@ class Cluster(Protocol):
         """Return the names of the PodDisruptionBudgets that guard a pod."""
         ...
 
+    def eviction_is_granted(self, pod: Pod) -> bool:
+        """Whether a budget's status names this pod as disrupted: its slot is spent, and the pod was
+        not deleted. False where that is not known."""
+        ...
+
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Ask for an eviction; an answer of any status is returned, not raised."""
         ...
@@ -211,11 +203,12 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PauseDeployment:
-    """A Deployment of pause pods that Leeway made."""
+    """A Deployment of pause pods that Leeway made. `running` is how many of its pods are Ready."""
 
     namespace: str
     name: str
     priority_class: str
+    running: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,10 +319,14 @@ class Remains(Protocol):
         """List the volumes that are attached to a node."""
         ...
 
-    def mark_out_of_service(self, node: str, uid: str) -> bool:
-        """Vouch that a node's machine is gone, as `Cluster` does."""
+    def mark_out_of_service(self, node: Node) -> bool:
+        """Vouch that a node's machine is gone, so that its volumes are freed at once.
+
+        To be called only when EC2 says so: pods that still ran would lose their disks. False where
+        the Node object is gone, or was changed since it was read.
+        """
         ...
 
-    def delete_node(self, name: str, uid: str) -> bool:
-        """Remove this very Node object; False where it is gone, or another one has its name."""
+    def delete_node(self, node: Node) -> bool:
+        """Remove a Node object; False where it is gone, or was changed since it was read."""
         ...

@@ -37,8 +37,7 @@ def to_node(node: NodeObject) -> Node:
             for t in (node.spec.taints if node.spec else None) or ()
         ),
         devices=_devices((node.status.allocatable if node.status else None) or {}),
-        # Of a kubelet that is silent, the control plane says after 40 seconds: Unknown.
-        heard=any(c.type == "Ready" and c.status != "Unknown" for c in conditions),
+        version=meta.resourceVersion or "",
     )
 
 
@@ -77,6 +76,7 @@ def to_pod(pod: PodObject) -> Pod:
         cordon_toleration=_cordon_toleration(spec.tolerations or []),
         labels=meta.labels or {},
         protected_until=_protected_until(pod),
+        created=_in_utc(meta.creationTimestamp),
     )
 
 

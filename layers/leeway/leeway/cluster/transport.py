@@ -22,7 +22,7 @@ may be waited for."""
 TOTAL = "leeway.total"
 """The extension of a request that may take longer, as a watch does: seconds."""
 
-MOST_CONNECTIONS = 256
+MOST_CONNECTIONS = 512
 """More than a drain's requests that hang can take, so that a list still finds a connection."""
 
 KEPT_OPEN = 32
@@ -126,8 +126,13 @@ class _Body(httpx2.SyncByteStream):
 
 
 _ERRORS: tuple[tuple[type[Exception], type[httpx2.TransportError]], ...] = (
-    (httpcore2.TimeoutException, httpx2.TimeoutException),
+    (httpcore2.ConnectTimeout, httpx2.ConnectTimeout),
+    (httpcore2.ReadTimeout, httpx2.ReadTimeout),
+    (httpcore2.WriteTimeout, httpx2.WriteTimeout),
+    (httpcore2.PoolTimeout, httpx2.PoolTimeout),
     (httpcore2.ConnectError, httpx2.ConnectError),
+    (httpcore2.ReadError, httpx2.ReadError),
+    (httpcore2.WriteError, httpx2.WriteError),
     (httpcore2.NetworkError, httpx2.NetworkError),
     (httpcore2.RemoteProtocolError, httpx2.RemoteProtocolError),
     (httpcore2.ProtocolError, httpx2.ProtocolError),

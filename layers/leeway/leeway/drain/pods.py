@@ -25,7 +25,8 @@ class Pod:
     `grace` is its terminationGracePeriodSeconds, `claims` are the `namespace/name` of the volume
     claims that it uses, `deletion` is its deletionTimestamp: when its grace ends. Until
     `protected_until` it asks not to be disrupted by what could as well wait. `kept_by` are the
-    finalizers of one that has ended, and would be gone but for them.
+    finalizers of one that has ended, and would be gone but for them. `created` is by the API
+    server's own clock.
     """
 
     namespace: str
@@ -43,6 +44,7 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     protected_until: datetime | None = None
     kept_by: tuple[str, ...] = ()
+    created: datetime | None = None
 
     @property
     def key(self) -> str:
@@ -123,10 +125,10 @@ def decide_pod(
         return PodDecision(pod, Verdict.EVICT, f"finished ({pod.phase}): no budget holds it")
     if returned and pod.cordon_toleration is not None:
         reason = f"it came back after the cordon, which its toleration {pod.cordon_toleration}"
-        return PodDecision(pod, Verdict.RETURNED, f"{reason} ignores")
+        return PodDecision(pod, Verdict.RETURNED, f"{reason} ignores", refusals=refusals)
     if persists:
         reason = "its like came back again and again: whoever makes it names this node in its spec"
-        return PodDecision(pod, Verdict.RETURNED, reason)
+        return PodDecision(pod, Verdict.RETURNED, reason, refusals=refusals)
     reason = "it is to run elsewhere"
     if pod.critical:
         reason += f", but as {pod.priority_class} after the ordinary pods"

@@ -12,7 +12,8 @@ class Kept:
 
     `replicas` is the size that it was given last, None where it was left as it is. `problem` says
     what kept it from having its size, empty where nothing did. `target` and `restore` are those of
-    a scaled target; `join` is how long a buffer's pods have been seen to wait for a node.
+    a scaled target; `join` is how long a buffer's pods have been seen to wait for a node, `running`
+    how many of them were Ready at the last look (None where nobody looked).
     """
 
     subject: str
@@ -23,3 +24,11 @@ class Kept:
     target: ScaleTarget | None = None
     restore: bool = False
     join: timedelta | None = None
+    running: int | None = None
+
+    @property
+    def pending(self) -> int:
+        """How many pods of a buffer hold no room yet."""
+        if self.replicas is None or self.running is None:
+            return 0
+        return max(0, self.replicas - self.running)

@@ -170,7 +170,10 @@ class Tick:
         before = self._known.get(subject)
         join = median_low(seen) if seen else before.join if before else None
         wanted = buffer_size(buffer, size, [join] if join else [], self.at)
-        kept = Kept(subject, buffer.source, wanted.replicas, wanted.reason, join=join)
+        running = _running(buffer.pods, there) if self._acts else None
+        kept = Kept(
+            subject, buffer.source, wanted.replicas, wanted.reason, join=join, running=running
+        )
         self._keep(kept, *self._ask(partial(self._resize, buffer.pods, wanted.replicas, there)))
 
     def _resize(self, pods: PausePods, replicas: int, there: Sequence[PauseDeployment]) -> str:
@@ -291,6 +294,11 @@ class Tick:
             if self._clock.now() - self.at >= PATIENCE:
                 raise
             return None, str(error)
+
+
+def _running(pods: PausePods, there: Sequence[PauseDeployment]) -> int:
+    named = (one for one in there if (one.namespace, one.name) == (pods.namespace, pods.name))
+    return next((one.running for one in named), 0)
 
 
 def _by_subject(buffers: Iterable[Buffer]) -> dict[str, list[Buffer]]:

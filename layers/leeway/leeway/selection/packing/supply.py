@@ -7,7 +7,15 @@ from math import isnan
 
 import numpy as np
 
-from leeway.selection.labels import CAPACITY_TYPES, RESERVED
+from leeway.selection.labels import (
+    CAPACITY_TYPE,
+    CAPACITY_TYPES,
+    JOINED,
+    NODEPOOL,
+    RESERVED,
+    ZONE,
+    ZONE_ID,
+)
 from leeway.selection.offers.catalog import (
     Catalog,
     InstanceType,
@@ -68,6 +76,7 @@ class Supply:
                 self.candidates.append(candidate)
         self._rows = np.array(rows, dtype=np.int64).reshape(-1, 3)
         self._allowed: dict[object, Bools] = {}
+        self._values: dict[str, list[str | None]] = {}
         self._capacity: dict[tuple[str, ...], Floats] = {}
 
     def __len__(self) -> int:
@@ -157,6 +166,31 @@ class Supply:
         """Each offering's pool, as a position in `pools`: O."""
         return self._rows[:, 0]
 
+    def labels(self, offering: int) -> dict[str, str]:
+        """Return the labels that nodes of an offering (a position) have, but for the hostname."""
+        chosen = self.candidates[offering]
+        single = {
+            key: next(iter(requirement.values))
+            for key, requirement in chosen.pool.requirements.items()
+            if not requirement.complement and len(requirement.values) == 1
+        }
+        return {
+            **single,
+            **chosen.type.labels,
+            **chosen.pool.labels,
+            **JOINED,
+            ZONE: chosen.offering.zone,
+            ZONE_ID: chosen.offering.zone_id,
+            CAPACITY_TYPE: chosen.offering.capacity_type,
+            NODEPOOL: chosen.pool.name,
+        }
+
+    def values(self, key: str) -> list[str | None]:
+        """Return the value of a label that nodes of each offering have: O."""
+        if key not in self._values:
+            self._values[key] = [self.labels(at).get(key) for at in range(len(self))]
+        return self._values[key]
+
     def capacity(self, resources: Sequence[str]) -> Floats:
         """Return what each offers to pods besides its daemons: O x R."""
         key = tuple(resources)
@@ -185,7 +219,7 @@ class Supply:
         have, let it go: O."""
         key = (spec.terms, spec.tolerations, spec.ports)
         if key not in self._allowed:
-            found = self._let_in(spec, soft=True)
+            found = self._let_in(spec, daemon=False)
             for daemon in self.daemons_in_the_way(spec):
                 found &= ~self._daemon_is_on(daemon)
             found.setflags(write=False)
@@ -198,19 +232,33 @@ class Supply:
             if any(clashing(one, other) for one in spec.ports for other in daemon.ports):
                 yield daemon
 
+    def daemons_on(self, offering: int) -> tuple[PodSpec, ...]:
+        """Return the daemons that run on nodes of an offering (a position)."""
+        return tuple(each for each in self.daemons if self._daemon_is_on(each)[offering])
+
     def _daemon_is_on(self, daemon: PodSpec) -> Bools:
         """Where a daemon runs, whose controller minds no soft taints: O."""
         key = (daemon.terms, daemon.tolerations)
         if key not in self._allowed:
-            self._allowed[key] = self._let_in(daemon, soft=False)
+            self._allowed[key] = self._let_in(daemon, daemon=True)
         return self._allowed[key]
 
-    def _let_in(self, spec: PodSpec, soft: bool) -> Bools:
+    def _let_in(self, spec: PodSpec, daemon: bool) -> Bools:
         found = np.zeros(len(self.candidates), dtype=bool)
         for number, pool in enumerate(self.pools):
-            if spec.untolerated(pool.taints, soft) is None:
+            if spec.untolerated(pool.taints, soft=not daemon) is None:
                 for term in spec.terms or (_NOTHING,):
-                    found |= self._meeting(number, term)
+                    met = self._meeting(number, term)
+                    found |= met if daemon else met & ~self._withheld(number, term)
+        return found
+
+    def _withheld(self, number: int, term: Requirements) -> Bools:
+        """What a pod gets only if it or the pool names the type; daemons run on every node."""
+        table = self.tables[number]
+        withheld = np.zeros(len(table), dtype=bool)
+        asked = self.pools[number].requirements.intersection(term)
+        withheld[list(bits(table.withheld(asked)))] = True
+        found: Bools = withheld[self._rows[:, 1]]
         return found
 
     def _meeting(self, number: int, term: Requirements) -> Bools:
