@@ -62,7 +62,7 @@ async def _serve(arguments: argparse.Namespace, folder: Path) -> None:
     names = {field.name for field in dataclasses.fields(Settings)} & given.keys()
     settings = Settings(**{name: given[name] for name in names})
     tls = server_context(folder, arguments.san)
-    gate = access.Gate.of(arguments)
+    gate = access.Gate.of(arguments, "/")  # It guards the control API's own port.
     serving = Serving(settings, arguments.host, folder / "ca.crt", tls, arguments.rbac, gate)
     addresses = await serving.start(arguments.port)
     say_ready(

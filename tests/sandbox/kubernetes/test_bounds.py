@@ -82,8 +82,9 @@ async def live_once(cluster: Cluster, inhabitants: Inhabitants, number: int) -> 
     await until(lambda: len(running()) == 2)
     await until(lambda: disruptions_allowed(store, covering))
     victim = running()[0]["metadata"]["name"]
-    grant(cluster, inhabitants.disruption, "default", victim, {})
-    complete(cluster, "default", victim, {})
+    eviction = {"metadata": {"name": victim}}
+    grant(cluster, inhabitants.disruption, "default", victim, eviction)
+    complete(cluster, "default", victim, eviction)
     await until(lambda: len(running()) == 2 and store.get(registry.POD, "default", victim) is None)
     delete(cluster, registry.DEPLOYMENT, owner)
     delete(cluster, registry.BUDGET, covering)
