@@ -25,7 +25,7 @@ class Effort:
 
     rounds: int = 3
     attempts: int = 4
-    pods: int = 2000
+    pods: int = 500
     singly: int = 40
 
 
