@@ -15,7 +15,7 @@ from leeway.selection.packing.launching import Launch, Limits, NewNode, launch
 from leeway.selection.packing.misses import nearest_miss
 from leeway.selection.packing.preferences import bare, only_required, relaxed, strictly
 from leeway.selection.packing.repacking import repack
-from leeway.selection.packing.scheduling import Demand, schedule
+from leeway.selection.packing.scheduling import Demand, Order, schedule
 from leeway.selection.packing.standing import NO_ZONE, Standing
 from leeway.selection.packing.supply import Supply
 from leeway.selection.packing.topology import NO_RULES, Counters, Evenness, unknown_topology
@@ -53,7 +53,8 @@ class Outcome:
 class Batch:
     """One run: what is known of the pods, and what has been decided so far.
 
-    `given` is the supply before pools were told apart. `coming` of the nodes, the last ones, are
+    `given` is the supply before pools were told apart, `orders` those in which pods are bound to
+    nodes that are there. `coming` of the nodes, the last ones, are
     still to be launched. `counters` are those of the batch whose plan this one adds to.
     `ranks` say which pods, by name, come before others: the lower, the earlier.
     """
@@ -64,11 +65,13 @@ class Batch:
         sorter: Sorter,
         given: Supply,
         nodes: Sequence[ExistingNode],
+        orders: Sequence[Order],
         coming: int = 0,
         counters: Counters | None = None,
         ranks: Mapping[str, int] | None = None,
     ) -> None:
         self._given = given
+        self._orders = orders
         self._ranks = ranks or {}
         self.supply = supply = sorter.supply
         self.counters = counters or Counters(_zones(supply, nodes))
@@ -168,7 +171,7 @@ class Batch:
         return Values([value for value in named if value], compared, counts[even.counter])
 
     def _schedule(self, demands: Sequence[Demand]) -> list[int]:
-        return schedule(self.standing, self.counters, demands)
+        return schedule(self.standing, self.counters, demands, self._orders)
 
     def _demand(self, group: Group) -> Demand:
         spec = bare(group.asked, self.soft_taints)

@@ -16,6 +16,7 @@ from leeway.selection.packing.launching import NewNode
 from leeway.selection.packing.plan import Placement, Plan, Unschedulable
 from leeway.selection.packing.preferences import bare
 from leeway.selection.packing.requests import finish
+from leeway.selection.packing.scheduling import Order
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.packing.topology import Counters
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
@@ -31,7 +32,14 @@ STARTING = frozenset(
 class Draft:
     """What has been decided for some pods; at first nothing."""
 
-    def __init__(self, pods: Sequence[Pod], supply: Supply, nodes: Sequence[ExistingNode]) -> None:
+    def __init__(
+        self,
+        pods: Sequence[Pod],
+        supply: Supply,
+        nodes: Sequence[ExistingNode],
+        orders: Sequence[Order],
+    ) -> None:
+        self._orders = orders
         self._pods = pods
         self._specs = {pod.name: pod.spec for pod in pods}
         distinct = {id(pod.spec): pod.spec for pod in pods}.values()
@@ -49,7 +57,7 @@ class Draft:
 
     def afresh(self) -> "Draft":
         """Return a draft of the same, with nothing decided."""
-        return Draft(self._pods, self._given, self._given_nodes)
+        return Draft(self._pods, self._given, self._given_nodes, self._orders)
 
     @cached_property
     def specs(self) -> tuple[PodSpec, ...]:
@@ -75,7 +83,9 @@ class Draft:
         by_name = {pod.name: ranks[pod.spec] for pod in self._pods} if ranks else {}
         waiting = self._pods
         while True:
-            batch = Batch(waiting, self._sorter, self._given, self._nodes, ranks=by_name)
+            batch = Batch(
+                waiting, self._sorter, self._given, self._nodes, self._orders, ranks=by_name
+            )
             if batch.plan():
                 break
             # What some of a set's pods have given up, all of them have: they share a node or zone.
@@ -88,7 +98,7 @@ class Draft:
 
     def bind_all(self) -> None:
         """Put pods onto nodes that are there, and plan no new ones."""
-        batch = Batch(self._pods, self._sorter, self._given, self._nodes)
+        batch = Batch(self._pods, self._sorter, self._given, self._nodes, self._orders)
         self._missed = {name: "" for group in batch.bind() for name in group.pods}
         self._take(batch)
 
@@ -114,7 +124,15 @@ class Draft:
             return False
         waiting = [Pod(name, bare(self._specs[name], soft_taints=True)) for name in names]
         nodes = [*self._held(), *self._coming()]
-        batch = Batch(waiting, self._sorter, self._given, nodes, len(self._new), self._counters)
+        batch = Batch(
+            waiting,
+            self._sorter,
+            self._given,
+            nodes,
+            self._orders,
+            len(self._new),
+            self._counters,
+        )
         batch.plan()
         for name in names:
             self._missed[name] = self._missed[name] or batch.outcome.missed.get(name, "")

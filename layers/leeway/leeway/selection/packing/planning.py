@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from leeway.selection.packing.drafting import Draft
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.preferences import strictly
+from leeway.selection.packing.scheduling import ORDERS
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
 
@@ -20,13 +21,15 @@ class Effort:
     `rounds`: how often those are looked at again, as if the rest of the plan were carried out.
     `attempts`: how many plans are made at most, each with those first that had no place in the one
     before, for up to `pods` pods. `singly`: up to so many sets of equal pods are planned one after
-    another, as kube-scheduler binds them, if that finds more places.
+    another, as kube-scheduler binds them, if that finds more places. `orders`: in how many orders
+    pods are bound to nodes that are there, at most.
     """
 
     rounds: int = 3
     attempts: int = 4
-    pods: int = 2000
+    pods: int = 500
     singly: int = 40
+    orders: int = len(ORDERS)
 
 
 USUAL = Effort()
@@ -43,7 +46,7 @@ def pack(
     Preferences are held as if they were required, and given up one after another where pods would
     have no place otherwise (see `leeway.selection.packing.preferences`).
     """
-    draft = Draft(pods, supply, nodes)
+    draft = Draft(pods, supply, nodes, ORDERS[: effort.orders])
     draft.plan_all()
     draft.add_missed(effort.rounds)
     if len(pods) <= effort.pods and _contested(draft.stuck, draft.specs):

@@ -106,7 +106,7 @@ def schedule(
     standing: Standing,
     counters: Counters,
     demands: Sequence[Demand],
-    orders: Sequence[Order] = ORDERS,
+    orders: Sequence[Order],
 ) -> list[int]:
     """Bind as many pods as one of the orders can, higher priorities first; returns how many of
     each of the demands have no place."""
