@@ -18,6 +18,8 @@ aws:SERVICE:ACTION:latency=SECONDS   they take that much longer
 kubernetes:VERB:RESOURCE:error=RATE  (kubernetes:create:pods/eviction:error=0.3)
 kubernetes:VERB:RESOURCE:latency=SECONDS
 down                                 the API server refuses connections
+capacity:TYPE:ZONE:lost=RATE         groups' launches find none of a type in a zone
+                                     (capacity:m5.large:us-east-1a:lost=1)
 throttle                             EC2 and Auto Scaling limit rates as AWS does
 lambda:FUNCTION:kill=STEP            killed before its checkpoint of that number is recorded
 events:copies=N                      every event is delivered so often
@@ -99,6 +101,18 @@ def _delivery(**effect: Any) -> Fault:
     return {"service": "events", "action": "Deliver", **effect}
 
 
+def _capacity(place: list[str], rate: float) -> Fault:
+    message = f"We currently do not have sufficient {place[1]} capacity in {place[2]}."
+    lost = {"error": "InsufficientInstanceCapacity", "message": message, "rate": rate}
+    return {
+        "service": "autoscaling",
+        "action": "Launch",
+        "instance_type": place[1],
+        "zone": place[2],
+        **lost,
+    }
+
+
 _UNAVAILABLE = {"error": "ServiceUnavailable", "status": 503}
 _Build = Callable[[list[str], float], Fault]
 # What a form looks like up to its `=`: the part it is for, the fault, the most that its number is.
@@ -107,6 +121,7 @@ _FORMS: Mapping[str, tuple[str, _Build, float | None]] = {
     "aws:*:*:latency": ("aws", lambda at, n: _aws(at, latency=n), None),
     "kubernetes:*:*:error": ("kubernetes", lambda at, n: _kubernetes(at, rate=n, status=503), 1),
     "kubernetes:*:*:latency": ("kubernetes", lambda at, n: _kubernetes(at, latency=n), None),
+    "capacity:*:*:lost": ("aws", _capacity, 1),
     "lambda:*:kill": (
         "lambda",
         lambda at, n: {"function": at[1], "kill": "before", "step": max(int(n), 1)},
