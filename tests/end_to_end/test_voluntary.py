@@ -76,7 +76,7 @@ def test_a_rebalance_evicts_nothing_before_the_successors_node_is_ready(
     rehearsal.sandbox.interrupt([instance], copies=2, rebalance=True, warning=False)
     seen = rehearsal.wait([instance], since)
     (outcome,) = seen.outcomes(instance)
-    expected = {"hooked": "raise-desired", "plain": "detach"}[group]
+    expected = {"hooked": "launch-successor", "plain": "detach"}[group]
     assert (outcome["result"], outcome["replacement"]) == ("drained", expected)
     (launched,) = seen.of("instance-state", state="pending", group=group)
     (joined,) = seen.of("node-joined", instance=launched["instance"])

@@ -1,15 +1,12 @@
 """A storm in which EC2 throttles: what EC2 does anyway holds up nobody."""
 
-import pytest
 from leeway.cloud.ports import CloudUnavailable
 from leeway.drain.pods import Pod
 from leeway.notices import NoticeKind
-from leeway.records.surges import SurgeLedger
-from leeway.records.turns import ChurnLedger
 from leeway.replacement import Method
 from leeway.retirement.outcome import Result
 
-from tests.retirement.retiring import HOOKED, LedgersInMemory, Surrounding, retire, surrounding
+from tests.retirement.retiring import Surrounding, retire, surrounding
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 
@@ -38,6 +35,7 @@ def test_an_interrupted_instance_is_detached_without_its_tag_and_ended_by_ec2() 
 
 def test_one_that_would_stay_is_not_detached_before_it_is_tagged() -> None:
     world = throttled(NoticeKind.REBALANCE)
+    world.facts_ = {"not_by_name": "has a warm pool"}
     assert retire(world).replacement == "failed"
     assert world.order_of("detach") == []
 
@@ -47,20 +45,3 @@ def test_one_that_ec2_only_stops_is_tagged_first() -> None:
     world.record = world.record.model_copy(update={"stops": True})
     assert retire(world).replacement == "failed"
     assert world.order_of("detach") == []
-
-
-@pytest.mark.parametrize("hooks", [(), HOOKED])
-def test_an_interruption_neither_reads_nor_writes_who_waits_for_successors(
-    hooks: tuple[str, ...],
-) -> None:
-    world = surrounding(pods=[POD], blocks=False, hooks=hooks)
-
-    class Untouched(LedgersInMemory):
-        def surge(self, group: str) -> SurgeLedger:
-            raise AssertionError("a thousand of them would meet there")
-
-        def write(self, ledger: ChurnLedger | SurgeLedger) -> None:
-            raise AssertionError("a thousand of them would meet there")
-
-    world.ledgers = Untouched()
-    assert retire(world).result is Result.DRAINED
