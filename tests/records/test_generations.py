@@ -477,3 +477,14 @@ def test_what_begins_after_an_undoing_knows_nothing_of_the_life_before_but_what_
     hooked = at(take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record, Phase.RUNNING)
     taken = take(hooked.model_copy(update={"replaced": asked}), NoticeKind.SPOT_INTERRUPTION, "n-2")
     assert (taken.record.hooks, taken.record.replaced) == ((HOOK,), asked)
+
+
+def test_the_end_that_it_asked_its_group_for_begins_no_other_retirement() -> None:
+    for ending, starts in ((False, True), (True, False)):
+        asked = ReplacementIntent(
+            method="launch-successor", reason="", asked_at=NOTICED, owed=True, ending=ending
+        )
+        stored = take(None, NoticeKind.REBALANCE, "n-1").record
+        stored = stored.model_copy(update={"phase": Phase.RUNNING, "replaced": asked})
+        told = take(stored, NoticeKind.STATE_CHANGE, "n-2", after=60, state="shutting-down")
+        assert told.start is starts

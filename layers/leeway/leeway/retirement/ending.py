@@ -133,10 +133,10 @@ class Ending:
         running, _ = written
         lower = partial(self._launching.end, running, stays, again=intent.ending)
         try:
-            ended = self._world.patiently(lower)
+            held = self._world.patiently(lower)
         except CloudRefused as error:
             return Lowered(running, (str(error),))
-        return Lowered(self._hooks_told(order, running) if ended else running, settled=True)
+        return Lowered(self._hooks_told(order, running) if held else running, settled=True)
 
     def _hooks_told(self, order: Order, record: Retirement) -> Retirement | None:
         """Wait a moment for the notice of the hook that keeps the instance now, so that it is

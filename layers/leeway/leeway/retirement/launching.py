@@ -99,7 +99,8 @@ class Launching:
 
         Without a decrement, so that the group replaces it, where none was launched or somebody has
         lowered the group meanwhile and its successor went by that. `again` says that the group may
-        have been asked to end the instance before. Returns whether it has been asked to.
+        have been asked to end the instance before. Returns whether a hook keeps that now, of which
+        is still to be told.
         """
         intent, groups = record.replaced, self._world.groups
         if intent is None:
@@ -112,9 +113,9 @@ class Launching:
             groups.terminate_in_group(
                 record.instance, decrement=launched and group.may_shrink and not lowered
             )
-            return True
+            return group.holds
         if again and not stays:
-            return True
+            return group is not None and group.holds
         for successor, its_group in self._serving(self._launched(record)):
             if stays or its_group.desired >= intent.desired:
                 groups.terminate_in_group(successor.instance, decrement=its_group.may_shrink)
