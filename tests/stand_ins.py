@@ -8,7 +8,7 @@ from typing import Any
 from leeway.cloud.ports import CloudUnavailable
 from leeway.cloud.stores import Offering
 from leeway.policies import ClusterPolicy
-from leeway.selection.offers.catalog import Unavailable
+from leeway.selection.offers.unavailable import Unavailable
 
 
 @dataclass

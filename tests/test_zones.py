@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.selection.offers.catalog import Unavailable
+from leeway.selection.offers.unavailable import Unavailable
 from leeway.zones import Wanted, order_zones
 
 A, B, C = "us-east-1a", "us-east-1b", "us-east-1c"

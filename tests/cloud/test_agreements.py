@@ -202,6 +202,19 @@ def test_of_a_group_that_counts_units_it_is_known_how_many_are_missing() -> None
     assert AutoScalingGroups(lambda: weighing).missing("ng") == 6
 
 
+def test_an_instances_weight_is_how_many_units_of_its_group_it_is() -> None:
+    class Weighing(Described):
+        def describe_auto_scaling_instances(self, **_: Any) -> dict[str, Any]:
+            member = {"AutoScalingGroupName": "ng", "WeightedCapacity": "4"}
+            state = {"LifecycleState": "InService", "ProtectedFromScaleIn": False}
+            return {"AutoScalingInstances": [member | state]}
+
+    group = Weighing(DesiredCapacity=46, MinSize=44, MaxSize=50)
+    facts = AutoScalingGroups(lambda: group).facts("i-a")
+    assert facts is not None
+    assert (facts.units, facts.may_shrink) == (4, False)
+
+
 def test_a_group_that_is_not_there_is_said_to_be_none(aws: Sandbox) -> None:
     with pytest.raises(CloudRefused, match="there is no group never-was"):
         AutoScalingGroups(maker(aws, "autoscaling")).missing("never-was")

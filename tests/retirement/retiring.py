@@ -39,7 +39,7 @@ from leeway.retirement.outcome import Outcome
 from leeway.retirement.recollection import Recollection
 from leeway.retirement.retire_node import RetireNode
 from leeway.retirement.surroundings import Surroundings
-from leeway.selection.offers.catalog import Unavailable
+from leeway.selection.offers.unavailable import Unavailable
 
 from tests.draining.feeds import ListedPods
 from tests.records.retirements import FACTS, HOOK, NOTICED, take
@@ -345,7 +345,7 @@ class Surrounding:
     # Cluster
     def node_of(self, instance: str, names: tuple[str, ...]) -> Node | None:
         self.searched += 1
-        return self._joined(instance)
+        return self.node("new") if instance == SUCCESSOR else self._joined(instance)
 
     def _joined(self, instance: str) -> Node | None:
         if self.now_ < NOTICED + timedelta(seconds=self.joins_in):

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from leeway.cloud.ports import Launched
 from leeway.cloud.stores import Offering
 from leeway.cluster.ports import Attachment, Node
 from leeway.replacement import GroupFacts
@@ -180,3 +181,30 @@ def test_a_successor_that_does_not_join_is_ended_and_its_group_launches_another_
         "terminate and decrement",
     ]
     assert world.desired == 3
+
+
+def test_a_successor_that_joined_under_another_name_is_not_ended() -> None:
+    world = rebalanced(starts_in=None)
+    joined = Node("other", "uid-2", f"aws:///z/{SUCCESSOR}", False, True, {})
+    world.node_of = lambda instance, names: joined  # type: ignore[method-assign]
+    assert "no successor was Ready in 10 minutes" in retire(world).replacement_reason
+    assert world.order_of("end successor") == []
+
+
+def test_of_a_group_that_counts_units_as_many_are_asked_for_as_the_instance_is() -> None:
+    world = rebalanced(facts_={"units": 4, "desired": 12, "minimum": 0, "maximum": 16}, maximum=16)
+    launch, asked = world.launch, []
+
+    def launches(group: str, zone: str, units: int, token: str) -> Launched:
+        asked.append((zone, units, token))
+        return launch(group, zone, units, token)
+
+    world.launch = launches  # type: ignore[method-assign]
+    assert retire(world).result is Result.DRAINED
+    assert asked == [("us-east-1a", 4, f"{FACTS.instance}-1-us-east-1a")]
+
+
+def test_a_record_does_not_grow_with_its_group() -> None:
+    world = rebalanced()
+    retire(world)
+    assert len(world.record.model_dump_json()) < 2500

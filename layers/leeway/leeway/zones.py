@@ -1,14 +1,9 @@
 """In which zones a successor is asked for: one decision, in order, with a reason for each zone."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    # Only its shape: a record names zones, and its reader need not import the whole catalog.
-    from leeway.selection.offers.catalog import Unavailable
+from leeway.selection.offers.unavailable import Unavailable
 
 
 @dataclass(frozen=True, slots=True)

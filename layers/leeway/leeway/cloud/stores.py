@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from leeway.records.arrival import Arrival
     from leeway.records.retirement import InstanceFacts, Retirement
     from leeway.records.turns import ChurnLedger
-    from leeway.selection.offers.catalog import Unavailable
+    from leeway.selection.offers.unavailable import Unavailable
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,12 +49,14 @@ class Awaiting:
             node = self._node_of(successor.instance, cluster)
             if node is not None and node.ready and not node.unschedulable:
                 continue
-            return Looked(failed=self._failure(intent, successor, node))
+            return Looked(failed=self._failure(intent, successor, node, cluster))
         return Looked(ready=intent.successors)
 
-    def _failure(self, intent: ReplacementIntent, successor: Successor, node: Node | None) -> str:
+    def _failure(
+        self, intent: ReplacementIntent, successor: Successor, node: Node | None, cluster: Cluster
+    ) -> str:
         """Say why a successor that is not Ready will not be; empty where it still may. What does
-        not join is ended, so that its group launches another one."""
+        not join, under whatever name, is ended, so that its group launches another one."""
         groups, waited = self._world.groups, self._world.clock.now() - intent.asked_at
         if waited < SHOWS_WITHIN:
             return ""
@@ -62,6 +64,8 @@ class Awaiting:
         if group is None or not group.serves:
             return f"successor {successor.instance} left group {intent.group} before it was Ready"
         if node is not None or waited < JOINS_WITHIN:
+            return ""
+        if cluster.node_of(successor.instance, ()) is not None:
             return ""
         groups.terminate_in_group(successor.instance)
         minutes = JOINS_WITHIN.total_seconds() / 60

@@ -6,7 +6,6 @@ want as much less. Both name what they are about, so that others may change the 
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from leeway.cloud.ports import CloudRefused, LaunchError
 from leeway.cloud.stores import Offering
@@ -14,10 +13,8 @@ from leeway.policies import UNAVAILABLE_FOR
 from leeway.records.retirement import Retirement, Successor
 from leeway.replacement import GroupFacts
 from leeway.retirement.surroundings import TROUBLE, Surroundings
+from leeway.selection.offers.unavailable import Unavailable
 from leeway.zones import Wanted, ZoneChoice, order_zones
-
-if TYPE_CHECKING:
-    from leeway.selection.offers.catalog import Unavailable
 
 
 class Launching:

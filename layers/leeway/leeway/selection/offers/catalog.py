@@ -24,15 +24,13 @@ from leeway.selection.labels import (
 )
 from leeway.selection.offers.branches import POD_ENI
 from leeway.selection.offers.node_class import WINDOWS_BUILDS, NodeClass
+from leeway.selection.offers.unavailable import ANY, Unavailable
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
 # The labels that come with a type's offering; all others that a type has describe itself.
 _OF_TYPES = frozenset({INSTANCE_TYPE, ARCH, OS, REGION, WINDOWS_BUILD, *INSTANCE_LABELS})
 OF_MARKETS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
-
-ANY = "*"
-"""Stands for every type or every zone in an unavailable offering."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +62,6 @@ class InstanceType:
         return self.name.rpartition(".")[2].startswith("metal") or any(
             "/" in resource and resource != POD_ENI for resource in self.capacity
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Unavailable:
-    """An offering that could not be had lately; `ANY` for the type or the zone is all of them."""
-
-    instance_type: str
-    zone: str
-    capacity_type: str
 
 
 @dataclass(frozen=True, slots=True)

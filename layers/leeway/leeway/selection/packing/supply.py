@@ -8,14 +8,8 @@ from math import isnan
 import numpy as np
 
 from leeway.selection.labels import CAPACITY_TYPES, RESERVED
-from leeway.selection.offers.catalog import (
-    Catalog,
-    InstanceType,
-    Offering,
-    TypeTable,
-    Unavailable,
-    bits,
-)
+from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable, bits
+from leeway.selection.offers.unavailable import Unavailable
 from leeway.selection.packing.topology import clashing
 from leeway.selection.packing.variants import variants
 from leeway.selection.pods import PodSpec
