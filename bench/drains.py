@@ -29,6 +29,7 @@ from leeway.policies import OnBlocked
 from rich.console import Console
 from rich.table import Table
 
+from sandbox.access import bearer, new_token
 from sandbox.children import Child
 from sandbox.world import Manifest
 
@@ -54,12 +55,13 @@ class Drained:
 class Probe:
     """A cluster that runs, by its API and its control API."""
 
-    def __init__(self, ready: Any, folder: Path) -> None:
+    def __init__(self, ready: Any, folder: Path, control_token: str) -> None:
         self.url: str = ready["url"]
         self.token: str = ready["token"]
         self.trust = ssl.create_default_context(cafile=ready["ca"])
         self.kubeconfig = folder / "kubeconfig"
         self._control: str = ready["control"]
+        self._control_token = control_token
         authority = base64.b64encode(Path(ready["ca"]).read_bytes()).decode()
         cluster = {"server": self.url, "certificate-authority-data": authority}
         content = {
@@ -74,11 +76,11 @@ class Probe:
 
     def control(self, path: str, body: Manifest | None = None) -> Any:
         """Ask the control API."""
-        return self._send(f"{self._control}{path}", body)
+        return self._send(f"{self._control}{path}", body, self._control_token)
 
     def api(self, path: str, body: Manifest | None = None) -> Any:
         """Ask the API server, as its admin."""
-        return self._send(f"{self.url}{path}", body)
+        return self._send(f"{self.url}{path}", body, self.token)
 
     def calls(self) -> int:
         """Count the calls of the API so far."""
@@ -115,9 +117,9 @@ class Probe:
         pods = self.api(f"{SPACE}?fieldSelector=spec.nodeName%3D{node}")["items"]
         return sum(pod["status"].get("phase") == "Running" for pod in pods)
 
-    def _send(self, url: str, body: Manifest | None) -> Any:
+    def _send(self, url: str, body: Manifest | None, token: str) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        headers = {**bearer(token), "Content-Type": "application/json"}
         request = urllib.request.Request(url, data, headers)  # noqa: S310 (the sandbox's own)
         trust = self.trust if url.startswith("https") else None
         with urllib.request.urlopen(request, context=trust, timeout=10) as answer:  # noqa: S310
@@ -232,9 +234,12 @@ def main() -> None:
     ways = {name: way for name, way in WAYS.items() if _is_here(name)}
     found: dict[str, list[Drained]] = {name: [] for name in ways}
     with TemporaryDirectory() as folder:
-        child = Child.start("sandbox.kubernetes", ["--certificate", folder], Path(folder) / "log")
+        file = Path(folder) / "control-token"
+        token = new_token(file)
+        arguments = ["--certificate", folder, "--control-token", str(file)]
+        child = Child.start("sandbox.kubernetes", arguments, Path(folder) / "log")
         try:
-            probe = Probe(child.ready(PATIENCE), Path(folder))
+            probe = Probe(child.ready(PATIENCE), Path(folder), token)
             for turn in range(ROUNDS * len(ways)):
                 name = list(ways)[turn % len(ways)]
                 found[name].append(_measure(probe, ways[name], turn + 1))

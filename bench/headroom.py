@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.statistics import percentile
+from sandbox.access import new_token
 from sandbox.children import Child
 from sandbox.furnishing import kubeconfig
 from sandbox.world import deployment, pod_spec
@@ -130,11 +131,13 @@ def _figures(ticks: Sequence[Measured], count: int) -> tuple[str, str, str]:
 
 def _start(folder: Path, stack: ExitStack) -> Bench:
     names = [f"cluster-{number:02}" for number in range(CLUSTERS)]
-    aws = Child.start("sandbox.aws", [], folder / "aws.log")
+    new_token(folder / "control-token")
+    control = ["--control-token", str(folder / "control-token")]
+    aws = Child.start("sandbox.aws", control, folder / "aws.log")
     stack.callback(aws.stop)
     children = {}
     for name in names:
-        arguments = ["--certificate", str(folder / name), "--cluster-name", name]
+        arguments = ["--certificate", str(folder / name), "--cluster-name", name, *control]
         children[name] = Child.start("sandbox.kubernetes", arguments, folder / f"{name}.log")
         stack.callback(children[name].stop)
     dynamodb = _table(str(aws.ready(PATIENCE)["url"]))

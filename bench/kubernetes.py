@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.statistics import percentile
+from sandbox.access import bearer, new_token
 from sandbox.children import Child
 from sandbox.world import Manifest, budget, deployment, namespace, pod_spec
 
@@ -157,12 +158,14 @@ def main() -> None:
     """Start the cluster's process, measure, and print the table."""
     with TemporaryDirectory() as folder:
         began = time.perf_counter()
-        arguments = ["--certificate", folder]
+        token = Path(folder) / "control-token"
+        headers = bearer(new_token(token))
+        arguments = ["--certificate", folder, "--control-token", str(token)]
         child = Child.start("sandbox.kubernetes", arguments, Path(folder) / "log")
         try:
             ready = child.ready(PATIENCE)
             serves = time.perf_counter() - began
-            rows = asyncio.run(_measure(ready, began))
+            rows = asyncio.run(_measure(ready, began, headers))
             peak = _peak_mb(child.process.pid)
         finally:
             child.stop()
@@ -176,13 +179,13 @@ def main() -> None:
     Console().print(table)
 
 
-async def _measure(ready: Any, began: float) -> list[tuple[str, str]]:
+async def _measure(ready: Any, began: float, headers: dict[str, str]) -> list[tuple[str, str]]:
     """Take the cluster through it all; `began` is when its process was started."""
     trust = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=ready["ca"]), limit=CLIENTS)
     admin = {"Authorization": f"Bearer {ready['token']}"}
     async with (
         aiohttp.ClientSession(ready["url"], connector=trust, headers=admin) as api,
-        aiohttp.ClientSession(ready["control"]) as control,
+        aiohttp.ClientSession(ready["control"], headers=headers) as control,
     ):
         probe = Probe(api, control)
         await probe.join_nodes()

@@ -59,7 +59,7 @@ def explain(
         cluster = None
         if kubeconfig:
             cluster = open_now.enter_context(closing(kubeconfig_cluster(kubeconfig, context)))
-        for instance in notice.instances:
+        for instance in notice.instances or _in_reservation(notice.reservation):
             seen = _look(instance, cluster)
             policy, source = policies.of(seen.facts.cluster if seen.facts else "")
             plans.append(plan_instance(notice, policy, source, seen))
@@ -107,6 +107,19 @@ def _look(instance: str, cluster: "Cluster | None") -> "Seen":
         return Seen(instance, facts, group, None, unseen, asked=asked)
     pods, seen = tuple(cluster.pods_on(node.name)), f"its provider id is {node.provider_id}"
     return Seen(instance, facts, group, node, seen, pods, asked)
+
+
+def _in_reservation(reservation: str) -> "tuple[str, ...]":
+    """Find the instances that a notice is about which names their capacity reservation alone."""
+    from leeway.cloud.ports import CloudRefused, CloudUnavailable
+    from leeway.wiring.clients import instances
+
+    if not reservation or not _has_account():
+        return ()
+    try:
+        return tuple(instances().in_reservation(reservation))
+    except (CloudRefused, CloudUnavailable) as error:
+        raise CannotBeDoneError(f"EC2: {error}") from error
 
 
 def _has_account() -> bool:

@@ -23,6 +23,7 @@ from cli.output import Format, FormatOption, messages, print_json, results
 if TYPE_CHECKING:
     from sandbox.up import Sandbox
 
+LOOPBACK = "127.0.0.1"
 END_PATIENCE = 15.0  # seconds that `down` waits for `up` to end
 REACH_PATIENCE = 2.0  # seconds that the advertised address has to accept a connection
 FEWEST_NODES, MOST_NODES = 3, 1000  # on fewer the workloads find no room
@@ -79,10 +80,19 @@ def up(
     nodes: Annotated[int, typer.Option(help="How many nodes its cluster has.")] = 5,
     seed: Annotated[int, typer.Option(help="Chooses the sizes and times of its workloads.")] = 0,
     state_dir: StateDirOption = None,
-    host: Annotated[str, typer.Option(help="The address its servers bind.")] = "127.0.0.1",
+    for_containers: Annotated[
+        bool,
+        typer.Option(
+            "--for-containers", help="Answer containers too, at this machine's Docker bridge."
+        ),
+    ] = False,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Another address that it answers at, besides 127.0.0.1."),
+    ] = None,
     advertise: Annotated[
-        str, typer.Option(help="The name or IP address that functions reach it by.")
-    ] = "127.0.0.1",
+        str | None, typer.Option(help="The name or IP address that functions reach it by.")
+    ] = None,
     env_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write what sam local invoke --env-vars takes."),
@@ -93,6 +103,9 @@ def up(
     join: Annotated[
         float, typer.Option(min=0, help="Seconds from an instance that runs to its node.")
     ] = 4.0,
+    pod_end: Annotated[
+        float, typer.Option(min=0, help="Seconds that a pod takes to end, unless it says.")
+    ] = 0.5,
     schedule_speed: Annotated[
         float, typer.Option(min=0, help="How fast schedules tick; 0: only on `fire`.")
     ] = 1.0,
@@ -112,16 +125,18 @@ def up(
     from sandbox.world import demo_world
 
     signal.signal(signal.SIGTERM, _end)
+    with sandbox_errors():
+        reached = _addresses(for_containers, host, advertise)
     folder = state_dir or default_state_dir()
     with sandbox_errors(), ExitStack() as stack:
         with Progress(messages()) as progress:
             starting = Sandbox.start(
                 demo_world(seed, nodes),
                 state_dir=folder.absolute(),
-                host=host,
-                advertise=advertise,
+                host=reached[0],
+                advertise=reached[1],
                 options={
-                    "kubernetes": ["--node-join", str(join)],
+                    "kubernetes": ["--node-join", str(join), "--pod-end", str(pod_end)],
                     "aws": ["--schedule-speed", str(schedule_speed)],
                 },
                 grow=grow,
@@ -138,6 +153,17 @@ def up(
         _warn_if_unreached(sandbox)
         while True:
             signal.pause()
+
+
+def _addresses(for_containers: bool, host: str | None, advertise: str | None) -> tuple[str, str]:
+    """Return the address to listen at, and the one that is advertised."""
+    from sandbox.containers import addresses_for_containers
+
+    if for_containers and (host or advertise):
+        raise BadInputError("--for-containers finds the address: give no --host or --advertise")
+    if for_containers:
+        return addresses_for_containers()
+    return host or LOOPBACK, advertise or host or LOOPBACK
 
 
 def _warn_if_unreached(sandbox: "Sandbox") -> None:

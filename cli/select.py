@@ -1,7 +1,7 @@
 """`leeway select`: what would be launched for pods, and which of them fit nowhere, and why."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,13 +9,13 @@ import typer
 
 from cli.catalogs import RegionOption, SandboxOption, find_catalog
 from cli.errors import BadInputError
-from cli.manifest_files import FilesOption, read_files, read_texts
+from cli.manifest_files import FilesOption, read_files
 from cli.output import Format, FormatOption, print_json, results
+from cli.pod_files import Objects
 from cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
     from leeway.selection.packing.plan import Plan, PlannedNode
-    from leeway.selection.reading.objects import BadObject, Document
 
 
 def select(
@@ -62,6 +62,7 @@ def _plan(
     from leeway.selection.packing.planning import pack
     from leeway.selection.packing.supply import Supply
     from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, waiting_pods
+    from leeway.selection.reading.overlooked import overlooked
 
     if not (pods or nodes):
         raise BadInputError("--pods: expected a file of pods, or --nodes with pods that wait")
@@ -75,80 +76,24 @@ def _plan(
     waiting = first.beside(second, lambda of, others: waiting_pods(of, wanted, others))
     if not waiting:
         _tell_of_nobody(first)
+    for each in first.beside(second, overlooked):
+        sys.stderr.write(f"warning: {first.place(each.path, each.message)}\n")
     existing = there.beside(asked, existing_nodes)
-    daemons = asked.beside(there, lambda of, others: daemons_of([*of, *others]))
+    daemons = asked.beside(there, daemons_of)
     catalog = find_catalog(region, stack, sandbox=sandbox)
     return pack(waiting, Supply(pools, catalog, daemons=daemons), existing)
-
-
-class Objects:
-    """The Kubernetes objects of some files, and where each of them stands."""
-
-    def __init__(self, paths: Sequence[Path]) -> None:
-        from leeway.manifests.documents import read_documents
-        from leeway.selection.reading.cluster_objects import listed, unknown_kind
-
-        self.documents: list[Document] = []
-        self._places: list[str] = []
-        for source, text in read_texts(paths):
-            read = read_documents(text, source)
-            for problem in read.problems:
-                raise BadInputError(str(problem))
-            for value in read.values:
-                plain = value.plain()
-                if not isinstance(plain, dict):
-                    raise BadInputError(f"{source}:{value.line}: expected a Kubernetes object")
-                found = list(listed([plain]))
-                if not all(isinstance(each, dict) for each in found):
-                    raise BadInputError(f"{source}:{value.line}: items: expected objects")
-                self.documents += found
-                self._places += [f"{source}:{value.line}"] * len(found)
-        if paths and (position := unknown_kind(self.documents)) is not None:
-            kind = self.documents[position].get("kind")
-            expected = "Pod, List, Deployment, StatefulSet, Job, DaemonSet or Node"
-            raise BadInputError(f"{self._places[position]}: kind: expected {expected}, got {kind}")
-
-    def beside[T](
-        self,
-        others: "Objects",
-        reading: "Callable[[Sequence[Document], Sequence[Document]], T]",
-    ) -> T:
-        """Read something of these objects, and of others that say something about them.
-
-        Raises:
-            BadInputError: an object is not as it should be.
-        """
-        from leeway.selection.reading.objects import BadObject
-
-        try:
-            return reading(self.documents, others.documents)
-        except BadObject as error:
-            raise self._bad(others, error) from error
-
-    def _bad(self, others: "Objects", error: "BadObject") -> BadInputError:
-        """The line for an object that is not as it should be."""
-        position, *path = error.path
-        if not isinstance(position, int):
-            return BadInputError(str(error))
-        document = [*self.documents, *others.documents][position]
-        place = [*self._places, *others._places][position]
-        metadata = document.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
-        parts = (f"{document.get('kind')} {name or '?'}", ".".join(map(str, path)), str(error))
-        return BadInputError(f"{place}: {': '.join(part for part in parts if part)}")
 
 
 def _tell_of_nobody(objects: Objects) -> None:
     """Say so where there is no pod to select for: a workload may still be to be scaled."""
     asleep = (d for d in objects.documents if (d.get("spec") or {}).get("replicas") == 0)
-    names = [d["metadata"]["name"] for d in asleep]
+    names = [d["metadata"].get("name", "") for d in asleep]
     hint = f"; --replicas {names[0]}=N gives {names[0]} some" if names else ""
     sys.stderr.write(f"warning: no pod waits for a node{hint}\n")
 
 
 def _replicas(given: Sequence[str], objects: Objects) -> dict[str, int]:
-    metadata = (d.get("metadata") for d in objects.documents)
-    names = {each.get("name") for each in metadata if isinstance(each, dict)}
+    names = {(d.get("metadata") or {}).get("name") for d in objects.documents}
     found = {}
     for each in given:
         name, _, count = each.partition("=")

@@ -66,6 +66,8 @@ def _retirement_lines(one: Leaving, now: datetime) -> Iterator[Text]:
         told.append(f"replacement {record.replaced.method}")
     if record.phase in OVER and record.owes:
         told.append("left in its group, which is one larger")
+    if record.phase in OVER and record.is_to_be_terminated:
+        told.append("detached from its group, and not terminated yet")
     told += _counts(drain)
     node = drain.node if drain else record.facts.private_dns_name
     yield _line(record.instance, node, ", ".join(told))

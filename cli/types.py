@@ -161,10 +161,10 @@ def _print_table(matches: Sequence[Match], *, wide: bool) -> None:
 
 def _row(match: Match) -> tuple[str, ...]:
     from leeway.selection.labels import ARCH, ON_DEMAND, SPOT
-    from leeway.selection.offers.branches import POD_ENI
+    from leeway.selection.offers.catalog import INTERFACES
 
     left = match.kind.allocatable.printed()
-    devices = [f"{n} {name}" for name, n in left.items() if "/" in name and name != POD_ENI]
+    devices = [f"{n} {name}" for name, n in left.items() if "/" in name and name not in INTERFACES]
     return (
         match.kind.name,
         match.kind.labels.get(ARCH, ""),

@@ -106,7 +106,12 @@ def _size(need: Need) -> tuple[int, int]:
 
 def _put(need: Need, room: NodeRoom) -> bool:
     """Count the pod in, if it fits there."""
-    if room.tolerated(need) or not room.matches(need) or room.lacks(need):
+    if (
+        room.tolerated(need)
+        or not room.matches(need)
+        or room.lacks(need)
+        or room.takers(need.ports)
+    ):
         return False
     for term in need.anti_affinity:
         apart = label_selector(term.selector or {})

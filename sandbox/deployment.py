@@ -1,6 +1,7 @@
 """Puts what a template describes into a running sandbox, as a deployment would into an account."""
 
 import json
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -25,8 +26,15 @@ class DeploymentError(Exception):
     """A template that could be deployed but would not work, or a sandbox that refuses it."""
 
 
-def deploy(template: DeployedTemplate, aws_endpoint: str, lambda_endpoint: str) -> None:
+def deploy(
+    template: DeployedTemplate,
+    aws_endpoint: str,
+    lambda_endpoint: str,
+    headers: Mapping[str, str],
+) -> None:
     """Make tables, queues, rules and schedules by boto3, and register the functions.
+
+    `headers` are those of a call of the Lambda service's control API.
 
     Raises:
         DeploymentError: A rule's or a schedule's target could never be invoked, or a function is
@@ -48,7 +56,8 @@ def deploy(template: DeployedTemplate, aws_endpoint: str, lambda_endpoint: str) 
     for queue in template.queues:
         sqs.create_queue(QueueName=queue.name, Attributes=dict(queue.attributes))
     known = set(session.get_available_services())
-    _register(lambda_endpoint, [_definition(function, known) for function in template.functions])
+    definitions = [_definition(function, known) for function in template.functions]
+    _register(lambda_endpoint, definitions, headers)
     # Last, so that nothing is delivered before there is somebody to take it.
     for rule in template.rules:
         _create_rule(events, rule)
@@ -140,8 +149,10 @@ def _definition(function: FunctionResource, known_services: set[str]) -> dict[st
     return definition
 
 
-def _register(endpoint: str, functions: list[dict[str, Any]]) -> None:
+def _register(endpoint: str, functions: list[dict[str, Any]], headers: Mapping[str, str]) -> None:
     url, body = f"{endpoint}/_sandbox/functions", {"functions": functions}
-    answer = urllib3.request("PUT", url, json=body, timeout=_REGISTRATION_SECONDS, retries=False)
+    answer = urllib3.request(
+        "PUT", url, json=body, headers=headers, timeout=_REGISTRATION_SECONDS, retries=False
+    )
     if answer.status != HTTPStatus.OK:
         raise DeploymentError(f"the Lambda service refuses the functions: {answer.data.decode()}")

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import urllib3
 
+from sandbox.access import bearer, new_token
 from sandbox.children import ROOT, Child, SandboxError
 from sandbox.world import World
 
 START_TIMEOUT = 60.0
+TOKEN_FILE = "control-token"
 RBAC = ROOT / "rbac" / "leeway.yaml"
 
 
@@ -45,6 +47,7 @@ class Starting:
 
     def run(self, template: Path) -> Endpoints:
         """Start them and wait until they serve; SandboxError when one does not."""
+        headers = bearer(new_token(self.state_dir / TOKEN_FILE))
         # Expanding the template takes SAM's translator about as long to import as moto takes.
         warming = threading.Thread(target=_import_translator, args=(template,), daemon=True)
         cluster = ["--cluster-name", self.world.cluster]
@@ -77,14 +80,19 @@ class Starting:
             token=cluster_said["token"],
             advertise=self.advertise,
         )
-        self._link(endpoints, cluster_said["port"])
+        self._link(endpoints, cluster_said["port"], headers)
         return endpoints
 
     def _start(self, part: str, arguments: Sequence[str]) -> Child:
         module = {"lambda": "lambda_service"}.get(part, part)
         child = Child.start(
             f"sandbox.{module}",
-            ["--host", self.host, "--port", "0", *arguments, *self.options.get(part, ())],
+            [
+                *("--host", self.host, "--advertise", self.advertise, "--port", "0"),
+                *("--control-token", str(self.state_dir / TOKEN_FILE)),
+                *arguments,
+                *self.options.get(part, ()),
+            ],
             self.state_dir / f"{part}.log",
         )
         self.children.append(child)
@@ -101,11 +109,12 @@ class Starting:
     def _seed(self) -> list[str]:
         return ["--seed", str(self.world.seed)]
 
-    def _link(self, endpoints: Endpoints, kubernetes_port: int) -> None:
+    def _link(self, endpoints: Endpoints, kubernetes_port: int, headers: Mapping[str, str]) -> None:
         name = self.world.cluster
         answer = urllib3.request(
             "PUT",
             f"{endpoints.aws}/_sandbox/links",
+            headers=headers,
             json={
                 "kubernetes": {name: endpoints.kubernetes_control},
                 "eks": {

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import urllib3
 import yaml
 
+from sandbox.access import bearer, check_address, read_token
 from sandbox.access_entries import access_entries
 from sandbox.children import ROOT, Child, RefusedError, SandboxError, stop_all
 from sandbox.furnishing import (
@@ -23,7 +24,7 @@ from sandbox.furnishing import (
     kubeconfig,
 )
 from sandbox.proxies import bypass_proxies, proxy_exceptions
-from sandbox.starting import Endpoints, Starting
+from sandbox.starting import TOKEN_FILE, Endpoints, Starting
 from sandbox.world import World
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Sandbox:
     def __init__(self, state_dir: Path, endpoints: Endpoints) -> None:
         self.state_dir = state_dir
         self.endpoints = endpoints
-        self._http = urllib3.PoolManager(retries=False, timeout=30.0)
+        headers = bearer(read_token(state_dir / TOKEN_FILE))
+        self._http = urllib3.PoolManager(retries=False, timeout=30.0, headers=headers)
         self._controls = {
             "kubernetes": endpoints.kubernetes_control,
             "aws": endpoints.aws,
@@ -76,7 +78,7 @@ class Sandbox:
         Args:
             world: what is in it.
             state_dir: its folder: kubeconfig, certificates, logs, and the file `attach` reads.
-            host: the address its servers bind.
+            host: another address at which its servers answer, besides 127.0.0.1.
             advertise: the name or IP address by which functions reach it: the cluster's endpoint
                 has it in DescribeCluster, and its certificate is for it.
             template: the template to deploy.
@@ -88,8 +90,13 @@ class Sandbox:
             tell: is told what is being done.
 
         Raises:
+            RefusedError: the host stands for every interface.
             SandboxError: one of its processes did not start, or the world did not come to life.
         """
+        try:
+            check_address(host)
+        except ValueError as error:
+            raise RefusedError(str(error)) from error
         bypass_proxies(advertise)
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         children: list[Child] = []
@@ -114,6 +121,7 @@ class Sandbox:
                 starting.autoscaler(endpoints.aws, sandbox.kubeconfig)
             sandbox.wait_for(world.nodes, world.pods, tell)
             state_file = state_dir / STATE_FILE
+            state_file.touch(mode=0o600)
             state_file.write_text(json.dumps(asdict(sandbox.endpoints), indent=2))
             stack.callback(state_file.unlink, missing_ok=True)
             yield sandbox
@@ -173,7 +181,7 @@ class Sandbox:
         given = {"ClusterNames": self.endpoints.cluster, **parameters}
         try:
             self.deployed = read_template(template, given, build=build)
-            deploy(self.deployed, self.aws_url, self.lambda_url)
+            deploy(self.deployed, self.aws_url, self.lambda_url, dict(self._http.headers))
             self._control("kubernetes", "PUT", "access", access_entries(self.deployed))
         except (DeploymentError, TemplateError) as error:
             raise SandboxError(f"{template}: {error}") from error
@@ -327,6 +335,12 @@ class Sandbox:
         body |= {"event": event, "over": over}
         return str(self._control("aws", "POST", "maintenance", body)["event"])
 
+    def impair(self, instance: str, check: str = "system", *, lasts: float | None = 0) -> None:
+        """Let a status check of an instance (`instance`, `system`, `attached-ebs`) fail, for so
+        many seconds already; None lets it pass again. EC2 sends no event of that."""
+        body = {"instance": instance, "check": check, "lasts": lasts}
+        self._control("aws", "POST", "impair", body)
+
     def report(self, instance: str, state: str, node: Mapping[str, Any] | None = None) -> None:
         """Tell the cluster, and not EC2, that an instance is `running` as this Node, or `stopped`:
         its kubelet is dead."""
@@ -336,7 +350,10 @@ class Sandbox:
     def _control(self, part: str, method: str, path: str, body: Any = None) -> Any:
         url = f"{self._controls[part]}/_sandbox/{path}"
         try:
-            answer = self._http.request(method, url, **({} if body is None else {"json": body}))
+            # Headers of a request would take the place of the pool's, which have the token.
+            headers = {**self._http.headers, "Content-Type": "application/json"}
+            data = None if body is None else json.dumps(body)
+            answer = self._http.request(method, url, body=data, headers=headers)
         except urllib3.exceptions.HTTPError as error:
             raise SandboxError(f"the sandbox's {part} does not answer: {error}") from error
         said = _said(answer.data)

@@ -3,6 +3,10 @@
 import pytest
 from leeway.owners import Owner, OwnerKind, cluster_of, owner_of
 
+UUID = "0ac1b6a3-4d3e-9f0b-6c56-3f1c2e9a7b10"
+EKS_GROUP = f"eks-ng-{UUID}"
+"""What EKS calls the Auto Scaling group of its node group `ng`."""
+
 
 @pytest.mark.parametrize(
     ("tags", "owner"),
@@ -10,17 +14,55 @@ from leeway.owners import Owner, OwnerKind, cluster_of, owner_of
         ({}, Owner(OwnerKind.NONE)),
         ({"aws:autoscaling:groupName": "ng"}, Owner(OwnerKind.AUTO_SCALING_GROUP, "ng")),
         (
-            {"aws:autoscaling:groupName": "eks-ng-1", "eks:nodegroup-name": "ng"},
+            {"aws:autoscaling:groupName": EKS_GROUP, "eks:nodegroup-name": "ng"},
+            Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"),
+        ),
+        (
+            {"aws:autoscaling:groupName": f"eks-{UUID}", "eks:nodegroup-name": "ng"},
             Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"),
         ),
         ({"karpenter.sh/nodepool": "default"}, Owner(OwnerKind.KARPENTER, "default")),
         ({"karpenter.sh/provisioner-name": "old"}, Owner(OwnerKind.KARPENTER, "old")),
-        ({"eks:eks-cluster-name": "prod"}, Owner(OwnerKind.AUTO_MODE)),
-        ({"leeway.sh/detached-from": "ng"}, Owner(OwnerKind.DETACHED, "ng")),
+        (
+            {"eks:eks-cluster-name": "prod", "eks:kubernetes-node-pool-name": "system"},
+            Owner(OwnerKind.AUTO_MODE, "system"),
+        ),
+        ({"eks:eks-cluster-name": "prod"}, Owner(OwnerKind.NONE)),
+        ({"leeway.sh/detached-from": "ng", "eks:cluster-name": "prod"}, Owner(OwnerKind.NONE)),
     ],
 )
 def test_tags_tell_who_started_an_instance(tags: dict[str, str], owner: Owner) -> None:
     assert owner_of(tags) == owner
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {"eks:nodegroup-name": "ng"},
+        {"karpenter.sh/nodepool": "default"},
+        {"karpenter.sh/provisioner-name": "old"},
+        {"eks:eks-cluster-name": "prod", "eks:kubernetes-node-pool-name": "system"},
+    ],
+)
+@pytest.mark.parametrize("group", ["workers", "eks-workers", f"workers-{UUID}"])
+def test_a_plain_tag_takes_no_instance_from_the_auto_scaling_group_that_it_is_in(
+    group: str, plain: dict[str, str]
+) -> None:
+    owner = owner_of({"aws:autoscaling:groupName": group, **plain})
+    assert owner == Owner(OwnerKind.AUTO_SCALING_GROUP, group)
+
+
+def test_a_node_of_karpenter_is_not_taken_for_one_of_auto_mode() -> None:
+    """The tags that Karpenter 1.0 and later write."""
+    tags = {
+        "eks:eks-cluster-name": "prod",
+        "karpenter.k8s.aws/ec2nodeclass": "default",
+        "karpenter.sh/nodeclaim": "general-x7k2p",
+        "karpenter.sh/nodepool": "general",
+        "kubernetes.io/cluster/prod": "owned",
+    }
+    assert owner_of(tags) == Owner(OwnerKind.KARPENTER, "general")
+    assert cluster_of(tags) == "prod"
 
 
 def test_a_fargate_node_is_known_by_its_label() -> None:

@@ -39,6 +39,7 @@ TABLE = {
     "state-change": (Action.RETIRE, MINUTE, "none", "delete", None),
     "scheduled-change": (Action.RETIRE, None, "before", "delete", 240 * MINUTE),
     "capacity-reservation": (Action.RETIRE, None, "with", "delete", None),
+    "impaired-status": (Action.RETIRE, 15 * MINUTE, "with", "wait", None),
     "test-notification": (Action.IGNORE, None, "none", "wait", None),
 }
 

@@ -6,7 +6,13 @@ import pytest
 from leeway.notices import NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import Replacement
-from leeway.replacement import Decision, GroupFacts, Method, decide_replacement
+from leeway.replacement import (
+    Decision,
+    GroupFacts,
+    Method,
+    decide_replacement,
+    groups_own_business,
+)
 
 GROUP = Owner(OwnerKind.AUTO_SCALING_GROUP, "ng")
 
@@ -61,6 +67,14 @@ def test_what_a_group_does_by_itself_is_left_to_it(changes: dict[str, Any], word
     assert word in decision.reason
 
 
+@pytest.mark.parametrize("kind", [NoticeKind.IMPAIRED_STATUS, NoticeKind.SCHEDULED_CHANGE])
+def test_capacity_rebalancing_replaces_no_instance_that_was_not_recommended_to_go(
+    kind: NoticeKind,
+) -> None:
+    assert groups_own_business(kind, group(capacity_rebalance=True)) is None
+    assert groups_own_business(NoticeKind.REBALANCE, group(capacity_rebalance=True))
+
+
 def test_a_group_whose_launch_process_is_suspended_is_not_robbed_of_an_instance() -> None:
     decision = decide(group(suspended=frozenset({"Launch"})))
     assert decision.method is Method.NOTHING
@@ -76,7 +90,7 @@ def test_owners_that_replace_their_own_nodes_are_left_alone(kind: OwnerKind) -> 
 
 @pytest.mark.parametrize(
     ("owner", "asked"),
-    [(Owner(OwnerKind.DETACHED, "ng"), None), (GROUP, Method.DETACH), (GROUP, None)],
+    [(GROUP, Method.DETACH), (GROUP, None)],
 )
 def test_an_instance_that_left_its_group_is_not_replaced_a_second_time(
     owner: Owner, asked: Method | None

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sandbox import access
 from sandbox.process import say_ready, until_told_to_stop
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The command line; every duration is in seconds."""
     parser = argparse.ArgumentParser(prog="python -m sandbox.aws", description=__doc__)
-    parser.add_argument("--host", default="127.0.0.1")
+    access.arguments(parser)
     parser.add_argument("--port", type=int, default=0, help="0 is any free port")
     parser.add_argument("--region", default="us-east-1")
     parser.add_argument("--seed", type=int)
@@ -92,6 +93,7 @@ def build(options: argparse.Namespace) -> "Front":
     )
     front = Front(
         Cloud(options.region, pace, options.seed),
+        access.Gate.of(options, "/moto-api"),
         throttle=options.throttle,
         schedule_speed=options.schedule_speed,
     )

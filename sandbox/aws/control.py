@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from sandbox.aws.cloud import Cloud
 from sandbox.aws.eks import link_cluster
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.faults import Fault
+from sandbox.aws.impairments import Impairment, impair
 from sandbox.aws.interruptions import Interruption, Interruptions
 from sandbox.aws.maintenance import Maintenance, announce
 from sandbox.aws.nodes import NodeLink
+from sandbox.aws.reservations import Reserve, put_into
 from sandbox.aws.throttling import Throttle
 from sandbox.control import ControlApi, Query
 
@@ -86,7 +89,9 @@ class Control(ControlApi):
                 "POST schedules/fire": self._fire_schedule,
                 "POST events": self._send,
                 "POST interrupt": self._interrupt,
+                "POST impair": self._impair,
                 "POST maintenance": self._maintain,
+                "POST reserve": self._reserve,
             },
         )
         self._cloud, self._bus, self._nodes, self._throttle = cloud, bus, nodes, throttle
@@ -95,6 +100,7 @@ class Control(ControlApi):
         self._links = Links()
         self._counting = threading.Lock()
         self._calls: Counter[tuple[str, str]] = Counter()  # by access key and call
+        self._reached: set[tuple[str, str, str]] = set()  # access key, call, and kind of record
 
     def link(self, links: Links) -> None:
         """Connect to other processes; raises OSError when a CA file can't be read."""
@@ -110,19 +116,24 @@ class Control(ControlApi):
             lambda_=links.lambda_ or self._links.lambda_,
         )
 
-    def count(self, access_key: str, call: str) -> None:
-        """One more call of this action."""
+    def count(self, access_key: str, call: str, kinds: Iterable[str] = ()) -> None:
+        """One more call of this action; `kinds` are how the keys begin that it reaches in a
+        table."""
         with self._counting:
             self._calls[access_key, call] += 1
+            self._reached.update((access_key, call, kind) for kind in kinds)
 
     def _status(self, _body: Any, _query: Query) -> Any:
         with self._counting:
-            counts = dict(self._calls)
+            counts, reached = dict(self._calls), sorted(self._reached)
         calls: Counter[str] = Counter()
         by_access_key: dict[str, dict[str, int]] = {}
         for (access_key, call), count in counts.items():
             calls[call] += count
             by_access_key.setdefault(access_key, {})[call] = count
+        kinds: dict[str, dict[str, list[str]]] = {}
+        for access_key, call, kind in reached:
+            kinds.setdefault(access_key, {}).setdefault(call, []).append(kind)
         return {
             "region": self._cloud.region,
             "uptime": time.time() - self._started,
@@ -131,6 +142,7 @@ class Control(ControlApi):
             "throttled": dict(self._throttle.refused),
             "calls": calls,
             "calls_by_access_key": by_access_key,
+            "records_by_access_key": kinds,
             "links": self._show_links(),
         }
 
@@ -182,6 +194,16 @@ class Control(ControlApi):
         command = Interruption.model_validate(body)
         with self._cloud.lock:
             return {"interruptions": self._interruptions.begin(command)}
+
+    def _impair(self, body: Any, _query: Query) -> Any:
+        command = Impairment.model_validate(body)
+        with self._cloud.lock:
+            return impair(self._cloud, command)
+
+    def _reserve(self, body: Any, _query: Query) -> Any:
+        command = Reserve.model_validate(body)
+        with self._cloud.lock:
+            return put_into(self._cloud, command)
 
     def _maintain(self, body: Any, _query: Query) -> Any:
         command = Maintenance.model_validate(body)

@@ -6,8 +6,9 @@ to write it as JSON, which it is already.
 
 import base64
 import json
+import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from moto.core.common_types import TYPE_RESPONSE
@@ -18,6 +19,7 @@ from moto.dynamodb.models.dynamo_type import DynamoType, Item
 from moto.dynamodb.models.table import Table
 from moto.dynamodb.responses import DynamoHandler
 
+from sandbox.aws.calls import Call
 from sandbox.aws.cloud import ACCOUNT, Cloud
 
 INDEX = 6  # place of the index's name in what follows the hash key of moto's query
@@ -78,6 +80,32 @@ def expire(tables: Iterable[Table], before: float) -> None:
                 end = item.attrs.get(attribute)
                 if end is not None and end.type == "N" and float(end.value) < before:
                     del partition[key]
+
+
+def kinds_reached(call: Call, body: bytes) -> set[str]:
+    """How the partition keys begin that a call reaches in a table, up to their first `#`: what IAM
+    compares with `dynamodb:LeadingKeys`. Empty for other services, and for indexes."""
+    if call.service != "dynamodb":
+        return set()
+    return {key.partition("#")[0] + "#" for key in _partition_keys(call.action, json.loads(body))}
+
+
+def _partition_keys(action: str, asked: dict[str, Any]) -> Iterator[str]:
+    match action:
+        case "GetItem" | "DeleteItem" | "UpdateItem":
+            yield asked["Key"]["pk"]["S"]
+        case "PutItem":
+            yield asked["Item"]["pk"]["S"]
+        case "Query" if "IndexName" not in asked:
+            if named := re.search(r"\bpk = (:\w+)", asked["KeyConditionExpression"]):
+                yield asked["ExpressionAttributeValues"][named.group(1)]["S"]
+        case "BatchGetItem":
+            for wanted in asked["RequestItems"].values():
+                yield from (key["pk"]["S"] for key in wanted["Keys"])
+        case "BatchWriteItem":
+            for request in (one for some in asked["RequestItems"].values() for one in some):
+                ((_, what),) = request.items()
+                yield (what.get("Item") or what["Key"])["pk"]["S"]
 
 
 def install(cloud: Cloud) -> None:

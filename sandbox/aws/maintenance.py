@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sandbox.aws import instances
 from sandbox.aws.cloud import ACCOUNT, Cloud
+from sandbox.aws.impairments import FILTERS, has_status
 from sandbox.aws.notices import timestamp
 from sandbox.aws.paging import page
 
@@ -66,6 +67,9 @@ def install() -> None:
     def describe_instance_status(self: InstanceResponse) -> ActionResult:
         filters = self._filters_from_querystring()
         codes = filters.pop(BY_CODE, None)
+        statuses = [
+            (check, list(filters.pop(name))) for name, check in FILTERS.items() if name in filters
+        ]
         found = self.ec2_backend.describe_instance_status(
             self._get_param("InstanceIds", []),
             self._get_bool_param("IncludeAllInstances", False),
@@ -75,6 +79,11 @@ def install() -> None:
             instance.events = list(_scheduled(instance).values())
         if codes is not None:
             found = [i for i in found if any(one["Code"] in codes for one in i.events)]
+        found = [
+            one
+            for one in found
+            if all(has_status(one, check, wanted) for check, wanted in statuses)
+        ]
         shown, token = page(found, self._get_param("MaxResults"), self._get_param("NextToken"))
         return ActionResult({"InstanceStatuses": shown, "NextToken": token})
 

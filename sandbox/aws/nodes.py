@@ -8,6 +8,7 @@ import logging
 import queue
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import urllib3
@@ -111,8 +112,9 @@ def _resources(kind: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
 class NodeLink:
     """Posts instances to the control API of their cluster's sandbox, in order, off the lock."""
 
-    def __init__(self, cloud: Cloud):
+    def __init__(self, cloud: Cloud, headers: Mapping[str, str]):
         self.controls: dict[str, str] = {}  # cluster name → base URL of its control API
+        self._headers = {"Content-Type": "application/json", **headers}
         self._told: dict[str, str] = {}  # instance → what its cluster knows of it
         self._queue: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
         self._http = urllib3.PoolManager(maxsize=1, retries=False)
@@ -151,7 +153,7 @@ class NodeLink:
             "POST",
             f"{self.controls[cluster]}/_sandbox/instances",
             body=json.dumps(body),
-            headers={"Content-Type": "application/json"},
+            headers=self._headers,
             timeout=10.0,
         )
         if answer.status >= 300:

@@ -10,7 +10,17 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from sandbox.aws import autoscaling, dynamodb, instances, maintenance, prices, schedules
+from sandbox.access import Gate
+from sandbox.aws import (
+    autoscaling,
+    dynamodb,
+    impairments,
+    instances,
+    maintenance,
+    prices,
+    reservations,
+    schedules,
+)
 from sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.control import Control
@@ -19,6 +29,7 @@ from sandbox.aws.moto_calls import Moto
 from sandbox.aws.nodes import NodeLink
 from sandbox.aws.throttling import Throttle
 from sandbox.control import JSON, PREFIX
+from sandbox.listening import listen, port_of, refused
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +45,15 @@ class Front:
     time anyway, and to hand each call to another thread and back cost more than half of it.
     """
 
-    def __init__(self, cloud: Cloud, *, throttle: bool, schedule_speed: float = 1.0):
-        self._cloud = cloud
+    def __init__(self, cloud: Cloud, gate: Gate, *, throttle: bool, schedule_speed: float = 1.0):
+        self._cloud, self._gate = cloud, gate
         bus = EventBus(cloud, schedule_speed)
         schedules.install(bus)
         instances.install(cloud, bus)
         maintenance.install()
-        nodes = NodeLink(cloud)
+        impairments.install()
+        reservations.install()
+        nodes = NodeLink(cloud, gate.pass_on())
         autoscaling.install(cloud, bus)
         prices.install()
         dynamodb.install(cloud)
@@ -50,6 +63,9 @@ class Front:
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         """Answer one HTTP request."""
+        refusal = self._gate.refusal(request.path, request.headers)
+        if refusal is not None:
+            return refused(*refusal)
         body = await request.read()
         status, headers, content = await self._answer(_environ(request, body), body)
         headers.pop("Content-Length", None)  # whoever sends it counts
@@ -63,7 +79,7 @@ class Front:
         call = recognise(environ, body)
         if call is None:
             return self._forward(None, environ)
-        self.control.count(call.access_key, str(call))
+        self.control.count(call.access_key, str(call), dynamodb.kinds_reached(call, body))
         if refused := self._throttle.refuses(call):
             return refusal(call, environ, *refused)
         fault = self._cloud.faults.strike(call.service, call.action)
@@ -141,7 +157,7 @@ async def start(front: Front, host: str, port: int) -> int:
     )
     runner = web.ServerRunner(server)
     await runner.setup()
-    await web.TCPSite(runner, host, port, backlog=BACKLOG).start()
+    await listen(runner, host, port, backlog=BACKLOG)
     gc.collect()
     gc.freeze()  # moto's catalogs are large and stay: no collection need walk them
-    return int(runner.addresses[0][1])
+    return port_of(runner)

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
+from sandbox import access
 from sandbox.kubernetes.certificates import server_context
 from sandbox.kubernetes.cluster import Settings
 from sandbox.kubernetes.serving import Serving
@@ -19,7 +20,7 @@ from sandbox.process import say_ready, until_told_to_stop
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m sandbox.kubernetes", description=__doc__)
-    parser.add_argument("--host", default="127.0.0.1")
+    access.arguments(parser)
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--cluster-name", default="sandbox", dest="name")
     parser.add_argument("--certificate", type=Path, help="folder of ca.crt, tls.crt and tls.key")
@@ -36,6 +37,7 @@ def _arguments() -> argparse.Namespace:
         "--standing", type=int, default=0, metavar="NODES", help="how many join at once at first"
     )
     parser.add_argument("--pod-start", type=float, default=1.0, help="seconds, ± a fifth")
+    parser.add_argument("--pod-end", type=float, default=0.5, help="seconds, where none says else")
     parser.add_argument("--node-join", type=float, default=4.0, help="seconds, ± a fifth")
     parser.add_argument("--node-ready", type=float, default=1.0, help="seconds after joining")
     parser.add_argument("--volume-attach", type=float, default=1.0, help="seconds")
@@ -54,7 +56,8 @@ async def _serve(arguments: argparse.Namespace, folder: Path) -> None:
     names = {field.name for field in dataclasses.fields(Settings)} & given.keys()
     settings = Settings(**{name: given[name] for name in names})
     tls = server_context(folder, arguments.san)
-    serving = Serving(settings, arguments.host, folder / "ca.crt", tls, arguments.rbac)
+    gate = access.Gate.of(arguments)
+    serving = Serving(settings, arguments.host, folder / "ca.crt", tls, arguments.rbac, gate)
     addresses = await serving.start(arguments.port)
     say_ready(
         port=addresses.port,

@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from sandbox.kubernetes import defaults, errors, ownership
-from sandbox.kubernetes.objects import Object, copy, decode
+from sandbox.kubernetes.objects import Object, annotation, copy, decode, encode
 from sandbox.kubernetes.ownership import Path
 from sandbox.kubernetes.patches import is_set, merge_keys
 from sandbox.kubernetes.registry import Kind
+
+_KUBECTL = "kubectl"  # the manager's name unless somebody gives another
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def merged(
@@ -42,18 +45,46 @@ def merged(
         if identity != mine and paths & differing
     }
     if lost and not force:
-        raise _conflicts(lost, managed or [])
+        allowed = _applied_before(live) if manager == _KUBECTL else set()
+        lost_to_others = {identity: paths - allowed for identity, paths in lost.items()}
+        lost_to_others = {identity: paths for identity, paths in lost_to_others.items() if paths}
+        if lost_to_others:
+            raise _conflicts(lost_to_others, managed or [])
     for identity, paths in lost.items():
         owners[identity] = owners[identity] - paths
     previous = owners.get(mine, set())
     owners[mine] = set(wanted)
     shared = set().union(*owners.values())
-    for path in sorted(previous - shared, key=_deepest_first):
+    dropped = {path for path in previous - shared if path[0] != ownership.STATUS or subresource}
+    for path in sorted(dropped, key=_deepest_first):
         _remove(live, path)
     result: Object = _merge("", live, applied)
+    if manager == _KUBECTL and annotation(live, _LAST_APPLIED) is not None:
+        _note_applied(kind, result, applied)
     defaults.fill(kind, result)
     result["metadata"]["managedFields"] = ownership.write(owners, kind, managed)
     return result
+
+
+def _applied_before(live: Object) -> set[Path]:
+    """Return the fields that `kubectl apply` without `--server-side` has set, by its annotation.
+
+    A server lets kubectl's server-side apply take these over without a conflict.
+    """
+    text = annotation(live, _LAST_APPLIED)
+    try:
+        last = decode(text) if text else {}
+        return set(ownership.leaves(last)) if isinstance(last, dict) else set()
+    except (ValueError, AttributeError):
+        return set()
+
+
+def _note_applied(kind: Kind, result: Object, applied: Object) -> None:
+    """Keep the annotation up to date, so that client-side apply can go on from here."""
+    metadata = result["metadata"]
+    kept = {key: one for key, one in applied["metadata"].items() if key != "managedFields"}
+    text = encode(kind.typed({**applied, "metadata": kept})).decode() + "\n"
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), _LAST_APPLIED: text}
 
 
 def _deepest_first(path: Path) -> tuple[int, bool, Path]:

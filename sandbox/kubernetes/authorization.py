@@ -1,4 +1,4 @@
-"""Decides by RBAC who may do what, and answers the reviews that ask about it.
+"""Decides by RBAC who may do what.
 
 Rules come from the ClusterRoles, Roles and bindings in the store. Without `enforced`, whoever is
 known may do everything, as on a cluster where nothing has been restricted yet.
@@ -61,10 +61,21 @@ class Authorizer:
             _covers(rule, verb, group, resource, name) for rule in self.rules(user, namespace)
         )
 
+    def allows_path(self, user: User, verb: str, path: str) -> bool:
+        """Say whether a user may read a path that is no resource, such as /metrics."""
+        if not self._enforced or _ALL_POWERFUL in user.groups:
+            return True
+        return any(
+            not {"*", verb}.isdisjoint(rule.get("verbs") or ())
+            and any(_leads_to(one, path) for one in rule.get("nonResourceURLs") or ())
+            for rule in self.rules(user, "")
+        )
+
     def rules(self, user: User, namespace: str) -> list[Object]:
         """Return the rules that apply to a user in a namespace ("" for the cluster's own)."""
         if not self._enforced or _ALL_POWERFUL in user.groups:
-            return [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+            everything = {"apiGroups": ["*"], "resources": ["*"]}
+            return [{"verbs": ["*"], **everything}, {"verbs": ["*"], "nonResourceURLs": ["*"]}]
         key = (user, namespace)
         if key not in self._rules:
             self._rules[key] = list(self._find_rules(user, namespace))
@@ -99,6 +110,10 @@ def _is_subject(subject: Object, user: User) -> bool:
     return account == user.name
 
 
+def _leads_to(pattern: str, path: str) -> bool:
+    return path == pattern or (pattern.endswith("*") and path.startswith(pattern[:-1]))
+
+
 def _covers(rule: Object, verb: str, group: str, resource: str, name: str) -> bool:
     subresource = resource.partition("/")[2]
     resources = {"*", resource, f"*/{subresource}"} if subresource else {"*", resource}
@@ -109,26 +124,3 @@ def _covers(rule: Object, verb: str, group: str, resource: str, name: str) -> bo
         and not resources.isdisjoint(rule.get("resources") or ())
         and (not names or name in names)
     )
-
-
-def review(authorizer: Authorizer, user: User, path: str, body: Object) -> Object | None:
-    """Answer what a user asks about itself: who it is, and whether it may do something."""
-    plural = path.rpartition("/")[2]
-    if plural == "selfsubjectreviews":
-        info = {"username": user.name, "groups": list(user.groups)}
-        about = {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"}
-        return {**about, "metadata": {}, "status": {"userInfo": info}}
-    if plural != "selfsubjectaccessreviews":
-        return None
-    spec = body.get("spec") or {}
-    asked = spec.get("resourceAttributes") or {}
-    resource = "/".join(filter(None, (asked.get("resource"), asked.get("subresource"))))
-    group, namespace, name = (asked.get(one, "") for one in ("group", "namespace", "name"))
-    verb = asked.get("verb", "")
-    return {
-        "kind": "SelfSubjectAccessReview",
-        "apiVersion": "authorization.k8s.io/v1",
-        "metadata": {},
-        "spec": spec,
-        "status": {"allowed": authorizer.allows(user, verb, group, resource, namespace, name)},
-    }

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from sandbox.access import Gate
 from sandbox.control import JSON, ControlApi, Query
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.authentication import AccessEntry, Authenticator
@@ -15,6 +16,7 @@ from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.faults import Fault, Faults
 from sandbox.kubernetes.inhabitants.instances import Instances
 from sandbox.kubernetes.store import Change
+from sandbox.listening import refused
 
 type Listening = Callable[[bool], Awaitable[None]]
 
@@ -45,6 +47,7 @@ class Control(ControlApi):
         faults: Faults,
         listen: Listening,
         status: Callable[[], dict[str, Any]],
+        gate: Gate,
     ) -> None:
         super().__init__(
             cluster.journal,
@@ -62,11 +65,15 @@ class Control(ControlApi):
         self._faults = faults
         self._listen = listen
         self._status = status
+        self._gate = gate
         self._running = 0
         cluster.store.listen(registry.POD, self._count)
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         """Answer one HTTP request."""
+        refusal = self._gate.refusal(request.path, request.headers)
+        if refusal is not None:
+            return refused(*refusal)
         body = await request.read()
         status, said = await self.answer(request.method, request.path, request.query_string, body)
         return web.Response(status=status, body=said, content_type=JSON)

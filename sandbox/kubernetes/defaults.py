@@ -5,6 +5,7 @@ Rules: the defaulting functions of Kubernetes' API groups, as far as clients loo
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 from typing import Any
 
@@ -121,6 +122,19 @@ def admit(kind: Kind, obj: Object, store: Store) -> None:
         _admit_pod(obj, store)
     elif kind in _STATUS:
         obj["status"] = dict(_STATUS[kind])
+    if kind is registry.JOB and not obj["spec"].get("manualSelector"):
+        _select_by_uid(obj)
+
+
+def _select_by_uid(job: Object) -> None:
+    """Generate a Job's selector, and the labels of its pods that it selects."""
+    uid = job["metadata"].setdefault("uid", str(uuid.uuid4()))
+    own = {"controller-uid": uid, "job-name": name_of(job)}
+    metadata = job["spec"]["template"].setdefault("metadata", {})
+    labels = {f"batch.kubernetes.io/{key}": value for key, value in own.items()}
+    metadata["labels"] = {**(metadata.get("labels") or {}), **own, **labels}
+    selected = "batch.kubernetes.io/controller-uid"
+    job["spec"]["selector"] = {"matchLabels": {selected: uid}}
 
 
 def _fill_in(obj: Object, defaults: Object) -> None:

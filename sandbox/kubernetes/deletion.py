@@ -20,7 +20,7 @@ from sandbox.kubernetes.objects import (
 from sandbox.kubernetes.registry import Kind
 from sandbox.kubernetes.wall import WALL
 
-type Via = Literal["eviction", "delete", "controller", "preemption", "taint"]
+type Via = Literal["eviction", "delete", "controller", "preemption", "taint", "lost"]
 # What a pod is told in its condition DisruptionTarget, by what ends it.
 _DISRUPTIONS = {
     "eviction": ("EvictionByEvictionAPI", "Eviction API: evicting"),
@@ -29,6 +29,7 @@ _DISRUPTIONS = {
         "default-scheduler: preempting to accommodate a higher priority pod",
     ),
     "taint": ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"),
+    "lost": ("DeletionByPodGC", "PodGC: node no longer exists"),
 }
 
 
@@ -72,15 +73,41 @@ def delete(
     return obj if dry_run else cluster.store.remove(kind, obj) or obj
 
 
-def finish_pod(cluster: Cluster, pod: Object, how: str) -> None:
-    """Take a pod whose containers have stopped out of the API, unless a finalizer holds it."""
+def finish_pod(
+    cluster: Cluster, pod: Object, how: str | None, status: Object | None = None
+) -> None:
+    """Take a pod whose containers have stopped out of the API, unless a finalizer holds it.
+
+    `how` is None where the journal has its end already; `status` is what its kubelet says last.
+    """
     current = cluster.store.current(registry.POD, pod)
     if current is None:
         return
+    if not is_finished(current):
+        last = {**current["status"], **(status or {})}
+        if not is_finished({"status": last}):
+            last["phase"] = "Failed"
+        current = {**current, "status": last}
     ended = _mark(cluster, registry.POD, current, 0, dry_run=False)
     if not ended["metadata"].get("finalizers"):
         cluster.store.remove(registry.POD, ended)
-    journal_end(cluster, pod, how)
+    if how is not None:
+        journal_end(cluster, pod, how)
+
+
+def release(cluster: Cluster, kind: Kind, obj: Object, finalizer: str) -> None:
+    """Take a finalizer off an object, which goes if nothing else holds it."""
+    current = cluster.store.current(kind, obj)
+    if current is None:
+        return
+    metadata = dict(current["metadata"])
+    left = [one for one in metadata.pop("finalizers", None) or () if one != finalizer]
+    if left:
+        metadata["finalizers"] = left
+    released = cluster.store.replace(kind, {**current, "metadata": metadata})
+    ends_later = released["metadata"].get("deletionGracePeriodSeconds", 0)
+    if is_terminating(released) and not left and not ends_later:
+        cluster.store.remove(kind, released)
 
 
 def journal_end(cluster: Cluster, pod: Object, how: str) -> None:
@@ -113,7 +140,7 @@ def _delete_pod(
     if dry_run:
         return _mark(cluster, registry.POD, pod, grace, dry_run=True)
     if via in _DISRUPTIONS:
-        pod = _targeted(pod, *_DISRUPTIONS[via])
+        pod = targeted(pod, via)
     cluster.journal.add(
         "pod-deletion",
         pod=path_of(pod),
@@ -133,7 +160,9 @@ def _delete_pod(
     return marked
 
 
-def _targeted(pod: Object, reason: str, message: str) -> Object:
+def targeted(pod: Object, via: Via) -> Object:
+    """Return a pod with the condition that names the disruption that ends it."""
+    reason, message = _DISRUPTIONS[via]
     target = {"type": "DisruptionTarget", "status": "True", "lastProbeTime": None}
     target |= {"lastTransitionTime": timestamp(), "reason": reason, "message": message}
     conditions = with_condition(pod["status"].get("conditions"), target)

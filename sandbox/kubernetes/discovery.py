@@ -34,7 +34,11 @@ _SUBRESOURCE_KINDS = {
     "binding": ("", "v1", "Binding"),
 }
 _REVIEWS = {
-    "authorization.k8s.io/v1": (("selfsubjectaccessreviews", "SelfSubjectAccessReview"),),
+    "authorization.k8s.io/v1": (
+        ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+        ("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
+        ("subjectaccessreviews", "SubjectAccessReview"),
+    ),
     "authentication.k8s.io/v1": (("selfsubjectreviews", "SelfSubjectReview"),),
 }
 

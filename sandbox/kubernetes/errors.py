@@ -136,6 +136,12 @@ def unsupported_media_type() -> ApiError:
     return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
+def not_acceptable(accepted: Sequence[str]) -> ApiError:
+    """406: no format that the client takes."""
+    message = f"only the following media types are accepted: {', '.join(accepted)}"
+    return ApiError(406, "NotAcceptable", message, {})
+
+
 def expired(requested: int, oldest: int) -> ApiError:
     """410: the version lies before what the server remembers."""
     message = f"too old resource version: {requested} ({oldest})"
@@ -164,6 +170,22 @@ def value_invalid(field: str, value: str, why: str) -> Cause:
 def value_forbidden(field: str, why: str) -> Cause:
     """Return the cause of a field that may not be set or changed."""
     return {"reason": "FieldValueForbidden", "message": f"Forbidden: {why}", "field": field}
+
+
+def value_unsupported(field: str, value: str, supported: Sequence[str]) -> Cause:
+    """Return the cause of a value that is none of those there are."""
+    told = ", ".join(f'"{one}"' for one in supported)
+    message = f'Unsupported value: "{value}": supported values: {told}'
+    return {"reason": "FieldValueNotSupported", "message": message, "field": field}
+
+
+def value_duplicate(field: str, value: str) -> Cause:
+    """Return the cause of a value that is there twice."""
+    return {
+        "reason": "FieldValueDuplicate",
+        "message": f"Duplicate value: {value}",
+        "field": field,
+    }
 
 
 def value_required(field: str, why: str = "") -> Cause:

@@ -44,7 +44,7 @@ def evict(
     404 without the pod, 409 where a precondition fails, 429 where a budget blocks, 500 where
     several budgets cover the pod.
     """
-    if (eviction.get("metadata") or {}).get("name", name) != name:
+    if (eviction.get("metadata") or {}).get("name") != name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     options = eviction.get("deleteOptions") or {}
     pod = cluster.store.read(registry.POD, namespace, name)

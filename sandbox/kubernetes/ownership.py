@@ -11,10 +11,11 @@ from typing import Any
 
 from sandbox.kubernetes.objects import Object, encode, timestamp
 from sandbox.kubernetes.patches import is_set, merge_keys
-from sandbox.kubernetes.registry import EVENT, LEASE, Kind
+from sandbox.kubernetes.registry import EVENT, LEASE, NODE, Kind
 
 type Path = tuple[str, ...]
 
+STATUS = "f:status"
 # Kinds that only ever have one writer: bookkeeping would be all cost.
 _UNTRACKED = frozenset((EVENT, LEASE))
 _ATOMIC_MAPS = frozenset(("nodeSelector", "selector", "labelSelector", "resourceFieldRef"))
@@ -86,6 +87,20 @@ def read(managed: list[Object] | None) -> dict[tuple[str, str, str], set[Path]]:
     return result
 
 
+def sent(metadata: Object) -> list[Object] | None:
+    """Return the `managedFields` that a client writes, which may be others than there are.
+
+    None where it sends none, or what is none.
+    """
+    managed = metadata.get("managedFields")
+    entries = managed if isinstance(managed, list) else []
+    known = all(
+        one.get("manager") and one.get("operation") and one.get("fieldsType") == "FieldsV1"
+        for one in entries
+    )
+    return entries if entries and known else None
+
+
 def identity(entry: Object) -> tuple[str, str, str]:
     """Return what tells one entry of `managedFields` from another."""
     return entry["manager"], entry["operation"], entry.get("subresource", "")
@@ -139,6 +154,8 @@ def record_new(obj: Object, asked: Object, kind: Kind, manager: str, operation: 
     if kind in _UNTRACKED:
         return
     paths = set(leaves(asked if operation == "Apply" else obj))
+    if kind is not NODE:  # whose kubelet writes its status with it
+        paths = {path for path in paths if path[0] != STATUS}
     obj["metadata"]["managedFields"] = write({(manager, operation, ""): paths}, kind, None)
 
 

@@ -69,13 +69,25 @@ def json_patch(target: Object, operations: Any) -> Object:
     if not isinstance(operations, list):
         raise errors.bad_request("error decoding patch: json: cannot unmarshal into Go value")
     try:
-        patched: Object = jsonpatch.apply_patch(target, operations)
+        patched: Object = target
+        for operation in operations:
+            patched = jsonpatch.apply_patch(patched, [_lenient(patched, operation)])
     except jsonpatch.InvalidJsonPatch as error:
         raise errors.bad_request(f"error decoding patch: {error}") from error
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
         message = "the server rejected our request due to an error in our request"
         raise errors.ApiError(422, "Invalid", message, {}) from error
     return patched
+
+
+def _lenient(target: Object, operation: Any) -> Any:
+    """Return an operation as Kubernetes' library takes it: it replaces a field that is missing."""
+    if not isinstance(operation, dict) or operation.get("op") != "replace":
+        return operation
+    parent, _, name = str(operation.get("path", "")).rpartition("/")
+    above = jsonpointer.resolve_pointer(target, parent, None)
+    missing = isinstance(above, dict) and jsonpointer.unescape(name) not in above
+    return {**operation, "op": "add"} if missing else operation
 
 
 def strategic_merge(target: Any, patch: Any) -> Any:

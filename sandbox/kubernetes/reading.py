@@ -52,10 +52,15 @@ def get(store: Store, call: Call) -> Object:
     """Answer a get: the object itself, or its table."""
     target = call.target
     obj = store.read(call.kind, target.namespace, target.name)
-    if tables.wanted(call.accept):
-        included = call.query.get("includeObject", "Metadata")
-        return tables.table(call.kind, [obj], {"resourceVersion": str(store.revision)}, included)
+    shape = shape_of(call)
+    if shape is not None:
+        return shape.one(obj, {"resourceVersion": str(store.revision)})
     return call.kind.typed(obj)
+
+
+def shape_of(call: Call) -> tables.Shape | None:
+    """Return the shape in which a call wants objects; None for whole ones."""
+    return tables.shape(call.kind, call.accept, call.query.get("includeObject", "Metadata"))
 
 
 def listing(store: Store, call: Call) -> Object:
@@ -64,12 +69,19 @@ def listing(store: Store, call: Call) -> Object:
     All pages show what there was at the version of the first, which they carry, so that a watch
     from there misses nothing.
     """
+    shape = shape_of(call)
     equal, test = selection(call)
     limit = max(0, call.number("limit"))
-    if version_of(store, call) == 0:
+    asked = version_of(store, call)
+    if asked == 0:
         limit = 0  # A server that answers from its cache gives all at once.
     revision = store.revision
     found = iter(candidates(store, call, equal))
+    if _is_exact(call, asked):
+        revision = asked or 0
+        if revision < store.oldest:
+            raise errors.expired(revision, store.oldest)
+        found = _as_of(store, call, revision, ("", ""))
     if call.query.get("continue"):
         revision, after = _continue(call.query["continue"])
         if revision < store.oldest:
@@ -86,15 +98,34 @@ def listing(store: Store, call: Call) -> Object:
             metadata["continue"] = _token(revision, key_of(last))
             if test is None:
                 metadata["remainingItemCount"] = left
-    if tables.wanted(call.accept):
-        included = call.query.get("includeObject", "Metadata")
-        return tables.table(call.kind, items, metadata, included)
+    if shape is not None:
+        return shape.several(items, metadata)
     return {
         "kind": f"{call.kind.kind}List",
         "apiVersion": call.kind.api_version,
         "metadata": metadata,
         "items": items,
     }
+
+
+def _is_exact(call: Call, asked: int | None) -> bool:
+    """Say whether a list wants what there was at its version; 422 where that makes no sense."""
+    match = call.query.get("resourceVersionMatch", "")
+    why = ""
+    if match and asked is None:
+        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+    elif match and call.query.get("continue"):
+        why = "resourceVersionMatch is forbidden when continue is provided"
+    elif match == "Exact" and asked == 0:
+        why = 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
+    if why:
+        cause = errors.value_forbidden("resourceVersionMatch", why)
+        raise errors.invalid_options("ListOptions", cause)
+    if match not in ("", "Exact", "NotOlderThan"):
+        supported = ("Exact", "NotOlderThan", "")
+        cause = errors.value_unsupported("resourceVersionMatch", match, supported)
+        raise errors.invalid_options("ListOptions", cause)
+    return match == "Exact"
 
 
 def _as_of(store: Store, call: Call, revision: int, after: Key) -> Iterator[Object]:

@@ -26,11 +26,12 @@ _JSON_NAMES = {bool: "bool", int: "number", float: "number", str: "string", dict
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Field:
-    """One field: the model or types of its values, and whether it is a list of them."""
+    """One field: the model or types of its values, whether it is a list, and required."""
 
     model: type[Any] | None
     types: tuple[type[Any], ...]
     is_list: bool
+    required: bool = False
 
 
 _FIELDS: dict[type[Any], dict[str, Field]] = {}
@@ -40,7 +41,8 @@ def fields(model: type[Any]) -> dict[str, Field]:
     """Return a model's fields by their JSON names."""
     if model not in _FIELDS:
         _FIELDS[model] = {
-            field.encode_name: _field(field.type) for field in msgspec.structs.fields(model)
+            field.encode_name: dataclasses.replace(_field(field.type), required=field.required)
+            for field in msgspec.structs.fields(model)
         }
     return _FIELDS[model]
 

@@ -12,14 +12,13 @@ from dataclasses import replace
 from aiohttp import web
 
 from sandbox.kubernetes import (
-    authorization,
     deletion,
     discovery,
     errors,
     eviction,
     reading,
     registry,
-    schema,
+    reviews,
     subresources,
     writing,
 )
@@ -28,6 +27,7 @@ from sandbox.kubernetes.authorization import Authorizer
 from sandbox.kubernetes.calls import Call, read_object, target_of, verb_of
 from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.faults import Fault, Faults
+from sandbox.kubernetes.impersonation import acting_user
 from sandbox.kubernetes.inhabitants.disruption import Disruption
 from sandbox.kubernetes.objects import Object, encode, is_terminating, name_of, uid_of
 from sandbox.kubernetes.wall import WALL
@@ -36,7 +36,6 @@ from sandbox.kubernetes.watch import Watch
 _log = logging.getLogger(__name__)
 _JSON = "application/json"
 _HEALTH = re.compile(r"/(healthz|livez|readyz)(/.*)?")
-_REVIEW = re.compile(r"/apis/auth(orization|entication)\.k8s\.io/v1/\w+")
 
 
 class ApiServer:
@@ -90,7 +89,8 @@ class ApiServer:
             raise errors.unauthorized()
         if request.method == "GET" and (document := discovery.answer(path)) is not None:
             return _json(document)
-        if request.method == "POST" and _REVIEW.fullmatch(path):
+        user = acting_user(self._authorizer, user, request.headers)
+        if request.method == "POST" and reviews.is_review(path):
             return await self._review(request, user)
         target = target_of(path)
         if target is None:
@@ -113,7 +113,7 @@ class ApiServer:
 
     async def _review(self, request: web.BaseRequest, user: User) -> web.Response:
         body = read_object(request.content_type, await request.read())
-        answer = authorization.review(self._authorizer, user, request.path, body)
+        answer = reviews.answer(self._authorizer, user, request.path, body)
         if answer is None:
             raise errors.page_not_found()
         return _json(answer, 201)
@@ -213,8 +213,7 @@ class ApiServer:
 
     def _evict(self, call: Call) -> web.Response:
         writing.admit_namespace(self._cluster, call)
-        body = call.object()
-        schema.prune(registry.EVICTION, body)
+        body = subresources.eviction_of(call)
         if call.dry_run:
             body["deleteOptions"] = {**(body.get("deleteOptions") or {}), "dryRun": ["All"]}
         target = call.target

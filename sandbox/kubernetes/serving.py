@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from sandbox.access import LOOPBACK, Gate
 from sandbox.kubernetes.access_rules import load_rules
 from sandbox.kubernetes.authentication import Authenticator
 from sandbox.kubernetes.authorization import Authorizer
@@ -19,6 +20,7 @@ from sandbox.kubernetes.control import Control
 from sandbox.kubernetes.faults import Faults
 from sandbox.kubernetes.inhabitants.settling import settle
 from sandbox.kubernetes.server import ApiServer
+from sandbox.listening import listen, port_of
 
 _LAST_ANSWERS_SECONDS = 0.2
 
@@ -37,7 +39,13 @@ class Serving:
     """The servers of one cluster, from start to stop."""
 
     def __init__(
-        self, settings: Settings, host: str, ca: Path, tls: ssl.SSLContext, rbac: Path | None
+        self,
+        settings: Settings,
+        host: str,
+        ca: Path,
+        tls: ssl.SSLContext,
+        rbac: Path | None,
+        gate: Gate,
     ) -> None:
         self._host = host
         self._ca = ca
@@ -55,7 +63,13 @@ class Serving:
             self._cluster, inhabitants.disruption, authenticator, authorizer, faults
         )
         self._control = Control(
-            self._cluster, inhabitants.instances, authenticator, faults, self.listen, self._status
+            self._cluster,
+            inhabitants.instances,
+            authenticator,
+            faults,
+            self.listen,
+            self._status,
+            gate,
         )
         self._server = web.Server(self._api.handle, access_log=None, handler_cancellation=True)
         self._runner = web.ServerRunner(self._server, shutdown_timeout=_LAST_ANSWERS_SECONDS)
@@ -63,7 +77,7 @@ class Serving:
             web.Server(self._control.handle, access_log=None),
             shutdown_timeout=_LAST_ANSWERS_SECONDS,
         )
-        self._site: web.TCPSite | None = None
+        self._sites: list[web.TCPSite] = []
         self._port = 0
 
     async def start(self, port: int) -> Addresses:
@@ -72,26 +86,25 @@ class Serving:
         await self._control_runner.setup()
         self._port = port
         await self.listen(True)
-        control = web.TCPSite(self._control_runner, self._host, 0)
-        await control.start()
-        control_port = self._control_runner.addresses[0][1]
-        return Addresses(self._port, control_port, self._ca, self._token)
+        # Only the sandbox's other processes call it, and they run on this machine.
+        await listen(self._control_runner, LOOPBACK)
+        return Addresses(self._port, port_of(self._control_runner), self._ca, self._token)
 
     async def listen(self, accepting: bool) -> None:
         """Open the API's port, or close it and every connection, as a dead API server's."""
-        if accepting and self._site is None:
-            self._site = web.TCPSite(
+        if accepting and not self._sites:
+            self._sites = await listen(
                 self._runner, self._host, self._port, ssl_context=self._tls, reuse_address=True
             )
-            await self._site.start()
-            self._port = self._runner.addresses[0][1]
-        elif not accepting and self._site is not None:
-            site, self._site = self._site, None
+            self._port = port_of(self._runner)
+        elif not accepting and self._sites:
+            sites, self._sites = self._sites, []
             for connection in self._server.connections:
                 connection.force_close()
                 if connection.transport is not None:
                     connection.transport.abort()
-            await site.stop()
+            for site in sites:
+                await site.stop()
 
     async def stop(self) -> None:
         """Close everything, without waiting for watches to end by themselves."""
@@ -104,6 +117,6 @@ class Serving:
         return {
             "requests": self._api.requests,
             "calls": {user: dict(calls) for user, calls in self._api.calls.items()},
-            "listening": self._site is not None,
+            "listening": bool(self._sites),
             "up": uptime,
         }

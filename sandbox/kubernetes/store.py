@@ -155,13 +155,15 @@ class Store:
     # Writing
 
     def create(self, kind: Kind, obj: Object, *, dry_run: bool = False) -> Object:
-        """Store a new object, giving it identity; 409 where the name is taken."""
+        """Store a new object, giving it identity; 409 where the name is taken.
+
+        An object may bring the uid that its admission has given it.
+        """
         metadata = obj["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
         if key in self._tables[kind].objects:
             raise errors.already_exists(kind, key[1])
-        identity = {"uid": str(uuid.uuid4())}
-        metadata = {**metadata, **identity, "creationTimestamp": timestamp()}
+        metadata = {"uid": str(uuid.uuid4()), **metadata, "creationTimestamp": timestamp()}
         if kind.has_generation:
             metadata["generation"] = 1
         obj = {**obj, "metadata": metadata}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from sandbox.kubernetes import errors, ownership, registry, writing
+from sandbox.kubernetes import errors, ownership, registry, schema, writing
 from sandbox.kubernetes.calls import Call
 from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.matching import format_selector
 from sandbox.kubernetes.objects import Object, copy, timestamp, with_condition
 
+_EVICTION_VERSIONS = ("policy/v1", "policy/v1beta1")
 _SCALE_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
@@ -65,6 +66,33 @@ def bind(cluster: Cluster, namespace: str, name: str, binding: Object) -> Object
         raise errors.conflict(registry.POD, name, why)
     assign(cluster, pod, node)
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def eviction_of(call: Call) -> Object:
+    """Read the body of an eviction; 400 where it is something else, or for another namespace."""
+    body = call.object()
+    version = body.get("apiVersion", registry.EVICTION.api_version)
+    kind = body.get("kind", registry.EVICTION.kind)
+    group = version.rpartition("/")[0]
+    if version not in _EVICTION_VERSIONS:
+        known = any(one.api_version == version for one in registry.KINDS.values())
+        if not known and group != "policy":
+            scheme = '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
+            why = f'no kind "{kind}" is registered for version "{version}" in scheme {scheme}'
+            raise errors.bad_request(why)
+        raise errors.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({registry.EVICTION.api_version})"
+        )
+    if kind != registry.EVICTION.kind:
+        raise errors.bad_request(f"not a Eviction object: *policy.{kind}")
+    schema.prune(registry.EVICTION, body)
+    namespace = (body.get("metadata") or {}).get("namespace", call.target.namespace)
+    if namespace != call.target.namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    return body
 
 
 def assign(cluster: Cluster, pod: Object, node_name: str) -> Object | None:

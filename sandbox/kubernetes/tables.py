@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from sandbox.kubernetes import registry
+from sandbox.kubernetes import errors, registry
 from sandbox.kubernetes.objects import (
     Object,
     at,
@@ -25,6 +25,15 @@ from sandbox.kubernetes.objects import (
 from sandbox.kubernetes.registry import Kind
 from sandbox.kubernetes.wall import WALL
 
+_META = "meta.k8s.io/v1"
+# Answers are JSON always, which whoever asks for another of these takes too.
+_MEDIA_TYPES = (
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/*",
+    "*/*",
+)
 _NONE = "<none>"
 _ROLE = "node-role.kubernetes.io/"
 
@@ -45,10 +54,46 @@ class _Column:
         return {**shown, "priority": int(self.wide)}
 
 
-def wanted(accept: str) -> bool:
-    """Say whether the Accept header prefers a table."""
-    first = accept.partition(",")[0].replace(" ", "")
-    return "as=Table" in first and "g=meta.k8s.io" in first
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """How a client wants objects to be shown: as a table, or with their metadata alone."""
+
+    kind: Kind
+    is_table: bool
+    included: str
+
+    def one(self, obj: Object, metadata: Object) -> Object:
+        """Return one object in this shape."""
+        return table(self.kind, [obj], metadata, self.included) if self.is_table else _partial(obj)
+
+    def several(self, objects: list[Object], metadata: Object) -> Object:
+        """Return a list in this shape."""
+        if self.is_table:
+            return table(self.kind, objects, metadata, self.included)
+        about = {"kind": "PartialObjectMetadataList", "apiVersion": _META}
+        return {**about, "metadata": metadata, "items": [_partial(one) for one in objects]}
+
+
+def shape(kind: Kind, accept: str, included: str) -> Shape | None:
+    """Return the shape that the Accept header prefers; None for whole objects.
+
+    406 where it takes nothing that the server has.
+    """
+    ranges = [one.replace(" ", "").partition(";") for one in accept.split(",") if one.strip()]
+    known = [(media, parameters) for media, _, parameters in ranges if media in _MEDIA_TYPES]
+    if ranges and not known:
+        raise errors.not_acceptable(_MEDIA_TYPES[:3])
+    parameters = known[0][1].split(";") if known else []
+    if "g=meta.k8s.io" not in parameters:
+        return None
+    if "as=Table" in parameters:
+        return Shape(kind, True, included)
+    partial = {"as=PartialObjectMetadata", "as=PartialObjectMetadataList"}
+    return None if partial.isdisjoint(parameters) else Shape(kind, False, included)
+
+
+def _partial(obj: Object) -> Object:
+    return {"kind": "PartialObjectMetadata", "apiVersion": _META, "metadata": obj["metadata"]}
 
 
 def table(kind: Kind, objects: list[Object], metadata: Object, included: str) -> Object:
@@ -74,8 +119,7 @@ def _included(kind: Kind, obj: Object, included: str) -> Object | None:
         return None
     if included == "Object":
         return kind.typed(obj)
-    kind_name, version = "PartialObjectMetadata", "meta.k8s.io/v1"
-    return {"kind": kind_name, "apiVersion": version, "metadata": obj["metadata"]}
+    return _partial(obj)
 
 
 def _age(text: str | None) -> str:

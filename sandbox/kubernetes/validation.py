@@ -7,12 +7,12 @@ them. Errors come as the causes of one 422.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from sandbox.kubernetes import errors, registry
+from sandbox.kubernetes import errors, field_rules, registry, schema, workload_rules
 from sandbox.kubernetes.errors import Cause
 from sandbox.kubernetes.matching import label_selector
-from sandbox.kubernetes.objects import Object, labels_of, name_of
+from sandbox.kubernetes.objects import Object, encode, labels_of, name_of
 from sandbox.kubernetes.registry import Kind
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -39,8 +39,13 @@ _LONGEST_NAME = 253
 
 
 def check(kind: Kind, new: Object, old: Object | None) -> None:
-    """Hold an object to the rules of its kind; 422 with a cause for each broken one."""
-    causes = [*_metadata(new), *_rules(kind, new)]
+    """Hold an object to the rules of its kind; 422 with a cause for each broken one.
+
+    A spec that an update leaves as it was is not looked at again.
+    """
+    causes = [*_metadata(new)]
+    if old is None or new.get("spec") != old.get("spec") or "spec" not in new:
+        causes += _rules(kind, new)
     if old is not None:
         causes += _changes(kind, new, old)
     if causes:
@@ -54,10 +59,13 @@ def _metadata(obj: Object) -> Iterator[Cause]:
     # RBAC's names may hold colons, and nothing else of theirs is looked at here.
     elif not _SUBDOMAIN.fullmatch(name.replace(":", "-")):
         yield errors.value_invalid("metadata.name", f'"{name}"', _SUBDOMAIN_RULE)
-    for key, value in labels_of(obj).items():
-        prefix, _, named = key.rpartition("/")
-        if not (named and _LABEL.fullmatch(named)) or (prefix and not _SUBDOMAIN.fullmatch(prefix)):
-            yield errors.value_invalid("metadata.labels", f'"{key}"', _KEY_RULE)
+    for section in ("labels", "annotations"):
+        for key in obj["metadata"].get(section) or ():
+            prefix, _, named = key.rpartition("/")
+            prefixed = bool(_SUBDOMAIN.fullmatch(prefix)) or not prefix
+            if not (named and _LABEL.fullmatch(named) and prefixed):
+                yield errors.value_invalid(f"metadata.{section}", f'"{key}"', _KEY_RULE)
+    for value in labels_of(obj).values():
         yield from _label_value("metadata.labels", value)
 
 
@@ -72,64 +80,83 @@ def _rules(kind: Kind, obj: Object) -> Iterator[Cause]:
     spec = obj.get("spec") or {}
     if kind is registry.NODE:
         yield from _taints(obj)
-    elif kind is registry.POD:
-        yield from _containers(spec, "spec")
     elif kind is registry.PRIORITY_CLASS:
         if obj["value"] > _HIGHEST_PRIORITY and not name_of(obj).startswith("system-"):
             why = f"maximum allowed value of a user defined priority is {_HIGHEST_PRIORITY}"
             yield errors.value_forbidden("value", why)
-    elif kind is registry.BUDGET:
-        if "minAvailable" in spec and "maxUnavailable" in spec:
-            why = "minAvailable and maxUnavailable cannot be both set"
-            yield errors.value_invalid("spec", "policy.PodDisruptionBudgetSpec", why)
-    elif "template" in spec:
-        yield from _workload(kind, spec)
+    else:
+        field = schema.fields(kind.model).get("spec")
+        if field is not None and field.model is not None:
+            yield from field_rules.check(field.model, spec, "spec")
+        if kind in _SPEC_RULES:
+            yield from _SPEC_RULES[kind](spec)
 
 
 def _taints(node: Object) -> Iterator[Cause]:
+    seen = set()
     for index, taint in enumerate((node.get("spec") or {}).get("taints") or ()):
         field = f"metadata.taints[{index}]"
         if not taint.get("key"):
             yield errors.value_required(f"{field}.key")
         yield from _label_value(f"{field}.value", taint.get("value", ""))
-        if taint.get("effect") not in _EFFECTS:
-            supported = ", ".join(f'"{effect}"' for effect in _EFFECTS)
-            message = (
-                f'Unsupported value: "{taint.get("effect", "")}": supported values: {supported}'
-            )
-            yield {
-                "reason": "FieldValueNotSupported",
-                "message": message,
-                "field": f"{field}.effect",
-            }
+        effect = taint.get("effect", "")
+        if effect not in _EFFECTS:
+            yield errors.value_unsupported(f"{field}.effect", effect, _EFFECTS)
+        if (taint.get("key"), effect) in seen:
+            yield errors.value_duplicate(field, encode(taint).decode())
+        seen.add((taint.get("key"), effect))
 
 
-def _containers(spec: Object, field: str) -> Iterator[Cause]:
-    if not spec.get("containers"):
-        yield errors.value_required(f"{field}.containers")
-    for index, container in enumerate(spec.get("containers") or ()):
-        if not container.get("name"):
-            yield errors.value_required(f"{field}.containers[{index}].name")
-        if not container.get("image"):
-            yield errors.value_required(f"{field}.containers[{index}].image")
-
-
-def _workload(kind: Kind, spec: Object) -> Iterator[Cause]:
-    template = spec["template"]
-    yield from _containers(template.get("spec") or {}, "spec.template.spec")
-    if kind is registry.JOB:
-        return
+def _workload(spec: Object) -> Iterator[Cause]:
+    template = spec.get("template") or {}
+    yield from workload_rules.pod_spec(template.get("spec") or {}, "spec.template.spec")
     selector = spec.get("selector")
     labels = (template.get("metadata") or {}).get("labels") or {}
-    if not selector:
-        yield errors.value_required("spec.selector")
-    elif not label_selector(selector)(labels):
+    # A selector with an operator that does not exist has a cause already.
+    if selector and _is_legible(selector) and not label_selector(selector)(labels):
         shown = "{" + ", ".join(f'"{key}":"{value}"' for key, value in labels.items()) + "}"
         why = "`selector` does not match template `labels`"
         yield errors.value_invalid("spec.template.metadata.labels", shown, why)
-    if spec.get("replicas", 0) < 0:
-        why = "must be greater than or equal to 0"
-        yield errors.value_invalid("spec.replicas", str(spec["replicas"]), why)
+
+
+def _is_legible(selector: Object) -> bool:
+    model = schema.fields(registry.DEPLOYMENT.model)["spec"].model
+    selector_model = model and schema.fields(model)["selector"].model
+    return selector_model is not None and not any(field_rules.check(selector_model, selector, ""))
+
+
+def _always_running(spec: Object) -> Iterator[Cause]:
+    yield from _workload(spec)
+    template = (spec.get("template") or {}).get("spec") or {}
+    yield from workload_rules.restart_policy(template, ("Always",), "spec.template.spec")
+
+
+def _deployment(spec: Object) -> Iterator[Cause]:
+    yield from _always_running(spec)
+    yield from workload_rules.deployment(spec)
+
+
+def _daemon_set(spec: Object) -> Iterator[Cause]:
+    yield from _always_running(spec)
+    yield from workload_rules.daemon_set(spec)
+
+
+def _job(spec: Object) -> Iterator[Cause]:
+    template = (spec.get("template") or {}).get("spec") or {}
+    yield from workload_rules.pod_spec(template, "spec.template.spec")
+    ending = ("OnFailure", "Never")
+    yield from workload_rules.restart_policy(template, ending, "spec.template.spec")
+
+
+_SPEC_RULES: dict[Kind, Callable[[Object], Iterable[Cause]]] = {
+    registry.BUDGET: workload_rules.budget,
+    registry.DAEMON_SET: _daemon_set,
+    registry.DEPLOYMENT: _deployment,
+    registry.JOB: _job,
+    registry.POD: lambda spec: workload_rules.pod_spec(spec, "spec"),
+    registry.REPLICA_SET: _always_running,
+    registry.STATEFUL_SET: _always_running,
+}
 
 
 def _changes(kind: Kind, new: Object, old: Object) -> Iterator[Cause]:
@@ -148,32 +175,6 @@ def _changes(kind: Kind, new: Object, old: Object) -> Iterator[Cause]:
         if new["spec"].get("selector") != old["spec"].get("selector"):
             yield errors.value_invalid("spec.selector", "v1.LabelSelector", "field is immutable")
     elif kind is registry.POD:
-        yield from _pod_changes(new["spec"], old["spec"])
-
-
-def _pod_changes(new: Object, old: Object) -> Iterator[Cause]:
-    changeable = {
-        "activeDeadlineSeconds",
-        "containers",
-        "initContainers",
-        "nodeSelector",
-        "schedulingGates",
-        "terminationGracePeriodSeconds",
-        "tolerations",
-    }
-    changed = {name for name in new.keys() | old.keys() if new.get(name) != old.get(name)}
-    if changed - changeable or _without_images(new) != _without_images(old):
-        why = (
-            "pod updates may not change fields other than `spec.containers[*].image`,"
-            "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
-            "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it "
-            "to be set to 1 if it was previously negative)"
-        )
-        yield errors.value_forbidden("spec", why)
-
-
-def _without_images(spec: Object) -> list[Object]:
-    return [
-        {name: value for name, value in container.items() if name != "image"}
-        for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
-    ]
+        yield from workload_rules.pod_changes(new["spec"], old["spec"])
+    elif kind is registry.JOB and new["spec"].get("template") != old["spec"].get("template"):
+        yield errors.value_invalid("spec.template", "core.PodTemplateSpec", "field is immutable")

@@ -29,7 +29,8 @@ class Watch:
         self._namespace = call.target.namespace
         self._pending: collections.deque[bytes] = collections.deque()
         self._arrived = asyncio.Event()
-        self._as_table = tables.wanted(call.accept)
+        included = call.query.get("includeObject", "Metadata")
+        self._shape = tables.shape(call.kind, call.accept, included)
         self._bookmarks = call.query.get("allowWatchBookmarks") in ("1", "true")
         self._version = version_of(store, call)
         usual = round(_SHORTEST_TIMEOUT * random.uniform(1, 2))
@@ -102,19 +103,21 @@ class Watch:
         told: str = change.type
         if change.type == "MODIFIED" and change.previous is not None and self._test is not None:
             selected = self._selects(change.previous)
-            if selects != selected:
-                told, selects = ("ADDED" if selects else "DELETED"), True
+            if selected and not selects:
+                return self._shown("DELETED", _last_selected(change.previous, change.object))
+            if selects and not selected:
+                told = "ADDED"
         if not selects:
             return None
-        return self._shown(told, change.object) if self._as_table else change.line(told)
+        shared = self._shape is None
+        return change.line(told) if shared else self._shown(told, change.object)
 
     def _shown(self, told: str, obj: Object) -> bytes:
         kind = self._call.kind
-        if not self._as_table:
+        if self._shape is None:
             return watch_line(told, kind.typed(obj))
-        included = self._call.query.get("includeObject", "Metadata")
         version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        return watch_line(told, tables.table(kind, [obj], version, included))
+        return watch_line(told, self._shape.one(obj, version))
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
         metadata: Object = {"resourceVersion": str(self._store.revision)}
@@ -122,3 +125,9 @@ class Watch:
             metadata["annotations"] = annotations
         kind: registry.Kind = self._call.kind
         return watch_line("BOOKMARK", kind.typed({"metadata": metadata}))
+
+
+def _last_selected(before: Object, now: Object) -> Object:
+    """Return an object as it last was in a selection, under the version with which it left."""
+    version = now["metadata"]["resourceVersion"]
+    return {**before, "metadata": {**before["metadata"], "resourceVersion": version}}

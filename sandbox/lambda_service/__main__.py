@@ -6,9 +6,12 @@ import logging
 import resource
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
+from sandbox import access
 from sandbox.journal import Journal
 from sandbox.lambda_service.control import Control
 from sandbox.lambda_service.definitions import Functions
@@ -16,9 +19,11 @@ from sandbox.lambda_service.events import Events
 from sandbox.lambda_service.executions import Executions, WorkerInvoker
 from sandbox.lambda_service.faults import Faults
 from sandbox.lambda_service.pools import Pools
-from sandbox.lambda_service.runtime_api import RuntimeApi
-from sandbox.lambda_service.server import LambdaApi, answer_errors
+from sandbox.lambda_service.quota import STARTS_A_SECOND, StartQuota
+from sandbox.lambda_service.runtime_api import RUNTIME_PREFIX, RuntimeApi
+from sandbox.lambda_service.server import Handler, LambdaApi, answer_errors
 from sandbox.lambda_service.service import Service
+from sandbox.listening import listen, port_of, refused
 from sandbox.process import say_ready, until_told_to_stop
 
 _MAX_BODY_BYTES = 8 * 2**20
@@ -29,11 +34,17 @@ _BLOCKING_CALLS = 32
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m sandbox.lambda_service", description=__doc__)
-    parser.add_argument("--host", default="127.0.0.1")
+    access.arguments(parser)
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--region", default="us-east-1")
     parser.add_argument("--aws", help="URL of the sandbox's AWS, for functions and dead letters")
     parser.add_argument("--concurrency", type=int, default=200, help="invocations per function")
+    parser.add_argument(
+        "--starts",
+        type=int,
+        default=STARTS_A_SECOND,
+        help="durable executions that may be started in a second; 0: any number",
+    )
     parser.add_argument(
         "--retry-delay", type=float, default=1.0, help="seconds before the first retry"
     )
@@ -41,6 +52,20 @@ def _arguments() -> argparse.Namespace:
         "--keep", type=int, default=2000, help="executions that are remembered once they have ended"
     )
     return parser.parse_args()
+
+
+def _check_caller(gate: access.Gate) -> Middleware:
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        refusal = gate.refusal(request.path, request.headers)
+        if refusal is not None:
+            return refused(*refusal)
+        # Workers run on this machine.
+        if request.path.startswith(RUNTIME_PREFIX) and request.remote != access.LOOPBACK:
+            return refused(HTTPStatus.FORBIDDEN, "only this machine's workers call this")
+        return await handler(request)
+
+    return check
 
 
 async def _serve(arguments: argparse.Namespace) -> None:
@@ -62,10 +87,11 @@ async def _serve(arguments: argparse.Namespace) -> None:
         kept=arguments.keep,
     )
     events = Events(pools, journal, aws_endpoint=arguments.aws, retry_delay=arguments.retry_delay)
-    application = web.Application(middlewares=[answer_errors], client_max_size=_MAX_BODY_BYTES)
+    checks = [_check_caller(access.Gate.of(arguments)), answer_errors]
+    application = web.Application(middlewares=checks, client_max_size=_MAX_BODY_BYTES)
     application.add_routes(RuntimeApi(pools).routes())
     service = Service(functions, pools, executions, events, faults, journal)
-    application.add_routes(LambdaApi(service).routes())
+    application.add_routes(LambdaApi(service, StartQuota(arguments.starts)).routes())
     application.add_routes(Control(service).routes())
     runner = web.AppRunner(
         application,
@@ -75,9 +101,8 @@ async def _serve(arguments: argparse.Namespace) -> None:
         max_line_size=_MAX_HEADER_BYTES,
     )
     await runner.setup()
-    site = web.TCPSite(runner, arguments.host, arguments.port)
-    await site.start()
-    port = runner.addresses[0][1]
+    await listen(runner, arguments.host, arguments.port)
+    port = port_of(runner)
     pools.serve_at(port)
     url = f"http://127.0.0.1:{port}"
     say_ready(port=port, url=url)

@@ -12,7 +12,8 @@ from sandbox.lambda_service.invocation import Invocation, Outcome
 from sandbox.lambda_service.pools import Pools
 from sandbox.lambda_service.workers import Worker, WorkerPool
 
-_VERSION = "/_runtime/{worker}/2018-06-01/runtime"
+RUNTIME_PREFIX = "/_runtime/"
+_VERSION = RUNTIME_PREFIX + "{worker}/2018-06-01/runtime"
 
 
 class RuntimeApi:

@@ -18,6 +18,7 @@ from sandbox.lambda_service.definitions import Target
 from sandbox.lambda_service.errors import ServiceError
 from sandbox.lambda_service.executions import Started
 from sandbox.lambda_service.invocation import Invocation, Outcome
+from sandbox.lambda_service.quota import StartQuota
 from sandbox.lambda_service.service import Service
 
 _log = logging.getLogger(__name__)
@@ -52,7 +53,8 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 class LambdaApi:
     """The operations of Lambda that the sandbox knows."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, starts: StartQuota) -> None:
+        self._starts = starts
         self._functions, self._pools = service.functions, service.pools
         self._executions, self._events = service.executions, service.events
         self._faults = service.faults
@@ -113,6 +115,8 @@ class LambdaApi:
                 "You cannot synchronously invoke a durable function with an executionTimeout "
                 "greater than 15 minutes."
             )
+        if not self._starts.take():
+            raise ServiceError(429, "TooManyRequestsException", "Rate Exceeded.")
         loop = asyncio.get_running_loop()
 
         def hand_on(status: ExecutionStatus) -> None:

@@ -13,7 +13,7 @@ from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOv
 from leeway.cloud.stores import RecordChanged
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, Node, NodeEvent, Taint
 from leeway.execution.orders import Order
-from leeway.hooks import HookResult
+from leeway.hooks import HookResult, HookSettings
 from leeway.notices import LifecycleHook
 from leeway.records.arrival import Arrival
 from leeway.records.retirement import Phase
@@ -39,6 +39,7 @@ class World:
     down: bool = False
     labelling: bool = True
     timeout: int = 300
+    has_target: bool = False
     refusals: int = 0
     announces: bool = True
     now_: datetime = NOTICED
@@ -88,8 +89,8 @@ class World:
             raise self.types_fail.pop()
         return self.makers
 
-    def heartbeat_timeout(self, hook: LifecycleHook) -> int:
-        return self.timeout
+    def hook_settings(self, hook: LifecycleHook) -> HookSettings:
+        return HookSettings(self.timeout, self.has_target)
 
     def heartbeat(self, instance: str, hook: LifecycleHook) -> None:
         self._look_whether_it_waits()
@@ -318,6 +319,22 @@ def test_an_answer_that_is_refused_is_said_and_tried_until_it_is_taken() -> None
     assert any("CompleteLifecycleAction" in said for said in outcome.refused)
     assert outcome.troubled
     assert refusing.answers == [HookResult.CONTINUE]
+
+
+def test_a_hook_that_notifies_a_target_of_its_own_is_left_to_that() -> None:
+    ready = world(nodes={NODE.name: NODE}, has_target=True)
+    assert admit(ready).result is Result.ADMITTED
+    late = world(has_target=True)
+    assert admit(late).result is Result.NOT_WAITED_FOR
+    for theirs in (ready, late):
+        assert (theirs.answers, theirs.beaten) == ([], [])
+
+
+def test_an_admission_notes_when_it_ended() -> None:
+    ready = world(nodes={NODE.name: NODE})
+    outcome = admit(ready)
+    assert ready.record.ended_at is not None
+    assert NOTICED < ready.record.ended_at <= outcome.ended_at
 
 
 def test_a_newer_generation_takes_over_and_nothing_is_answered() -> None:

@@ -238,7 +238,7 @@ def put_body(aws: Sandbox, spec: Any) -> None:
     document = {"apiVersion": "leeway.sh/v1", "kind": "Cluster", "metadata": {"name": "prod"}}
     aws.client("dynamodb").update_item(
         TableName=TABLE,
-        Key={"pk": {"S": "CLUSTER#prod"}, "sk": {"S": "MANIFEST#cluster.leeway.sh#/prod"}},
+        Key={"pk": {"S": "MANIFESTS#prod"}, "sk": {"S": "cluster.leeway.sh#/prod"}},
         UpdateExpression="SET body = :b, written_by = :w",
         ExpressionAttributeValues={
             ":b": {"S": json.dumps(document | {"spec": spec})},

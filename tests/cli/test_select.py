@@ -228,7 +228,7 @@ def test_the_table_says_what_is_launched_and_what_is_not(
                 "{cpu: lots}}}]}\n"
             ),
             [],
-            "Pod x: spec.containers: expected a quantity",
+            "Pod x: spec.containers[0].resources.requests.cpu: expected a quantity",
         ),
         (
             (
@@ -238,7 +238,7 @@ def test_the_table_says_what_is_launched_and_what_is_not(
                 "}]}}}}\n"
             ),
             [],
-            "Pod x: spec.affinity: expected one of In",
+            "nodeSelectorTerms[0].matchExpressions[0]: expected one of In",
         ),
         ("[1, 2]\n", [], "pods.yaml:1: expected a Kubernetes object"),
         (INFLATE, ["--replicas", "inflate=many"], "--replicas: expected NAME=N"),
@@ -273,7 +273,10 @@ def test_a_node_that_is_wrong_is_named_with_its_own_file(
     nodes = written(tmp_path, "nodes.yaml", "kind: Node\nmetadata: {name: n}\n---\n" + bound)
     arguments = ["select", "-f", str(pool), "--pods", str(pods), "--nodes", str(nodes)]
     assert main.run([*arguments, "--sandbox"]) == 2
-    assert "nodes.yaml:4: Pod x: spec: expected a pod" in capsys.readouterr().err
+    assert (
+        "nodes.yaml:6: Pod x: spec.containers[0].resources: expected a mapping, got 3"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_request_beyond_all_measure_is_told_like_any_other(select: Any) -> None:
@@ -324,3 +327,54 @@ def test_what_kubectl_says_of_a_whole_cluster_is_taken_as_it_is(select: Any) -> 
     items.append({"kind": "Pod", "metadata": {"name": "web"}, "spec": spec})
     plan = select(SPOT, "", json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
     assert plan["existing"] == [{"node": "here", "pods": ["default/web"]}]
+
+
+BESIDE = """
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  template:
+    spec:
+      containers: [{name: c}]
+      nodeSelector: {zone: us-east-1a}
+      volumes:
+        - name: data
+          persistentVolumeClaim: {claimName: data}
+---
+kind: LimitRange
+metadata: {name: usual, namespace: shop}
+spec: {limits: [{type: Container, defaultRequest: {cpu: 200m}}]}
+---
+kind: ServiceMonitor
+metadata: {name: web}
+---
+kind: CustomResourceDefinition
+metadata: {name: x}
+---
+kind: MutatingWebhookConfiguration
+metadata: {name: x}
+---
+kind: RuntimeClass
+metadata: {name: gvisor}
+handler: runsc
+---
+kind: Rollout
+metadata: {name: other}
+"""
+
+
+def test_what_stands_beside_pods_is_passed_over_and_what_is_not_known_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ["-f", str(written(tmp_path, "pool.yaml", SPOT.partition("---")[0]))]
+    pods = written(tmp_path, "pods.yaml", BESIDE)
+    assert main.run(["select", "--sandbox", *files, "--pods", str(pods), "-o", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert (
+        f"warning: {pods}:30: kind: Rollout is passed over: Leeway reads no pods from it\n" in err
+    )
+    field = "spec.template.spec.volumes[0].persistentVolumeClaim.claimName"
+    said = f"warning: {pods}:11: Deployment web: {field}: PersistentVolumeClaim shop/data is in no"
+    assert said in err
+    (miss,) = json.loads(out)["unschedulable"]
+    assert "did you mean topology.kubernetes.io/zone?" in miss["reason"]

@@ -13,7 +13,8 @@ from leeway.cloud.progress import DynamoDrainStates
 from leeway.drain.progress import Stage, Way
 from leeway.drain.summary import DrainState, PodState
 from leeway.headroom.kept import Kept
-from leeway.records.retirement import Phase, Retirement
+from leeway.records.retirement import Phase, ReplacementIntent, Retirement
+from leeway.replacement import Method
 
 from cli import main
 from cli.stack import Stack
@@ -90,6 +91,22 @@ def test_what_is_paused_and_what_cannot_be_read_is_said(run: Run, aws: Sandbox) 
     assert "spec.surge: unknown field (written by leeway 9.0.0)" in told
     assert "teapot.leeway.sh/x: apiVersion: expected text" in told
     assert "Deployment shop/web scaledobject.keda.sh shop/web 5 replicas: window is open" in told
+
+
+def test_a_detached_instance_that_still_runs_is_shown_until_it_is_seen_to(
+    run: Run, aws: Sandbox
+) -> None:
+    intent = ReplacementIntent(
+        method=Method.DETACH, reason="no hook", asked_at=datetime.now(UTC), detached=True
+    )
+    left = interrupted(Phase.FINISHED).model_copy(update={"replaced": intent})
+    records = DynamoRecords(partial(aws.client, "dynamodb"), TABLE)
+    records.write(left)
+    told = " ".join(run("--cluster", "prod")[1].split())
+    assert "detached from its group, and not terminated yet" in told
+    settled = {"replaced": intent.model_copy(update={"settled": True}), "version": 2}
+    records.write(left.model_copy(update=settled))
+    assert "nothing under way" in run("--cluster", "prod")[1]
 
 
 def test_every_cluster_under_care_is_told_and_none_is_made_up(

@@ -1,6 +1,7 @@
 """A reception among AWS's adapters, and instances for it to hear of."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.cloud.stored import TABLE
 from tests.notices.events import event
 from tests.sandbox.aws.started import Sandbox
 from tests.stand_ins import (
+    HERE,
     ClaimsInMemory,
     CleanUps,
     OfferingsInMemory,
@@ -53,7 +55,9 @@ def reception(
     return Reception(
         Surroundings(
             records=records,
+            place=HERE,
             instances=Ec2Instances(maker(aws, "ec2")),
+            current=Ec2Instances(maker(aws, "ec2")),
             changes=Ec2Instances(maker(aws, "ec2")),
             policies=OnePolicy(ClusterPolicy(**policy)),
             retire_node=starts,
@@ -70,5 +74,6 @@ def reception(
 
 
 def interruption(instance: str, **changes: Any) -> dict[str, Any]:
+    """A Spot interruption of just now."""
     detail = {"instance-id": instance, "instance-action": "terminate"}
-    return event(detail=detail, **changes)
+    return event(**{"detail": detail, "time": datetime.now(UTC).isoformat()} | changes)

@@ -1,15 +1,19 @@
 """The boto3 adapters and the reception of notices, against AWS as the sandbox answers it."""
 
 import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import DynamoRecords
 from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.eventbridge import EventBridgeAnnouncements
+from leeway.cloud.functions import LambdaExecutions, Pace
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver
 from leeway.cloud.stores import RecordChanged
-from leeway.hooks import HookResult
+from leeway.hooks import HookResult, HookSettings
 from leeway.notices import LifecycleHook
 from leeway.owners import Owner, OwnerKind
 from leeway.reception import NotAllReceived, Result
@@ -46,9 +50,19 @@ def test_an_instance_is_read_with_its_cluster_and_owner(aws: Sandbox) -> None:
     found = instances.describe(launch(aws, TAGS))
     assert found is not None
     assert (found.cluster, found.owner) == ("prod", Owner(OwnerKind.NONE))
+    assert not found.joined
     assert found.private_dns_name.startswith("ip-")
     assert instances.describe(launch(aws, {"Name": "lonely"})) is None
     assert instances.describe("i-0ffffffffffffffff") is None
+
+
+def test_an_instance_has_joined_by_the_tag_that_only_eks_writes(aws: Sandbox) -> None:
+    instances = Ec2Instances(maker(aws, "ec2"))
+    plain = instances.describe(launch(aws, {"eks:cluster-name": "prod"}))
+    by_eks = instances.describe(launch(aws, {"aws:eks:cluster-name": "prod"}))
+    assert plain is not None
+    assert by_eks is not None
+    assert (plain.joined, by_eks.joined) == (False, True)
 
 
 def test_terminating_what_is_gone_is_no_error(aws: Sandbox) -> None:
@@ -92,9 +106,9 @@ def test_a_hook_is_kept_waiting_by_heartbeats_of_its_own_timeout(aws: Sandbox) -
     (member,) = aws.group("kept", 1, LifecycleHookSpecificationList=[short])
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
     waiting = LifecycleHook("kept", "leeway-drain")
-    assert groups.heartbeat_timeout(waiting) == 2
-    assert groups.heartbeat_timeout(LifecycleHook("kept", "another")) is None
-    assert groups.heartbeat_timeout(LifecycleHook("no-such-group", "leeway-drain")) is None
+    assert groups.hook_settings(waiting) == HookSettings(2)
+    assert groups.hook_settings(LifecycleHook("kept", "another")) is None
+    assert groups.hook_settings(LifecycleHook("no-such-group", "leeway-drain")) is None
     groups.terminate_in_group(member)
     aws.wait(lambda: aws.states("kept").get(member) == "Terminating:Wait")
     groups.heartbeat(member, waiting)
@@ -117,6 +131,76 @@ def test_throttled_is_to_be_tried_again_and_forbidden_is_not(
     aws.control("PUT", "faults", {"faults": [{"service": "ec2", "error": code, "status": 403}]})
     with pytest.raises(error, match=code):
         Ec2Instances(maker(aws, "ec2")).describe("i-0ffffffffffffffff")
+
+
+def test_ec2_tells_how_an_instance_is_now(aws: Sandbox) -> None:
+    instances = Ec2Instances(maker(aws, "ec2"))
+    instance = launch(aws, TAGS)
+    now = instances.current_instance(instance)
+    assert now is not None
+    assert now.state in {"pending", "running"}
+    assert not now.interrupted
+    assert datetime.now(UTC) - now.launched_at < timedelta(minutes=1)
+    aws.client("ec2").stop_instances(InstanceIds=[instance])
+    stopped = instances.current_instance(instance)
+    assert stopped is not None
+    assert stopped.state in {"stopping", "stopped"}
+    assert instances.current_instance("i-0123456789abcdef0") is None
+
+
+def test_the_instances_of_a_capacity_reservation_are_found_by_its_id(aws: Sandbox) -> None:
+    inside, _ = launch(aws, TAGS), launch(aws, TAGS)
+    aws.control("POST", "reserve", {"instance": inside, "reservation": "cr-0123456789abcdef0"})
+    instances = Ec2Instances(maker(aws, "ec2"))
+    assert instances.in_reservation("cr-0123456789abcdef0") == [inside]
+    assert instances.in_reservation("cr-none") == []
+
+
+class TellsInvocations:
+    """Lambda, which remembers what it was invoked with."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def invoke(self, **asked: Any) -> None:
+        self.names.append(asked["DurableExecutionName"])
+
+
+class SteppingClock:
+    """A clock that stands still but for those who sleep."""
+
+    def __init__(self) -> None:
+        self.at = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+        self.slept: list[float] = []
+
+    def now(self) -> datetime:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+def test_executions_of_two_tables_never_share_a_name() -> None:
+    told = TellsInvocations()
+    for table in ("leeway-Table-1AAA", "leeway-Table-1BBB"):
+        pace = Pace(SteppingClock())
+        executions = LambdaExecutions(lambda: told, "arn", "retire", table, pace)
+        executions.start("i-0b662ef9931388ba0", "prod", 1)
+        executions.start("i-0b662ef9931388ba0", "prod", 1)
+    assert told.names[0] == told.names[1]
+    assert len(set(told.names)) == 2
+    assert all(re.fullmatch(r"retire-i-0b662ef9931388ba0-1-[0-9a-f]{8}", n) for n in told.names)
+    assert all(len(name) <= 64 for name in told.names)
+
+
+def test_one_function_spreads_its_starts_and_the_first_does_not_wait() -> None:
+    clock = SteppingClock()
+    pace = Pace(clock, per_second=100)
+    for _ in range(101):
+        pace.wait()
+    assert len(clock.slept) == 100
+    assert clock.slept[0] == pytest.approx(0.01)
+    assert clock.slept[-1] == pytest.approx(1)
 
 
 def test_leeways_own_events_reach_the_bus(aws: Sandbox) -> None:
@@ -152,9 +236,10 @@ def test_a_table_that_lost_its_answer_is_not_written_twice(aws: Sandbox) -> None
 
 def test_one_instance_that_fails_does_not_stop_the_others_of_its_notice(aws: Sandbox) -> None:
     first, second = launch(aws, TAGS), launch(aws, TAGS)
+    soon = (datetime.now(UTC) + timedelta(minutes=2)).isoformat()
     body = event(
         resources=[f"arn:aws:ec2:us-east-1:123456789012:instance/{second}"],
-        detail={"instance-id": first, "instance-termination-time": "2026-11-20T10:00:00Z"},
+        detail={"instance-id": first, "instance-termination-time": soon},
     )
     body["detail-type"] = "EC2 Capacity Reservation Instance Interruption Warning"
 
@@ -192,6 +277,6 @@ def test_instances_that_are_not_leeways_are_named_and_left_alone(
 
 def test_what_is_not_acted_on_is_answered_with_its_reason(aws: Sandbox) -> None:
     greeting = json.loads((EVENTS / "lifecycle-test-notification.json").read_text())
-    receipt = reception(aws, Starts()).receive(greeting)
+    receipt = reception(aws, Starts()).receive({**greeting, "region": "eu-west-1"})
     assert [one.result for one in receipt.instances] == [Result.IGNORED]
     assert json.dumps(receipt.to_dict())

@@ -39,7 +39,10 @@ class Eks:
     def heard_by_a_function(self, name: str) -> str:
         """What one that has just started hears."""
         client = partial(self._aws.client, "dynamodb")
-        return RememberedClusters(client, TABLE, self, self).endpoint(name).url
+        return RememberedClusters(client, TABLE, self, self, self.refused).endpoint(name).url
+
+    def refused(self, url: str) -> str:
+        return "" if url.startswith("https://") else f"{url} is not https"
 
 
 @pytest.fixture
@@ -94,13 +97,34 @@ def test_a_cluster_that_is_no_more_is_said_to_be_none(eks: Eks) -> None:
         eks.heard_by_a_function("ended")
 
 
-def test_what_a_version_before_remembered_is_asked_for_anew(aws: Sandbox, eks: Eks) -> None:
+def remember(aws: Sandbox, name: str, url: str, now: datetime) -> None:
+    """Write by hand where a cluster is, for somebody who may."""
     item = {
-        "pk": {"S": "CLUSTER#older"},
+        "pk": {"S": f"ENDPOINT#{name}"},
         "sk": {"S": "ENDPOINT"},
-        "url": {"S": "https://older.invalid"},
+        "url": {"S": url},
         "authority": {"S": "Y2E="},
-        "expires": {"N": str(int((eks.now_ + timedelta(minutes=5)).timestamp()))},
+        "until": {"N": str((now + timedelta(minutes=5)).timestamp())},
+        "expires": {"N": str(int((now + timedelta(minutes=5)).timestamp()))},
     }
     aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
-    assert eks.heard_by_a_function("older") == "https://first.invalid"
+
+
+def test_a_remembered_address_that_is_not_trusted_is_asked_for_anew(aws: Sandbox, eks: Eks) -> None:
+    remember(aws, "planted", "http://attacker.invalid", eks.now_)
+    assert eks.heard_by_a_function("planted") == "https://first.invalid"
+    assert eks.heard_by_a_function("planted") == "https://first.invalid"
+    assert eks.times == 1
+
+
+def test_an_address_that_is_not_trusted_is_refused_whoever_says_it(eks: Eks) -> None:
+    eks.url = "http://attacker.invalid"
+    with pytest.raises(CloudRefused, match="no token is sent to its endpoint"):
+        eks.heard_by_a_function("told")
+
+
+def test_what_users_may_write_says_nothing_about_where_a_cluster_is(aws: Sandbox, eks: Eks) -> None:
+    """Manifests have a partition of their own, and an endpoint in it is none."""
+    item = {"pk": {"S": "MANIFESTS#users"}, "sk": {"S": "ENDPOINT"}, "url": {"S": "https://x"}}
+    aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
+    assert eks.heard_by_a_function("users") == "https://first.invalid"

@@ -83,7 +83,7 @@ def test_an_item_that_somebody_wrote_by_hand_hides_no_other_and_makes_a_policy_c
         def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
             self.lines.append(f"{manifest}: {problem}")
 
-    key = {"pk": {"S": "CLUSTER#by-hand"}, "sk": {"S": "MANIFEST#cluster.leeway.sh#/by-hand"}}
+    key = {"pk": {"S": "MANIFESTS#by-hand"}, "sk": {"S": "cluster.leeway.sh#/by-hand"}}
     for told in (
         {},
         {"body": {"N": "1"}, "version": {"S": "first"}, "written_at": {"S": "yesterday"}},

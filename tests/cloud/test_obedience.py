@@ -17,7 +17,14 @@ from cli import main
 from tests.cloud.receiving import TAGS, interruption, launch, maker
 from tests.cloud.stored import TABLE
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import ClaimsInMemory, CleanUps, OfferingsInMemory, SchedulesInMemory, Starts
+from tests.stand_ins import (
+    HERE,
+    ClaimsInMemory,
+    CleanUps,
+    OfferingsInMemory,
+    SchedulesInMemory,
+    Starts,
+)
 
 
 class Reported:
@@ -42,7 +49,9 @@ class Deployed:
         self._reception = Reception(
             Surroundings(
                 records=self.records,
+                place=HERE,
                 instances=Ec2Instances(maker(aws, "ec2")),
+                current=Ec2Instances(maker(aws, "ec2")),
                 changes=Ec2Instances(maker(aws, "ec2")),
                 policies=self.configuration,
                 retire_node=self.starts,

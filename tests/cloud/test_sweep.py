@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import RETIREMENT, SHARDS, DynamoRecords, item_key
+from leeway.cloud.dynamodb_index import DynamoIndex
 from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, Waiting
 from leeway.cloud.stores import UnderWay
 from leeway.cloud.sweep import Ec2Sweep
 from leeway.cloud.waiting import AutoScalingWaitingActions
-from leeway.hooks import HookResult
+from leeway.hooks import HookResult, HookSettings
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.records.arrival import Arrival
@@ -23,6 +24,8 @@ from tests.cloud.stored import TABLE
 from tests.records.arrivals import ask
 from tests.records.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
+
+EKS_GROUP = "eks-general-0ac1b6a3-4d3e-9f0b-6c56-3f1c2e9a7b10"
 
 
 @pytest.fixture
@@ -133,6 +136,9 @@ def test_spot_instances_that_ec2_takes_back_are_found_though_no_warning_was_sent
     assert (seen.instance, seen.action) == (member, InterruptionAction.TERMINATE)
     assert other != seen.instance
     assert sweep.states([member]) == {member: "running"}
+    instances = Ec2Instances(maker(aws, "ec2"))
+    now = [instances.current_instance(one) for one in (member, other)]
+    assert [one.interrupted for one in now if one is not None] == [True, False]
 
 
 def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
@@ -145,13 +151,58 @@ def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
     assert found[member] is InterruptionAction.STOP
 
 
+def test_instances_whose_status_checks_fail_are_found_with_the_time(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    first, second, third = (launch(aws, {"Name": "impaired"}) for _ in range(3))
+    all_of_them = dict.fromkeys((first, second, third), "running")
+    aws.wait(lambda: sweep.states(all_of_them) == all_of_them)
+    assert sweep.impairments() == []
+    failing = [(first, "system"), (first, "instance"), (second, "attached-ebs")]
+    for instance, check in failing:
+        aws.control("POST", "impair", {"instance": instance, "check": check, "lasts": 90})
+    found = {one.instance: one.since for one in sweep.impairments()}
+    assert {name: set(since) for name, since in found.items()} == {
+        first: {"system", "instance"},
+        second: {"attached-ebs"},
+    }
+    assert third not in found
+    for since in found[first].values():
+        assert timedelta(seconds=80) < datetime.now(UTC) - since < timedelta(seconds=120)
+    for instance, check in failing:
+        aws.control("POST", "impair", {"instance": instance, "check": check, "lasts": None})
+    assert sweep.impairments() == []
+
+
+def test_a_manifests_item_that_poses_as_a_record_in_the_index_is_none(
+    aws: Sandbox, records: DynamoRecords
+) -> None:
+    """Whoever may write under MANIFESTS#prod may give an item there any attribute."""
+    record = interrupted(Phase.NOTICED)
+    forged = record.facts.model_copy(update={"cluster": "posing"})
+    posing = record.model_copy(update={"facts": forged})
+    for sort, body in (("RETIREMENT", posing), ("FACTS", forged)):
+        item = {
+            "pk": {"S": "MANIFESTS#posing"},
+            "sk": {"S": sort},
+            "cluster": {"S": "posing"},
+            "open": {"S": "posing"},
+            "record": {"S": body.model_dump_json()},
+        }
+        aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
+    under_way = records.unfinished("posing")
+    assert under_way.records == ()
+    assert "MANIFESTS#posing RETIREMENT: no record of Leeway's own" in under_way.unread
+    assert DynamoIndex(maker(aws, "dynamodb"), TABLE).of_cluster("posing") == {}
+
+
 def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: Ec2Sweep) -> None:
     tags = {"eks:cluster-name": "grouped", "eks:nodegroup-name": "general"}
     told = [{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()]
-    (member,) = aws.group("eks-general-5f1c", 1, Tags=told)
+    (member,) = aws.group(EKS_GROUP, 1, Tags=told)
     alone = launch(aws, {"eks:cluster-name": "grouped"})
     found = {one.facts.instance: one for one in sweep.instances(["grouped"])}
-    assert (found[member].group, found[alone].group) == ("eks-general-5f1c", "")
+    assert (found[member].group, found[alone].group) == (EKS_GROUP, "")
     assert found[member].facts.owner == Owner(OwnerKind.MANAGED_NODE_GROUP, "general")
 
 
@@ -208,7 +259,7 @@ def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -
     groups.terminate_in_group(member)
     aws.wait(lambda: len(waiting.of_groups(["waits"]).seen) == 2)
     found = waiting.of_groups(["waits", "quiet", "no-such-group"]).seen
-    assert SeenHook(member, LifecycleHook("waits", "drain"), launching=False) in found
+    assert SeenHook(member, LifecycleHook("waits", "drain"), launching=False, timeout=60) in found
     (launching,) = [one for one in found if one.launching]
     assert launching.hook == LifecycleHook("waits", "admit")
     groups.complete(launching.instance, launching.hook, HookResult.CONTINUE)
@@ -255,11 +306,14 @@ def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termina
     client.meta.events.register(answered, with_their_target)
     try:
         aws.wait(lambda: waiting.of_groups(["eks-general"]).seen)
-        expected = SeenHook(member, own, launching=False)
+        expected = SeenHook(member, own, launching=False, timeout=60)
         assert waiting.of_groups(["eks-general"]) == Waiting((expected,))
         rules = AutoScalingGroups(lambda: client).rules("eks-general")
         assert rules.terminate_hooks == ("Terminate-LC-Hook",)
         assert rules.others_hooks == ("somebody-elses",)
+        assert rules.with_target == {"somebody-elses", "Terminate-LC-Hook"}
+        settings = AutoScalingGroups(lambda: client).hook_settings(own)
+        assert settings == HookSettings(60, has_target=True)
     finally:
         client.meta.events.unregister(answered, with_their_target)
 

@@ -37,6 +37,12 @@ class Aftermath:
         names = {e.get("execution") or "" for e in self.of("invocation")}
         return {name for name in names if name.startswith(f"retire-{instance}-")}
 
+    def generations(self, instance: str) -> list[int]:
+        """Which generations of an instance's retirement were worked on."""
+        begins = f"retire-{instance}-"
+        names = self.executions(instance)
+        return sorted(int(name.removeprefix(begins).partition("-")[0]) for name in names)
+
     def died(self, nodes: Iterable[str]) -> list[Entry]:
         """The pods, but for daemons', that ended with their node and not by themselves."""
         wanted = set(nodes)

@@ -7,7 +7,7 @@ import yaml
 
 from sandbox.access_entries import access_key
 from sandbox.up import Sandbox
-from tests.template.granted import granted_to
+from tests.template.granted import granted_to, grants_key, statements
 
 RBAC = Path(__file__).parents[2] / "rbac" / "leeway.yaml"
 BY_THE_SANDBOX = {"sqs:GetQueueUrl"}
@@ -31,6 +31,24 @@ def hold_to_what_is_granted(sandbox: Sandbox) -> None:
     assert any(used.values()), "no call was recorded for any function"
     ungranted = {role: sorted(actions - granted_to(role)) for role, actions in used.items()}
     assert not {role: actions for role, actions in ungranted.items() if actions}
+    beyond = {
+        f"{role}: {action} of {key}"
+        for role, reached in records_reached(sandbox).items()
+        for action, key in reached
+        if not grants_key(statements(role), action, key)
+    }
+    assert not beyond, "dynamodb:LeadingKeys of the roles' policies leave these out"
+
+
+def records_reached(sandbox: Sandbox) -> dict[str, set[tuple[str, str]]]:
+    """Role → the actions on the table, and how the keys began that they reached so far."""
+    assert sandbox.deployed
+    by_key: dict[str, dict[str, list[str]]] = sandbox.status()["aws"]["records_by_access_key"]
+    reached: dict[str, set[tuple[str, str]]] = {}
+    for function in sandbox.deployed.functions:
+        for action, kinds in by_key.get(access_key(function.name), {}).items():
+            reached.setdefault(function.role, set()).update((action, kind) for kind in kinds)
+    return reached
 
 
 def granted(name: str) -> set[str]:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from leeway.cloud.manifests import DynamoManifestWriting
@@ -15,7 +16,7 @@ from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.resources.storage_v1 import VolumeAttachment
 
 from sandbox.aws.nodes import RESOURCE_TAG
-from sandbox.furnishing import HOOK, client
+from sandbox.furnishing import HOOK, IMAGE, client
 from sandbox.up import Sandbox
 from tests.cloud.stored import manifest
 from tests.end_to_end.arrivals import (
@@ -46,7 +47,8 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
     state = tmp_path_factory.mktemp("arrivals")
     with Sandbox.start(WORLD, state_dir=state, options=options) as sandbox:
         # Several times what a node takes here, since one test waits for it.
-        spec = {"notices": {"launch-hook": {"deadline": "16s"}}}
+        # Several tests have a node leave by choice, and none is about the churn cap.
+        spec = {"notices": {"launch-hook": {"deadline": "16s"}}, "churn": {"percent": 100}}
         assert sandbox.deployed is not None
         (table,) = sandbox.deployed.tables
         DynamoManifestWriting(lambda: client("dynamodb", sandbox.aws_url), table.name).write(
@@ -325,6 +327,22 @@ def test_a_scheduled_change_that_nobody_told_of_is_found_at_the_next_tick(
     assert not seen.died([node])
 
 
+def test_an_instance_whose_status_checks_fail_is_drained_and_replaced_at_the_next_tick(
+    rehearsal: Rehearsal,
+) -> None:
+    (instance, node) = rehearsal.take(1, "hooked").popitem()
+    since = time.time()
+    rehearsal.sandbox.impair(instance, "system", lasts=60)
+    tick(rehearsal)
+    assert not is_cordoned(rehearsal, node), "two minutes are tolerated"
+    rehearsal.sandbox.impair(instance, "system", lasts=130)
+    tick(rehearsal)
+    seen = rehearsal.wait([instance], since)
+    (outcome,) = seen.outcomes(instance)
+    assert (outcome["kind"], outcome["result"]) == ("impaired-status", "drained")
+    assert not seen.died([node])
+
+
 def is_cordoned(rehearsal: Rehearsal, node: str) -> bool:
     with kubernetes(rehearsal) as kube:
         found = kube.get(Node, node)
@@ -336,6 +354,32 @@ def is_ready(rehearsal: Rehearsal, node: str) -> bool:
         found = kube.get(Node, node)
     conditions = (found.status.conditions if found.status else None) or []
     return any(c.type == "Ready" and c.status == "True" for c in conditions)
+
+
+def test_no_tag_has_an_instance_outside_of_any_group_terminated(rehearsal: Rehearsal) -> None:
+    """Whoever may tag instances can say of a database that it is a node that was detached."""
+    ec2 = client("ec2", rehearsal.sandbox.aws_url)
+    started = ec2.run_instances(ImageId=IMAGE, InstanceType="m5.large", MinCount=1, MaxCount=1)
+    instance = started["Instances"][0]["InstanceId"]
+    until(lambda: rehearsal.since(0).of("instance-state", instance=instance, state="running"))
+    tags = {"eks:cluster-name": CLUSTER, "leeway.sh/detached-from": "plain"}
+    told = [{"Key": key, "Value": value} for key, value in tags.items()]
+    ec2.create_tags(Resources=[instance], Tags=told)
+    for _ in range(2):
+        since = time.time()
+        tick(rehearsal)
+        until(partial(_reconciled, rehearsal, since))
+    time.sleep(3)
+    seen = rehearsal.since(0)
+    assert not seen.outcomes(instance)
+    states = {e["state"] for e in seen.of("instance-state", instance=instance)}
+    assert states == {"pending", "running"}
+
+
+def _reconciled(rehearsal: Rehearsal, since: float) -> bool:
+    """Whether a run of reconcile has come to its end."""
+    logs = (e["line"] for e in rehearsal.since(since).of("logs"))
+    return any(isinstance(line, dict) and "NoticesFound" in line for line in logs)
 
 
 def test_a_tick_keeps_the_index_and_finds_nothing_when_all_is_well(rehearsal: Rehearsal) -> None:

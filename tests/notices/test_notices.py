@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from leeway.execution.orders import parse_order
 from leeway.notices import (
     InterruptionAction,
     LifecycleHook,
@@ -17,6 +18,7 @@ from leeway.notices import (
 )
 from leeway.notices.health import narrowed
 from leeway.notices.parse import parse_notice
+from leeway.reconciliation.reconcile import parse_round
 
 from tests.notices.events import EVENTS, event, health
 
@@ -29,6 +31,7 @@ OTHERS = {
     "retire-node.json",
 }
 """What functions other than receive_notice are started with."""
+TERMINATES = {"detail-type": "EC2 Instance-terminate Lifecycle Action"}
 NOTICE_FILES = sorted(p.name for p in EVENTS.glob("*.json") if p.name not in OTHERS)
 
 
@@ -37,7 +40,7 @@ def test_every_event_file_is_a_notice(name: str) -> None:
     notice = parse_notice(json.loads((EVENTS / name).read_text()))
     assert notice.time.utcoffset() is not None
     if notice.kind is not NoticeKind.TEST_NOTIFICATION:
-        assert notice.instances
+        assert notice.instances or notice.reservation
 
 
 def test_the_event_files_cover_every_kind_of_notice() -> None:
@@ -53,6 +56,27 @@ def test_a_spot_interruption_names_its_instance_and_what_ec2_will_do() -> None:
     assert notice.time == datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(
+    "detail_type",
+    ["Capacity Block Expiration Warning", "Capacity Block Reservation Expiration Warning"],
+)
+@pytest.mark.parametrize("end", ["2026-11-20 11:30:00 UTC", "2026-11-20T11:30:00Z"])
+def test_a_capacity_block_that_ends_takes_its_instances_half_an_hour_before(
+    detail_type: str, end: str
+) -> None:
+    detail = {"capacity-reservation-id": "cr-0a1b2c3d4e5f60718", "end-date": end}
+    notice = parse_notice(event(detail=detail, **{"detail-type": detail_type}))
+    assert notice.kind is NoticeKind.CAPACITY_RESERVATION
+    assert (notice.instances, notice.reservation) == ((), "cr-0a1b2c3d4e5f60718")
+    assert notice.effective_at == datetime(2026, 11, 20, 11, 0, tzinfo=UTC)
+
+
+def test_a_capacity_block_without_its_reservation_is_malformed() -> None:
+    told = event(detail={"end-date": "2026-11-20T11:30:00Z"})
+    with pytest.raises(MalformedNotice, match="capacity-reservation-id"):
+        parse_notice(told | {"detail-type": "Capacity Block Expiration Warning"})
+
+
 def test_a_lifecycle_action_names_its_hook() -> None:
     detail = {
         "EC2InstanceId": "i-0b662ef9931388ba0",
@@ -60,10 +84,7 @@ def test_a_lifecycle_action_names_its_hook() -> None:
         "LifecycleHookName": "leeway-drain",
         "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
     }
-    changes = {"source": "aws.autoscaling", "detail": detail}
-    notice = parse_notice(
-        event(**changes, **{"detail-type": "EC2 Instance-terminate Lifecycle Action"})
-    )
+    notice = parse_notice(event(source="aws.autoscaling", detail=detail, **TERMINATES))
     assert notice.hook == LifecycleHook("ng-spot", "leeway-drain")
 
 
@@ -97,6 +118,36 @@ def test_an_open_health_event_is_over_for_the_instances_that_are_resolved() -> N
 
 def test_a_health_event_about_other_things_than_instances_names_none() -> None:
     assert parse_notice(health(affectedEntities=[{"entityValue": "h-0abc1234"}])).instances == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["i-", "i-1", "i-0abc12345", "i-0ABC1234", "i-0abc1234\n", "i-0abc1234 ", "i-../../ENDPOINT"],
+)
+def test_an_entity_that_only_begins_like_an_instance_id_is_none(text: str) -> None:
+    entity = {"entityValue": text, "status": "RESOLVED"}
+    notice = parse_notice(health(affectedEntities=[entity]) | {"resources": [text]})
+    assert (notice.instances, notice.over) == ((), frozenset())
+
+
+@pytest.mark.parametrize("digits", [7, 9, 16, 18])
+def test_an_instance_id_has_8_or_17_digits_in_every_notice(digits: int) -> None:
+    instance = "i-" + "0" * digits
+    arn = f"arn:aws:ec2:us-east-1:123456789012:instance/{instance}"
+    listed = reservation(**{"instance-id": None}) | {"resources": [arn]}
+    action = {"EC2InstanceId": instance, "AutoScalingGroupName": "ng", "LifecycleHookName": "h"}
+    for bad in (
+        event(detail={"instance-id": instance, "instance-action": "terminate"}),
+        reservation(**{"instance-id": instance}),
+        listed,
+        event(source="aws.autoscaling", detail=action, **TERMINATES),
+    ):
+        with pytest.raises(MalformedNotice):
+            parse_notice(bad)
+    with pytest.raises(ValueError, match="instance"):
+        parse_order({"instance": instance, "cluster": "prod", "generation": 1})
+    with pytest.raises(ValueError, match="instance"):
+        parse_round({"instance": instance})
 
 
 def test_an_end_of_support_that_lists_a_whole_fleet_has_none_of_it_retired() -> None:

@@ -12,11 +12,12 @@ from leeway.policies import DEFAULTS, Action, ClusterPolicy
 from leeway.reception import Receipt, Reception, Result, Surroundings
 from leeway.records.arrival import Arrival
 from leeway.records.retirement import InstanceFacts, Phase, Retirement
-from leeway.sightings import SeenChange
+from leeway.sightings import CurrentInstance, SeenChange
 
 from tests.notices.events import event
 from tests.records.retirements import FACTS, at
 from tests.stand_ins import (
+    HERE,
     ClaimsInMemory,
     CleanUps,
     OfferingsInMemory,
@@ -29,6 +30,7 @@ FIRST, SECOND = "i-0b662ef9931388ba0", "i-0abc1234"
 CHANGE_AT = datetime.fromisoformat("2026-12-04T02:00:00Z")
 WEEKS_BEFORE = datetime.fromisoformat("2026-11-20T09:45:01Z")
 LEAD = CHANGE_AT - timedelta(hours=4)
+RUNS = CurrentInstance("running", datetime.fromisoformat("2026-11-01T08:00:00Z"))
 AFTERWARDS = datetime.fromisoformat("2026-11-20T12:00:00Z")
 
 
@@ -64,6 +66,8 @@ class Desk:
     broken: str = ""
     changes: list[SeenChange] = field(default_factory=list)
     ec2_fails: bool = False
+    now_at_ec2: CurrentInstance | None = RUNS
+    reserved: dict[str, list[str]] = field(default_factory=dict)
     arrivals: ArrivalsInMemory = field(default_factory=ArrivalsInMemory)
     admissions: Starts = field(default_factory=Starts)
     cleaning: CleanUps = field(default_factory=CleanUps)
@@ -99,8 +103,14 @@ class Desk:
             raise CloudUnavailable("RequestLimitExceeded")
         return [one for one in self.changes if one.instance == instance]
 
-    def tag_as_detached(self, instance: str, group: str) -> None:
-        raise AssertionError("receiving changes no instance")
+    def current_instance(self, instance: str) -> CurrentInstance | None:
+        if self.ec2_fails:
+            raise CloudUnavailable("RequestLimitExceeded")
+        self.asked.append(instance)
+        return self.now_at_ec2
+
+    def in_reservation(self, reservation: str) -> list[str]:
+        return self.reserved.get(reservation, [])
 
     def terminate(self, instance: str) -> None:
         raise AssertionError("receiving changes no instance")
@@ -111,6 +121,8 @@ class Desk:
     def receive(self, told: dict[str, Any], begun: Action | None = None) -> Receipt:
         """Receive an event."""
         world = Surroundings(
+            place=HERE,
+            current=self,
             records=self,
             instances=self,
             changes=self,
@@ -135,6 +147,14 @@ class Desk:
         record = self.stored[instance]
         ended = record.model_copy(update={"version": record.version + 1})
         self.write(at(ended, Phase.FINISHED))
+
+
+class PromptDesk(Desk):
+    """A desk that each event reaches at its own time."""
+
+    def receive(self, told: dict[str, Any], begun: Action | None = None) -> Receipt:
+        self.now_ = max(self.now_, datetime.fromisoformat(told["time"]))
+        return super().receive(told, begun)
 
 
 def state(name: str, time: str, id: str = "") -> dict[str, Any]:  # noqa: A002

@@ -10,7 +10,7 @@ from leeway.reception import Result
 from leeway.records.retirement import Phase
 from leeway.sightings import SeenChange
 
-from tests.notices.events import health
+from tests.notices.events import event, health
 from tests.reception.desk import CHANGE_AT, FIRST, LEAD, SECOND, Desk, policy
 from tests.stand_ins import OnePolicy
 
@@ -169,3 +169,23 @@ def test_what_waits_for_its_turn_is_undone_when_ec2_calls_it_off() -> None:
     desk.changes = [OVER]
     assert desk.results(told) == [Result.UNDOING]
     assert desk.stored[FIRST].phase is Phase.UNDOING
+
+
+def expiration() -> dict[str, Any]:
+    detail = {"capacity-reservation-id": "cr-0a1b", "end-date": "2026-11-20T10:25:00Z"}
+    return event(detail=detail) | {"detail-type": "Capacity Block Expiration Warning"}
+
+
+def test_the_instances_of_a_capacity_block_are_retired_before_it_closes() -> None:
+    desk = Desk(reserved={"cr-0a1b": [FIRST, SECOND]})
+    assert desk.results(expiration()) == [Result.STARTED, Result.STARTED]
+    for instance in (FIRST, SECOND):
+        record = desk.stored[instance]
+        assert record.kind is NoticeKind.CAPACITY_RESERVATION
+        assert f"{record.deadline:%H:%M:%S}" == "09:54:55"
+
+
+def test_a_capacity_block_in_which_nothing_runs_is_ignored_with_that_reason() -> None:
+    (received,) = Desk().receive(expiration()).instances
+    assert received.result is Result.IGNORED
+    assert received.reason == "no instance runs in capacity reservation cr-0a1b"

@@ -22,6 +22,7 @@ from tests.reception.desk import (
     SECOND,
     WEEKS_BEFORE,
     Desk,
+    PromptDesk,
     policy,
     state,
     warning,
@@ -69,7 +70,7 @@ def test_a_retirement_after_another_knows_whose_the_instance_is_by_now() -> None
     desk = Desk()
     desk.receive(warning("2026-11-20T09:45:00Z"))
     desk.finished()
-    detached = Owner(OwnerKind.DETACHED, "ng")
+    detached = Owner(OwnerKind.NONE)
     desk.index[FIRST] = FACTS.model_copy(update={"instance": FIRST, "owner": detached})
     desk.receive(warning("2026-11-20T10:45:00Z"))
     assert (desk.stored[FIRST].generation, desk.stored[FIRST].facts.owner) == (2, detached)
@@ -106,7 +107,7 @@ def test_a_launch_that_begins_to_run_costs_one_read() -> None:
 def test_an_instance_that_was_stopped_and_runs_again_is_freed_and_can_be_retired_again(
     action: str,
 ) -> None:
-    desk = Desk(now_=AFTERWARDS)
+    desk = PromptDesk()
     desk.receive(warning("2026-11-20T09:45:00Z", action))
     desk.finished()
     assert desk.results(state("stopped", "2026-11-20T09:47:00Z")) == [Result.KNOWN]
@@ -120,20 +121,20 @@ def test_an_instance_that_was_stopped_and_runs_again_is_freed_and_can_be_retired
 
 
 def test_a_stop_while_it_is_drained_that_is_over_at_once_is_undone() -> None:
-    desk = Desk(now_=AFTERWARDS)
+    desk = PromptDesk()
     desk.receive(state("stopping", "2026-11-20T09:45:00Z"))
     assert desk.results(state("running", "2026-11-20T09:46:00Z")) == [Result.UNDOING]
 
 
 def test_running_that_arrives_late_undoes_nothing() -> None:
-    desk = Desk(now_=AFTERWARDS)
+    desk = PromptDesk()
     desk.receive(warning("2026-11-20T09:45:00Z", "stop"))
     assert desk.results(state("running", "2026-11-20T09:40:00Z")) == [Result.IGNORED]
     assert desk.stored[FIRST].phase is Phase.NOTICED
 
 
 def test_running_in_the_second_of_the_next_interruption_does_not_undo_it() -> None:
-    desk = Desk(now_=AFTERWARDS)
+    desk = PromptDesk()
     desk.receive(warning("2026-11-20T09:45:00Z", "stop"))
     desk.finished()
     assert desk.results(warning("2026-11-20T11:00:00Z", "stop")) == [Result.STARTED]
@@ -142,13 +143,13 @@ def test_running_in_the_second_of_the_next_interruption_does_not_undo_it() -> No
 
 
 def test_running_says_nothing_about_an_interruption_that_terminates() -> None:
-    desk = Desk(now_=AFTERWARDS)
+    desk = PromptDesk()
     desk.receive(warning("2026-11-20T09:45:00Z"))
     assert desk.results(state("running", "2026-11-20T09:45:30Z")) == [Result.IGNORED]
 
 
 def test_an_undo_whose_start_was_lost_is_started_again() -> None:
-    desk = Desk(now_=AFTERWARDS)
+    desk = PromptDesk()
     desk.receive(warning("2026-11-20T09:45:00Z", "stop"))
     for _ in range(2):
         assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [Result.UNDOING]
@@ -215,7 +216,7 @@ def test_what_a_terminated_instance_leaves_is_cleaned_up_also_after_its_retireme
 
 
 def test_an_empty_node_is_left_to_the_minute_and_one_that_filled_up_again_is_not() -> None:
-    desk = Desk(now_=AFTERWARDS)
+    desk = PromptDesk()
     desk.receive(warning("2026-11-20T09:45:00Z"))
     desk.finished()
     before = desk.stored[FIRST]

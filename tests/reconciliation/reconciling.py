@@ -23,7 +23,7 @@ from leeway.reconciliation.reconcile import (
 )
 from leeway.records.arrival import Arrival
 from leeway.records.retirement import InstanceFacts, Retirement
-from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
+from leeway.sightings import SeenChange, SeenHook, SeenImpairment, SeenInstance, SeenInterruption
 
 from tests.records.retirements import FACTS, NOTICED
 
@@ -123,6 +123,7 @@ class World:
     instances_: list[SeenInstance] = field(default_factory=list)
     marked: list[SeenInterruption] = field(default_factory=list)
     changes_: list[SeenChange] = field(default_factory=list)
+    impaired: list[SeenImpairment] = field(default_factory=list)
     hooks: list[SeenHook] = field(default_factory=list)
     fresh: dict[str, str] = field(default_factory=dict)
     records: list[Retirement | Arrival] = field(default_factory=list)
@@ -171,6 +172,10 @@ class World:
     def changes(self) -> list[SeenChange]:
         self._fail("changes")
         return self.changes_
+
+    def impairments(self) -> list[SeenImpairment]:
+        self._fail("impairments")
+        return self.impaired
 
     def named(self, private_dns_name: str) -> list[SeenInstance]:
         self._fail("named")

@@ -9,8 +9,7 @@ from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import DEFAULTS, Action, Policy
+from leeway.policies import DEFAULTS, Action, Policy, rule
 from leeway.reconciliation.omissions import (
     Lost,
     LostAnswer,
@@ -18,6 +17,7 @@ from leeway.reconciliation.omissions import (
     about_arrival,
     about_called_off,
     about_change,
+    about_change_over,
     about_detached,
     about_eks_hook,
     about_hook,
@@ -28,11 +28,12 @@ from leeway.reconciliation.omissions import (
     about_state,
 )
 from leeway.records.arrival import Arrival
-from leeway.records.generations import undo
+from leeway.records.generations import receive, undo
 from leeway.records.retirement import OVERDUE, Phase, ReplacementIntent, Retirement, due
+from leeway.replacement import Method
 from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
 
-from tests.records.arrivals import LAUNCH_HOOK, arriving
+from tests.records.arrivals import LAUNCH_HOOK, arriving, ask
 from tests.records.retirements import FACTS, HOOK, NOTICED, at, interrupted, take
 
 PLACE = Place("123456789012", "us-east-1")
@@ -42,7 +43,14 @@ I = FACTS.instance  # noqa: E741
 
 def terminating(phase: Phase = Phase.RUNNING, hook: LifecycleHook = HOOK) -> Retirement:
     record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=hook).record
-    return at(record, phase)
+    ended_at = NOTICED if phase is Phase.FINISHED else None
+    return at(record, phase).model_copy(update={"ended_at": ended_at})
+
+
+def admitted(answer: HookResult = HookResult.CONTINUE, **changes: Any) -> Arrival:
+    """An admission that has ended."""
+    ended = {"answer": answer, "ended_at": NOTICED}
+    return arriving(Phase.FINISHED).model_copy(update=ended | changes)
 
 
 def told(omission: Any) -> Notice:
@@ -52,13 +60,17 @@ def told(omission: Any) -> Notice:
 
 
 def about_waiting(
-    record: Retirement | Arrival | None, hook: LifecycleHook = HOOK, dry_run: bool = False
+    record: Retirement | Arrival | None,
+    hook: LifecycleHook = HOOK,
+    dry_run: bool = False,
+    after: timedelta = timedelta(0),
+    beside: Retirement | Arrival | None = None,
 ) -> Any:
-    launching = hook == LAUNCH_HOOK
-    seen = SeenHook(I, hook, launching)
-    retirement = record if isinstance(record, Retirement) else None
-    arrival = record if isinstance(record, Arrival) else None
-    return about_hook(seen, retirement, arrival, PLACE, NOTICED, dry_run)
+    seen = SeenHook(I, hook, hook == LAUNCH_HOOK, timeout=300)
+    known = (record, beside)
+    retirement = next((one for one in known if isinstance(one, Retirement)), None)
+    arrival = next((one for one in known if isinstance(one, Arrival)), None)
+    return about_hook(seen, retirement, arrival, PLACE, NOTICED + after, dry_run)
 
 
 def test_a_hook_that_waits_and_that_nobody_told_of_is_told_of() -> None:
@@ -119,8 +131,45 @@ def test_a_hook_of_a_life_that_was_undone_is_told_of_anew() -> None:
 
 @pytest.mark.parametrize("answer", [HookResult.CONTINUE, HookResult.ABANDON])
 def test_a_launch_hook_gets_the_answer_that_its_admission_came_to(answer: HookResult) -> None:
-    ended = arriving(Phase.FINISHED).model_copy(update={"answer": answer})
-    assert about_waiting(ended, LAUNCH_HOOK).result is answer
+    assert about_waiting(admitted(answer), LAUNCH_HOOK).result is answer
+
+
+ENDED = [(terminating(Phase.FINISHED), HOOK), (admitted(), LAUNCH_HOOK)]
+
+
+@pytest.mark.parametrize(("record", "hook"), ENDED)
+def test_an_answer_is_repeated_until_its_hooks_timeout_and_not_after(
+    record: Retirement | Arrival, hook: LifecycleHook
+) -> None:
+    timeout = timedelta(seconds=300)
+    last = about_waiting(record, hook, after=timeout - timedelta(seconds=1))
+    assert isinstance(last, LostAnswer)
+    for after in (timeout, timedelta(days=3)):
+        notice = told(about_waiting(record, hook, after=after))
+        assert notice.hook == hook
+
+
+def test_an_instance_that_comes_out_of_a_warm_pool_is_looked_at_again() -> None:
+    pooled = admitted(into_pool=True)
+    notice = told(about_waiting(pooled, LAUNCH_HOOK, after=MINUTE))
+    assert notice.kind is NoticeKind.LAUNCH_HOOK
+    again = ask(pooled, notice.id, after=60)
+    assert (again.start, again.record.generation, again.record.into_pool) == (True, 2, False)
+
+
+def test_an_instance_that_came_in_again_is_drained_again_before_its_hook_is_answered() -> None:
+    """From a warm pool, for example, within the timeout of the hook that let it in there."""
+    ended, back = terminating(Phase.FINISHED), admitted(noticed_at=NOTICED + MINUTE)
+    assert isinstance(about_waiting(ended, beside=admitted()), LostAnswer)
+    notice = told(about_waiting(ended, after=2 * MINUTE, beside=back))
+    again = take(ended, notice.kind, notice.id, hook=notice.hook, after=120)
+    assert (again.start, again.record.generation) == (True, 2)
+
+
+def test_an_instance_that_was_to_go_since_its_admission_is_admitted_again() -> None:
+    left = terminating(Phase.FINISHED).model_copy(update={"noticed_at": NOTICED + MINUTE})
+    notice = told(about_waiting(admitted(), LAUNCH_HOOK, after=2 * MINUTE, beside=left))
+    assert ask(admitted(), notice.id, after=120).start
 
 
 def test_an_admission_that_came_to_no_answer_gives_none_later_either() -> None:
@@ -174,33 +223,90 @@ def test_an_interruption_is_told_though_something_softer_or_older_is_on_record()
     assert told(about_marked(interrupted(Phase.FINISHED), 7200, marked=7000))
 
 
-def detached(record: Retirement | None, state: str = "running") -> Any:
-    facts = FACTS.model_copy(update={"owner": Owner(OwnerKind.DETACHED, "ng")})
-    return about_detached(SeenInstance(facts, state, NOTICED), record, PLACE, NOTICED)
+def left_running(failures: int = 0, **changes: Any) -> Retirement:
+    """A retirement that detached its instance, and ended without terminating it."""
+    intent = ReplacementIntent(
+        method=Method.DETACH,
+        reason="no hook",
+        asked_at=NOTICED,
+        group="ng",
+        detached=True,
+        failures=failures,
+    )
+    ended = interrupted(Phase.FINISHED).model_copy(
+        update={"replaced": intent, "ended_at": NOTICED - MINUTE}
+    )
+    return ended.model_copy(update=changes)
+
+
+def detached(record: Retirement, state: str | None = "running") -> Any:
+    return about_detached(record, state, PLACE, NOTICED)
 
 
 def test_a_detached_instance_that_still_runs_after_its_retirement_is_retired_again() -> None:
-    notice = told(detached(interrupted(Phase.FINISHED)))
-    assert notice.kind is NoticeKind.REBALANCE
-    assert told(detached(None)).kind is NoticeKind.REBALANCE
+    assert told(detached(left_running())).kind is NoticeKind.REBALANCE
 
 
 def test_a_detached_instance_is_retired_to_its_end_whatever_the_policy_says_by_now() -> None:
-    assert detached(interrupted(Phase.FINISHED)).begun is Action.RETIRE
+    assert detached(left_running()).begun is Action.RETIRE
+
+
+def test_only_leeways_own_record_says_that_an_instance_was_detached() -> None:
+    intent = left_running().replaced
+    assert intent is not None
+    for other in (
+        None,
+        intent.model_copy(update={"detached": False}),
+        intent.model_copy(update={"settled": True}),
+    ):
+        record = left_running(replaced=other)
+        assert detached(record) is None
+        assert not record.is_open
 
 
 def test_a_detached_instance_whose_retirement_has_just_been_closed_is_about_to_be_terminated() -> (
     None
 ):
-    closed = interrupted(Phase.FINISHED).model_copy(update={"ended_at": NOTICED - MINUTE / 2})
-    assert detached(closed) is None
-    assert detached(closed.model_copy(update={"ended_at": NOTICED - MINUTE}))
+    assert detached(left_running(ended_at=NOTICED - MINUTE / 2)) is None
+    assert detached(left_running(ended_at=NOTICED - MINUTE))
 
 
-def test_a_detached_instance_that_is_being_retired_or_ends_is_left_alone() -> None:
-    assert detached(interrupted()) is None
-    assert detached(interrupted(Phase.FINISHED), "shutting-down") is None
-    assert detached(None, "stopped") is None
+@pytest.mark.parametrize("failures", [1, 2, 5])
+def test_a_detached_instance_that_did_not_end_is_tried_again_after_twice_as_long(
+    failures: int,
+) -> None:
+    waits = 2**failures * MINUTE
+    assert detached(left_running(failures, ended_at=NOTICED - waits + MINUTE / 60)) is None
+    assert detached(left_running(failures, ended_at=NOTICED - waits))
+
+
+def test_a_detached_instance_that_is_being_retired_or_is_stopped_is_left_alone() -> None:
+    assert detached(left_running(phase=Phase.RUNNING)) is None
+    assert detached(left_running(), "stopped") is None
+
+
+@pytest.mark.parametrize("state", [None, "shutting-down", "terminated"])
+def test_the_record_of_a_detached_instance_that_ended_by_itself_is_closed(
+    state: str | None,
+) -> None:
+    record = left_running()
+    notice = told(detached(record, state))
+    assert notice.state == (state or "terminated")
+    change = receive(record, notice, rule(notice, DEFAULTS[notice.kind]), record.facts)
+    assert (change.start, change.record.generation) == (True, 2)
+
+
+def test_the_end_that_a_retirement_asked_for_begins_no_other() -> None:
+    record = left_running(ended_at=NOTICED)
+    event = PLACE.state_change("its end", NOTICED + MINUTE / 6, record.instance, "shutting-down")
+    notice = parse_notice(event)
+    change = receive(record, notice, rule(notice, DEFAULTS[notice.kind]), record.facts)
+    assert (change.write, change.start) == (False, False)
+
+
+def test_a_detached_instance_that_is_to_be_terminated_is_no_dead_retirement() -> None:
+    long_after = NOTICED + timedelta(days=2)
+    assert about_retirement(left_running(), "running", PLACE, long_after) is None
 
 
 STOPPED = take(None, NoticeKind.STATE_CHANGE, "n-1", state="stopped").record
@@ -483,3 +589,58 @@ def test_an_event_that_was_made_up_raises_a_dead_retirements_generation_once() -
     assert (again.record.generation, again.start) == (2, True)
     repeated = take(again.record, notice.kind, notice.id, after=after, action=notice.action)
     assert repeated.record.generation == 2
+
+
+def came_through(
+    event: str, *changes: SeenChange, after: timedelta = timedelta(0), **more: Any
+) -> Any:
+    """Look at a running instance whose node is marked, after its scheduled change has begun."""
+    told_of = {"event": event, "effective_at": CHANGE_AT}
+    record = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", **told_of).record
+    drained = at(record, Phase.FINISHED).model_copy(update=more)
+    seen = SeenInstance(FACTS, "running", NOTICED - timedelta(days=9))
+    policy = DEFAULTS[NoticeKind.SCHEDULED_CHANGE]
+    return about_change_over(seen, drained, changes, policy, PLACE, CHANGE_AT + after)
+
+
+HEALTH = "arn:aws:health:us-east-1::event/EC2/REBOOT/1"
+REBOOTED = replace(ANNOUNCED, over=True)
+
+
+@pytest.mark.parametrize("event", [ANNOUNCED.event, HEALTH])
+def test_a_node_that_came_through_its_reboot_is_freed_though_the_last_event_is_lost(
+    event: str,
+) -> None:
+    notice = told(came_through(event, REBOOTED, after=MINUTE))
+    assert notice.event == event
+    assert notice.over == {I}
+    told_of = {"event": event, "effective_at": CHANGE_AT}
+    record = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", **told_of).record
+    undone = undo(at(record, Phase.FINISHED), notice)
+    assert undone is not None
+    assert undone.record.phase is Phase.UNDOING
+
+
+@pytest.mark.parametrize("event", [ANNOUNCED.event, HEALTH])
+def test_a_node_whose_change_is_still_to_come_stays_cordoned(event: str) -> None:
+    assert came_through(event, ANNOUNCED, after=MINUTE) is None
+    assert came_through(event, ANNOUNCED, after=timedelta(days=9)) is None
+
+
+def test_a_change_that_only_health_knows_of_is_over_a_day_after_its_time() -> None:
+    day = timedelta(days=1)
+    assert came_through(HEALTH, after=day - MINUTE) is None
+    assert told(came_through(HEALTH, after=day))
+    other = replace(ANNOUNCED, event="instance-event-0def", starts_at=CHANGE_AT + 3 * day)
+    assert came_through(HEALTH, other, after=day) is None, "EC2 has another change to come"
+
+
+def test_a_node_that_something_succeeds_or_that_was_not_drained_is_not_freed() -> None:
+    for more in (
+        {"replaced": left_running().replaced},
+        {"phase": Phase.RUNNING},
+        {"phase": Phase.UNDONE},
+        {"answer": None},
+        {"kind": NoticeKind.REBALANCE},
+    ):
+        assert came_through(HEALTH, REBOOTED, after=MINUTE, **more) is None

@@ -16,7 +16,8 @@ from leeway.reception import Result as Became
 from leeway.reconciliation.cleaning import Result
 from leeway.reconciliation.finding import HANDS
 from leeway.reconciliation.reconcile import Round, parse_round
-from leeway.records.retirement import Phase
+from leeway.records.retirement import Phase, ReplacementIntent, Retirement
+from leeway.replacement import Method
 from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
 
 from tests.reconciliation.reconciling import OURS, OneCluster, World, facts, gone, node, run, seen
@@ -32,7 +33,7 @@ def test_a_quiet_minute_finds_nothing_and_writes_nothing() -> None:
 
 def test_the_index_gets_what_differs_and_loses_what_is_gone() -> None:
     other, gone = facts(2), facts(3)
-    detached = OURS.model_copy(update={"owner": Owner(OwnerKind.DETACHED, "ng")})
+    detached = OURS.model_copy(update={"owner": Owner(OwnerKind.NONE)})
     changed = World([seen(), seen(other)], index={one.instance: one for one in (detached, gone)})
     report = run(changed)
     assert changed.index == {OURS.instance: OURS, other.instance: other}
@@ -50,9 +51,10 @@ def test_an_instance_that_is_gone_keeps_in_the_index_the_names_that_ec2_tells_no
 
 def test_hooks_interruptions_and_detached_instances_that_nobody_told_of_are_received() -> None:
     waiting, marked = facts(2), facts(3)
-    detached = facts(4, owner=Owner(OwnerKind.DETACHED, "ng"))
+    detached = DETACHED
     silent = World(
         [seen(waiting), seen(marked), seen(detached)],
+        records=[left_running()],
         marked=[SeenInterruption(marked.instance, InterruptionAction.TERMINATE, NOTICED)],
         hooks=[SeenHook(waiting.instance, HOOK, launching=False)],
     )
@@ -181,6 +183,20 @@ def test_only_a_node_that_is_marked_as_retiring_is_asked_about() -> None:
     assert world.received == []
 
 
+def test_a_rebooted_node_that_nothing_succeeds_is_freed_and_not_while_changes_are_unread() -> None:
+    starts_at = NOTICED + timedelta(minutes=1)
+    told_of = {"event": "arn:aws:health:us-east-1::event/1", "effective_at": starts_at}
+    record = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", **told_of).record
+    drained = at(record.model_copy(update={"facts": OURS}), Phase.FINISHED)
+    rebooted = SeenChange(OURS.instance, "instance-event-0abc", "system-reboot", starts_at, True)
+    never_stopped = SeenInstance(OURS, "running", NOTICED - timedelta(days=9))
+    for fails in (set(), {"changes"}):
+        world = stopped_before(records=[drained], changes_=[rebooted], fails=fails)
+        world.instances_ = [never_stopped]
+        run(world)
+        assert [n.over for n in world.received] == ([] if fails else [{OURS.instance}])
+
+
 def scheduled(**changes: Any) -> World:
     """A change that EC2 has scheduled, an hour before it, as nobody has said."""
     starts_at = NOTICED + timedelta(hours=1)
@@ -236,23 +252,58 @@ def test_a_spot_request_of_an_instance_that_runs_no_more_is_history() -> None:
         assert run(World([seen(state=state)], marked=[marked], records=[told])).found == []
 
 
-DETACHED = facts(4, owner=Owner(OwnerKind.DETACHED, "ng"))
+DETACHED = facts(4, owner=Owner(OwnerKind.NONE))
 
 
-def test_a_detached_instance_that_ended_since_it_was_listed_is_not_retired_again() -> None:
-    record = take(None, NoticeKind.REBALANCE, "n-1").record
-    ended = record.model_copy(update={"facts": DETACHED, "phase": Phase.FINISHED})
-    listed = World([seen(DETACHED)], records=[ended], fresh={DETACHED.instance: "shutting-down"})
-    listed.under_way = False
-    assert run(listed).found == []
-    assert listed.received == []
-    listed.fresh.clear()
-    assert len(run(listed).found) == 1
-    assert listed.begun == [Action.RETIRE]
+def left_running(**changes: Any) -> Retirement:
+    """A retirement that detached its instance, and ended without terminating it."""
+    intent = ReplacementIntent(
+        method=Method.DETACH, reason="no hook", asked_at=NOTICED, group="ng", detached=True
+    )
+    ended = {"facts": DETACHED, "phase": Phase.FINISHED, "ended_at": NOTICED, "replaced": intent}
+    return take(None, NoticeKind.REBALANCE, "n-1").record.model_copy(update=ended | changes)
+
+
+def test_whatever_tags_an_instance_outside_any_group_has_it_is_not_ended() -> None:
+    """Who may tag instances can say that any is one of the cluster, and was detached."""
+    tagged = World([seen(DETACHED)])
+    assert run(tagged).found == []
+    assert tagged.received == []
+    of_others = left_running(replaced=None)
+    retired = World([seen(DETACHED)], records=[of_others])
+    retired.under_way = False
+    assert run(retired).found == []
+
+
+def test_a_detached_instance_that_still_runs_is_retired_again() -> None:
+    left = World([seen(DETACHED)], records=[left_running()])
+    (found,) = run(left).found
+    assert "it was detached from its group" in found.reason
+    assert [notice.kind for notice in left.received] == [NoticeKind.REBALANCE]
+    assert left.begun == [Action.RETIRE]
+
+
+def test_a_detached_instance_is_asked_about_by_its_id_whatever_its_tags_are_by_now() -> None:
+    renamed = World([], records=[left_running()], fresh={DETACHED.instance: "running"})
+    run(renamed)
+    assert [notice.kind for notice in renamed.received] == [NoticeKind.REBALANCE]
+    assert renamed.asked == [[DETACHED.instance]]
+
+
+def test_a_detached_instance_that_ended_since_it_was_listed_is_not_drained_again() -> None:
+    listed = World([seen(DETACHED)], records=[left_running()])
+    listed.fresh[DETACHED.instance] = "shutting-down"
+    run(listed)
+    assert [notice.state for notice in listed.received] == ["shutting-down"]
+
+
+def test_a_detached_instance_that_is_in_a_group_again_is_left_to_it() -> None:
+    kept = World([seen(DETACHED, group="others")], records=[left_running()])
+    assert run(kept).found == []
 
 
 def test_a_dry_run_does_not_rehearse_the_end_of_a_detached_instance_once_a_minute() -> None:
-    left = World([seen(DETACHED)], policy=ClusterPolicy(dry_run=True))
+    left = World([seen(DETACHED)], records=[left_running()], policy=ClusterPolicy(dry_run=True))
     run(left)
     assert left.received == []
 
@@ -281,7 +332,7 @@ def test_a_hook_that_was_only_rehearsed_is_worked_on_once_dry_run_is_off() -> No
 
 def test_a_hook_whose_retirement_has_ended_is_answered() -> None:
     record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
-    ended = at(record.model_copy(update={"facts": OURS}), Phase.FINISHED)
+    ended = at(record.model_copy(update={"facts": OURS, "ended_at": NOTICED}), Phase.FINISHED)
     waiting = World([seen()], hooks=[SeenHook(OURS.instance, HOOK, launching=False)])
     waiting.records = [ended]
     waiting.under_way = False
@@ -290,6 +341,17 @@ def test_a_hook_whose_retirement_has_ended_is_answered() -> None:
     waiting.over = True
     assert [found.done for found in run(waiting).found] == [f"{HOOK.name} waits no more"]
     assert report.problems == []
+
+
+def test_a_hook_that_waits_days_after_its_answer_is_worked_on_anew() -> None:
+    record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
+    ended = at(record.model_copy(update={"facts": OURS, "ended_at": NOTICED}), Phase.FINISHED)
+    waiting = World([seen()], hooks=[SeenHook(OURS.instance, HOOK, launching=False)])
+    waiting.records, waiting.under_way = [ended], False
+    waiting.now_ = NOTICED + timedelta(days=3)
+    run(waiting)
+    assert waiting.answers == []
+    assert [notice.hook for notice in waiting.received] == [HOOK]
 
 
 def test_a_start_that_was_lost_is_made_again_under_the_same_name() -> None:
@@ -424,9 +486,10 @@ def test_a_cluster_that_does_not_exist_is_a_problem_of_its_own() -> None:
 )
 @pytest.mark.parametrize("how", ["fails", "breaks"])
 def test_what_cannot_be_read_is_said_and_the_rest_goes_on(part: str, how: str) -> None:
-    detached = facts(2, owner=Owner(OwnerKind.DETACHED, "ng"))
+    waiting = facts(2)
     left = gone(**{how: {part}})
-    left.instances_.append(seen(detached))
+    left.instances_.append(seen(waiting))
+    left.hooks.append(SeenHook(waiting.instance, HOOK, launching=False))
     report = run(left)
     assert len(report.problems) == 1
     assert {"fails": "RequestLimitExceeded", "breaks": "KeyError"}[how] in report.problems[0]

@@ -25,6 +25,17 @@ from tests.records.retirements import FACTS, HOOK, NOTICED, at, interrupted, not
 HOUR = timedelta(hours=1)
 
 
+def test_hooks_whose_answers_have_run_out_are_forgotten_and_younger_ones_are_not() -> None:
+    """An answer of another generation would else go to an action that waits by then."""
+    first = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
+    ended = at(first, Phase.FINISHED).model_copy(update={"ended_at": NOTICED})
+    soon = take(ended, NoticeKind.REBALANCE, "n-2", after=7199).record
+    late = take(ended, NoticeKind.REBALANCE, "n-2", after=7200).record
+    assert (soon.hooks, late.hooks) == ((HOOK,), ())
+    again = take(ended, NoticeKind.TERMINATE_HOOK, "n-2", hook=HOOK, after=7200).record
+    assert again.hooks == (HOOK,)
+
+
 def test_the_first_notice_starts_the_first_generation() -> None:
     reception = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1")
     assert (reception.write, reception.start) == (True, True)

@@ -26,7 +26,7 @@ from leeway.drain.answers import Response
 from leeway.drain.pods import Pod
 from leeway.drain.summary import DrainState
 from leeway.execution.orders import Order
-from leeway.hooks import HookResult
+from leeway.hooks import HookResult, HookSettings
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.policies import ClusterPolicy
 from leeway.records.retirement import (
@@ -116,12 +116,14 @@ class Surrounding:
     record: Retirement
     lists: bool = True
     detaches: bool = True
+    protected: bool = False
     blocks: bool = True
     announces: bool = True
     cordons_refused: int = 0
     refusals: int = 0
     answers: int = 0
     timeout: int = 300
+    with_target: tuple[str, ...] = ()
     beaten: list[datetime] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
     policy: ClusterPolicy = field(default_factory=ClusterPolicy)
@@ -210,6 +212,7 @@ class Surrounding:
             "terminate_hooks": self.hooks,
             "timeouts": dict.fromkeys(self.hooks, self.timeout),
             "zones": ZONES,
+            "with_target": frozenset(self.with_target),
         }
         kept = {name: value for name, value in self.facts_.items() if name in rules}
         return GroupRules(**rules | kept)
@@ -271,10 +274,8 @@ class Surrounding:
             return None
         return FACTS.model_copy(update={"instance": instance, "private_dns_name": "new"})
 
-    def tag_as_detached(self, instance: str, group: str) -> None:
-        self.asked += 1
-
     def detach(self, instance: str, group: str) -> None:
+        self.asked += 1
         if not self.detaches:
             raise CloudRefused("AccessDenied: autoscaling:DetachInstances")
         self.did("detach")
@@ -304,8 +305,8 @@ class Surrounding:
         else:
             self.launched_at = self.now_
 
-    def heartbeat_timeout(self, hook: LifecycleHook) -> int:
-        return self.timeout
+    def hook_settings(self, hook: LifecycleHook) -> HookSettings:
+        return HookSettings(self.timeout, has_target=hook.name in self.with_target)
 
     def heartbeat(self, instance: str, hook: LifecycleHook) -> None:
         self._look_whether_it_waits(hook)
@@ -326,6 +327,8 @@ class Surrounding:
             raise LifecycleActionOver("No active Lifecycle Action found")
 
     def terminate(self, instance: str) -> None:
+        if self.protected:
+            raise CloudRefused("OperationNotPermitted: disableApiTermination")
         self.ended.append("terminated")
 
     # Announcements and Telemetry

@@ -156,7 +156,7 @@ class Fleet:
     def ask(self, name: str) -> None:
         if name not in self.records:
             record = take(None, NoticeKind.REBALANCE, "n-1").record
-            facts = FACTS.model_copy(update={"instance": name})
+            facts = FACTS.model_copy(update={"instance": name, "joined": True})
             self.records[name] = record.model_copy(update={"facts": facts})
         elif self.records[name].ended_at is not None:
             return

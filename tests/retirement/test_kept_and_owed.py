@@ -7,7 +7,6 @@ from leeway.cloud.ports import CloudRefused
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
-from leeway.owners import Owner, OwnerKind
 from leeway.policies import DEFAULTS, ClusterPolicy, OnBlocked, rule
 from leeway.reconciliation.omissions import about_retirement
 from leeway.records.generations import receive, undo
@@ -256,13 +255,3 @@ def test_in_a_full_group_a_blocked_pod_is_waited_for_as_long_as_the_hook_can_be_
 
 class Died(BaseException):
     """The execution failed for good."""
-
-
-def test_an_instance_that_left_its_group_before_is_ended_when_it_is_drained() -> None:
-    world = surrounding(pods=[POD], blocks=False, state=None)
-    owner = Owner(OwnerKind.DETACHED, "ng")
-    facts = world.record.facts.model_copy(update={"owner": owner})
-    world.record = world.record.model_copy(update={"facts": facts})
-    outcome = retire(world)
-    assert (outcome.replacement, outcome.terminated) == ("nothing", True)
-    assert world.ended == ["terminated"]

@@ -27,14 +27,15 @@ def done_at(world: Surrounding, wanted: str) -> timedelta:
 
 
 @pytest.mark.parametrize("kind", [NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE])
-def test_a_node_that_joins_while_its_successor_is_waited_for_is_drained_before_it_ends(
+def test_a_node_that_joins_late_is_cordoned_before_a_successor_is_asked_for_and_then_drained(
     kind: NoticeKind,
 ) -> None:
     world = booting(kind, joins_in=20, facts_={"not_by_name": "has a warm pool"})
     outcome = retire(world)
     assert (outcome.result, outcome.node) == (Result.DRAINED, "node-1")
-    assert world.order_of("detach", "cordon", "evict")[0] == "detach"
+    assert world.order_of("detach", "cordon", "evict")[:2] == ["cordon", "detach"]
     assert world.order_of("cordon", "evict")[-1] == "evict"
+    assert done_at(world, "cordon") < timedelta(seconds=40)
     assert world.ended == ["terminated"]
 
 
@@ -65,7 +66,12 @@ def test_one_that_does_not_join_is_given_up_at_its_deadline_and_all_nodes_are_li
 def test_what_leeway_or_its_group_ends_at_once_is_not_waited_for() -> None:
     detached = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999)
     assert retire(detached).result is Result.NO_NODE
-    assert detached.ended == ["terminated"]
+    assert detached.ended == [], "it may never have been a node: it is left to EC2"
+    known = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999)
+    joined = known.record.facts.model_copy(update={"joined": True})
+    known.record = known.record.model_copy(update={"facts": joined})
+    assert retire(known).result is Result.NO_NODE
+    assert known.ended == ["terminated"]
     by_group = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999, hooks=("leeway-drain",))
     assert retire(by_group).result is Result.NO_NODE
     hooked = booting(NoticeKind.TERMINATE_HOOK, joins_in=999)
@@ -75,7 +81,7 @@ def test_what_leeway_or_its_group_ends_at_once_is_not_waited_for() -> None:
     rebalancing.record = rebalancing.record.model_copy(update={"hooks": (HOOK,)})
     assert retire(rebalancing).result is Result.NO_NODE
     assert rebalancing.ended == ["leeway-drain"], "its group waits for nothing else"
-    for world in (detached, by_group, hooked, rebalancing):
+    for world in (detached, known, by_group, hooked, rebalancing):
         assert world.now_ - NOTICED < timedelta(seconds=20)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from leeway.cloud.ports import CloudRefused, CloudUnavailable
 from leeway.cloud.stores import Recalled
+from leeway.hooks import HookSettings
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.records.retirement import Phase
@@ -154,13 +155,21 @@ def test_a_table_that_does_not_answer_keeps_nobody_from_asking() -> None:
     assert recollecting(world).rules_of("ng").name == "ng"
 
 
+def test_hooks_with_a_target_of_their_own_are_known_with_their_group() -> None:
+    world = surrounding(with_target=("leeway-drain",), **HOOKS)
+    settings = recollecting(world).hook_settings(LifecycleHook("ng", "leeway-drain"))
+    assert settings is not None
+    assert settings.has_target
+
+
 def test_a_hooks_timeout_is_known_with_its_group_and_one_that_is_not_there_is_asked_for() -> None:
     world = surrounding(timeout=120, **HOOKS)
     recollection = recollecting(world)
-    assert recollection.timeout_of(LifecycleHook("ng", "leeway-drain")) == 120
-    world.timeout = 240
-    assert recollection.timeout_of(LifecycleHook("ng", "leeway-drain")) == 120
-    assert recollection.timeout_of(LifecycleHook("ng", "somebody-elses")) == 240
+    ours, another = LifecycleHook("ng", "leeway-drain"), LifecycleHook("ng", "another")
+    assert recollection.hook_settings(ours) == HookSettings(120)
+    world.timeout, world.with_target = 240, ("another",)
+    assert recollection.hook_settings(ours) == HookSettings(120)
+    assert recollection.hook_settings(another) == HookSettings(240, has_target=True)
 
 
 def test_an_interruption_goes_by_its_groups_rules_and_asks_for_no_instance() -> None:
@@ -240,8 +249,9 @@ def test_a_detach_whose_answer_was_lost_is_known_for_what_it_is(by_then: str | N
     assert world.ended == ["terminated"]
 
 
-def test_a_retirement_that_wants_no_successor_looks_at_no_group() -> None:
+def test_a_retirement_that_wants_no_successor_looks_at_what_its_group_has_in_common_alone() -> None:
+    """Whose business the hook is that it answers."""
     world = surrounding(NoticeKind.TERMINATE_HOOK, **HOOKS)
     retire(world)
-    assert world.looks == []
+    assert world.looks == ["rules of ng"]
     assert world.now_ > NOTICED

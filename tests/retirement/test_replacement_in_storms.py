@@ -1,5 +1,6 @@
 """A storm in which EC2 throttles: what EC2 does anyway holds up nobody."""
 
+import pytest
 from leeway.cloud.ports import CloudUnavailable
 from leeway.drain.pods import Pod
 from leeway.notices import NoticeKind
@@ -12,18 +13,17 @@ POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 
 
 def throttled(kind: NoticeKind) -> Surrounding:
-    """A retirement in a group without a hook, while EC2 takes no more tags and ends nothing."""
+    """A retirement in a group without a hook, while EC2 ends nothing."""
     world = surrounding(kind, pods=[POD], blocks=False)
 
     def refuses(instance: str, group: str = "") -> None:
         raise CloudUnavailable("RequestLimitExceeded")
 
-    world.tag_as_detached = refuses  # type: ignore[method-assign]
     world.terminate = refuses  # type: ignore[method-assign]
     return world
 
 
-def test_an_interrupted_instance_is_detached_without_its_tag_and_ended_by_ec2() -> None:
+def test_an_interrupted_instance_that_ec2_does_not_end_at_once_is_left_to_it() -> None:
     world = throttled(NoticeKind.SPOT_INTERRUPTION)
     outcome = retire(world)
     assert (outcome.result, outcome.replacement) == (Result.DRAINED, Method.DETACH)
@@ -33,15 +33,13 @@ def test_an_interrupted_instance_is_detached_without_its_tag_and_ended_by_ec2() 
     assert "detached and left to EC2 to end" in outcome.sentence
 
 
-def test_one_that_would_stay_is_not_detached_before_it_is_tagged() -> None:
-    world = throttled(NoticeKind.REBALANCE)
+@pytest.mark.parametrize("stops", [False, True])
+def test_one_that_would_stay_is_terminated_by_a_later_attempt_of_the_step(stops: bool) -> None:
+    kind = NoticeKind.SPOT_INTERRUPTION if stops else NoticeKind.REBALANCE
+    world = throttled(kind)
     world.facts_ = {"not_by_name": "has a warm pool"}
-    assert retire(world).replacement == "failed"
-    assert world.order_of("detach") == []
-
-
-def test_one_that_ec2_only_stops_is_tagged_first() -> None:
-    world = throttled(NoticeKind.SPOT_INTERRUPTION)
-    world.record = world.record.model_copy(update={"stops": True})
-    assert retire(world).replacement == "failed"
-    assert world.order_of("detach") == []
+    world.record = world.record.model_copy(update={"stops": stops})
+    with pytest.raises(CloudUnavailable):
+        retire(world)
+    assert world.order_of("detach") == ["detach"]
+    assert world.record.is_to_be_terminated

@@ -4,9 +4,10 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
-from leeway.cloud.ports import CloudUnavailable
+from leeway.cloud.ports import CloudRefused, CloudUnavailable
 from leeway.drain.pods import Pod
 from leeway.drain.progress import Drain, PodProgress, Stage
 from leeway.draining.engine import LAST_LOOK, LONGEST_LOOK_AWAY
@@ -33,6 +34,7 @@ def test_the_record_tells_whether_anything_was_left_on_the_node() -> None:
     empty = surrounding(pods=[POD], blocks=False)
     retire(empty)
     assert empty.record.left_nothing
+    record = empty.record.model_copy(update={"emptied": False})
     blocked = surrounding(NoticeKind.REBALANCE, pods=[POD], hooks=("leeway-drain",))
     retire(blocked)
     assert not blocked.record.left_nothing
@@ -42,10 +44,10 @@ def test_the_record_tells_whether_anything_was_left_on_the_node() -> None:
     for pod, nothing in ((gone, False), (replace(gone, attached=()), True)):
         standing = Standing(located, replaced, Drain(listed=True, pods={"u-2": pod}))
         assert standing.drained
-        assert standing.left_nothing is nothing
+        assert standing.left_nothing(record) is nothing
     unseen = Standing(replace(located, node=""), replaced)
     assert unseen.drained
-    assert not unseen.left_nothing, "a node that was not found may have been late"
+    assert not unseen.left_nothing(record), "a node that was not found may have been late"
 
 
 def test_a_replacement_that_is_refused_is_tried_at_a_pace_and_then_said() -> None:
@@ -117,6 +119,39 @@ def test_an_answer_that_stays_refused_is_tried_until_the_hook_has_run_out_by_its
     retire(refusing)
     assert refusing.now_ - NOTICED > timedelta(seconds=7200)
     assert refusing.operations < 300
+
+
+def test_an_answer_that_stays_refused_is_not_given_to_the_hooks_next_action() -> None:
+    """With the answer's rights, the next action of an instance in a warm pool may come."""
+    refusing = surrounding(NoticeKind.TERMINATE_HOOK, refusals=1_000, timeout=300)
+    outcome = retire(refusing)
+    assert outcome.refused
+    assert timedelta(seconds=300) < refusing.now_ - NOTICED < timedelta(seconds=400)
+
+
+@pytest.mark.parametrize("kind", [NoticeKind.TERMINATE_HOOK, NoticeKind.SPOT_INTERRUPTION])
+def test_a_hook_that_notifies_a_target_of_its_own_is_neither_answered_nor_prolonged(
+    kind: NoticeKind,
+) -> None:
+    theirs = surrounding(kind, pods=[POD], blocks=False, lingers=60, with_target=(HOOK.name,))
+    theirs.record = theirs.record.model_copy(update={"hooks": (HOOK,)})
+    outcome = retire(theirs)
+    assert outcome.result is Result.DRAINED
+    assert theirs.beaten == []
+    assert theirs.answers == 0
+
+
+def test_a_hook_whose_settings_may_not_be_read_is_answered() -> None:
+    """EventBridge told of it, and nothing says that it is somebody else's."""
+    blind = surrounding(NoticeKind.TERMINATE_HOOK)
+
+    def refused(*_: object) -> Any:
+        raise CloudRefused("AccessDenied: autoscaling:DescribeLifecycleHooks")
+
+    blind.rules = refused  # type: ignore[assignment,method-assign]
+    blind.hook_settings = refused  # type: ignore[assignment,method-assign]
+    retire(blind)
+    assert blind.ended == [HOOK.name]
 
 
 @pytest.mark.parametrize("timeout", [30, 45, 300, 1728, 3600, 7200])

@@ -1,6 +1,5 @@
 """What the tests of built functions share: the build, an engine, a sandbox in its reach."""
 
-import ipaddress
 import json
 import os
 import platform
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sandbox.containers import addresses_for_containers
 from sandbox.up import Sandbox
 from sandbox.world import smoke_world
 from tests.sam.invocation import Invocation, Invoke
@@ -49,31 +49,12 @@ def engine() -> None:
     assert made.returncode == 0, made.stdout + made.stderr
 
 
-def own_address() -> str:
-    """This machine as the engine's containers see it: its address on their bridge.
-
-    Engines in a virtual machine have a name for it instead.
-    """
-    if sys.platform != "linux":
-        return "host.docker.internal"
-    inspected = subprocess.run(
-        ["docker", "network", "inspect", "bridge"], capture_output=True, text=True, check=True
-    )
-    settings = json.loads(inspected.stdout)[0]["IPAM"]["Config"][0]
-    # An engine that was not told a gateway takes the subnet's first address, and does not list it.
-    first = next(ipaddress.ip_network(settings["Subnet"]).hosts())
-    return str(settings.get("Gateway", first))
-
-
 @pytest.fixture(scope="session")
 def sandbox(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A small cluster that containers reach, and its own functions by the same address."""
-    with Sandbox.start(
-        smoke_world(),
-        state_dir=tmp_path_factory.mktemp("sandbox"),
-        host="0.0.0.0",  # noqa: S104
-        advertise=own_address(),
-    ) as started:
+    host, advertise = addresses_for_containers()
+    folder = tmp_path_factory.mktemp("sandbox")
+    with Sandbox.start(smoke_world(), state_dir=folder, host=host, advertise=advertise) as started:
         yield started
 
 

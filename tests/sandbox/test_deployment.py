@@ -11,6 +11,7 @@ from moto.server import ThreadedMotoServer
 
 from sandbox.deployment import DeploymentError, deploy
 from sandbox.template import read_template
+from tests.sandbox import control_token
 from tests.sandbox.lambda_service.conftest import KEYS, Service, running_service
 
 TEMPLATE = """
@@ -123,7 +124,7 @@ def service(aws: str) -> Iterator[Service]:
 
 
 def test_a_template_is_put_into_the_sandbox(project: Path, aws: str, service: Service) -> None:
-    deploy(read_template(project / "template.yaml", {}), aws, service.url)
+    deploy(read_template(project / "template.yaml", {}), aws, service.url, control_token.HEADERS)
 
     clients: dict[str, Any] = {
         name: boto3.client(name, endpoint_url=aws, **KEYS)
@@ -163,4 +164,4 @@ def test_wiring_that_would_silently_fail_is_refused(project: Path, added: str, s
     nowhere = "http://127.0.0.1:9"
 
     with pytest.raises(DeploymentError, match=said):
-        deploy(read_template(path, {}), nowhere, nowhere)
+        deploy(read_template(path, {}), nowhere, nowhere, {})

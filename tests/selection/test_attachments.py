@@ -94,7 +94,10 @@ def node(*drivers: Any) -> list[dict[str, Any]]:
     room = {"cpu": "4", "memory": "8Gi", "pods": "50"}
     status = {"allocatable": room, "capacity": room}
     found = {"kind": "Node", "metadata": {"name": "here"}, "status": status}
-    return [found, {"kind": "CSINode", "metadata": {"name": "here"}, "spec": {"drivers": drivers}}]
+    return [
+        found,
+        {"kind": "CSINode", "metadata": {"name": "here"}, "spec": {"drivers": list(drivers)}},
+    ]
 
 
 def test_a_node_that_is_there_attaches_what_its_driver_says(catalog: Catalog) -> None:
@@ -112,9 +115,55 @@ def test_one_of_which_nothing_is_said_attaches_all(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize(
-    "driver", ["x", {"name": "ebs.csi.aws.com", "allocatable": {"count": "a"}}]
+    ("driver", "path"),
+    [
+        ("x", ()),
+        ({"name": "ebs.csi.aws.com", "allocatable": {"count": "a"}}, ("allocatable", "count")),
+    ],
 )
-def test_drivers_that_are_not_as_the_api_has_them_are_named(driver: Any) -> None:
-    with pytest.raises(BadObject, match="expected drivers") as caught:
+def test_drivers_that_are_not_as_the_api_has_them_are_named(
+    driver: Any, path: tuple[str, ...]
+) -> None:
+    with pytest.raises(BadObject, match="expected a") as caught:
         existing_nodes(node(driver))
-    assert caught.value.path == (1, "spec", "drivers")
+    assert caught.value.path == (1, "spec", "drivers", 0, *path)
+
+
+SHARED = [
+    {"kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {"volumeName": "pv"}},
+    {
+        "kind": "PersistentVolume",
+        "metadata": {"name": "pv"},
+        "spec": {"csi": {"driver": "ebs.csi.aws.com"}},
+    },
+]
+
+
+def sharing(name: str = "web", **spec: Any) -> dict[str, Any]:
+    """A pod with the claim that others have too."""
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c"}], "volumes": volumes, **spec},
+    }
+
+
+def test_a_claim_that_many_pods_share_is_attached_once(catalog: Catalog) -> None:
+    template = {"spec": sharing()["spec"]}
+    web = {
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 50, "template": template},
+    }
+    waiting = waiting_pods([web, *SHARED], {})
+    assert [p.spec.requests.of(EBS_VOLUMES) for p in waiting] == [1] + [0] * 49
+    assert len(pack(waiting, Supply([only("m5.xlarge")], catalog)).launches) == 1
+    apart = waiting_pods([sharing("a"), sharing("b"), *SHARED], {})
+    assert [p.spec.requests.of(EBS_VOLUMES) for p in apart] == [1, 0]
+
+
+def test_a_node_that_runs_pods_with_one_claim_has_attached_it_once() -> None:
+    there = [*node(), sharing("a", nodeName="here"), sharing("b", nodeName="here"), *SHARED]
+    (found,) = existing_nodes(there)
+    assert sum(p.requests.of(EBS_VOLUMES) for p in found.pods) == 1

@@ -1,7 +1,7 @@
 """Branch interfaces of instance types: what pods with security groups of their own take one of."""
 
 import pytest
-from leeway.selection.labels import INSTANCE_TYPE
+from leeway.selection.labels import FAMILY, INSTANCE, INSTANCE_TYPE
 from leeway.selection.offers.branches import POD_ENI, branch_interfaces
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.node_class import AmiFamily, NodeClass
@@ -11,6 +11,8 @@ from leeway.selection.pods import Pod, PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
+
+HYPERVISOR = f"{INSTANCE}hypervisor"
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,38 @@ from leeway.selection.resources import Resources
         ("c8i.8xlarge", 10, 82),
         ("c8i.96xlarge", 24, 98),
         ("m8i-flex.4xlarge", 8, 34),
+        ("m8g-flex.medium", 2, 1),
+        ("m8g-flex.16xlarge", 15, 47),
+        ("c8g-flex.12xlarge", 8, 54),
+        ("c8g-flex.16xlarge", 15, 47),
+        ("a1.medium", 2, 10),
+        ("c8ib.large", 4, 8),
+        ("c9g.8xlarge", 10, 52),
+        ("m5.metal", 15, 120),
+        ("m5d.metal", 15, 107),
+        ("m5zn.large", 3, 13),
+        ("m8a.8xlarge", 10, 82),
+        ("m8azn.3xlarge", 8, 34),
+        ("r7iz.12xlarge", 8, 114),
+        ("r8idn.96xlarge", 24, 98),
+        ("d3en.xlarge", 4, 24),
+        ("g4dn.16xlarge", 4, 118),
+        ("g6e.48xlarge", 40, 82),
+        ("g7e.48xlarge", 40, 120),
+        ("hpc7g.4xlarge", 4, 118),
+        ("i4i.24xlarge", 15, 105),
+        ("i7ie.xlarge", 4, 27),
+        ("inf2.8xlarge", 8, 84),
+        ("is4gen.8xlarge", 8, 54),
+        ("mac2.metal", 8, 6),
+        ("p5.48xlarge", 64, 120),
+        ("trn1.2xlarge", 4, 17),
+        ("u7in-32tb.224xlarge", 16, 106),
+        ("vt1.3xlarge", 4, 38),
+        ("x2gd.medium", 2, 10),
+        ("x2iedn.8xlarge", 8, 114),
+        ("x8i.8xlarge", 10, 82),
+        ("z1d.3xlarge", 8, 54),
     ],
 )
 def test_a_type_has_the_branches_that_amazons_controller_gives_it(
@@ -41,9 +75,21 @@ def test_a_type_has_the_branches_that_amazons_controller_gives_it(
     assert branch_interfaces(name, interfaces) == branches
 
 
-@pytest.mark.parametrize("name", ["t3.large", "m4.large", "m5zn.large", "p3.2xlarge", "mac1.metal"])
+@pytest.mark.parametrize(
+    "name", ["t3.large", "m4.large", "p3.2xlarge", "u-6tb1.56xlarge", "i3.large", "hpc7a.12xlarge"]
+)
 def test_types_that_have_none_and_those_that_are_not_known_take_no_such_pod(name: str) -> None:
     assert branch_interfaces(name, 3) == 0
+
+
+def test_only_burstable_types_old_ones_and_one_large_family_have_no_branches(
+    catalog: Catalog,
+) -> None:
+    types = catalog.for_node_class(NodeClass()).types()
+    without = {each.labels[FAMILY] for each in types if not each.capacity.of(POD_ENI)}
+    burstable = {"t1", "t2", "t3", "t3a", "t4g", "t8i"}
+    xen = {each.labels[FAMILY] for each in types if each.labels.get(HYPERVISOR) == "xen"}
+    assert without - burstable - xen == {"u-6tb1"}
 
 
 def test_pods_with_security_groups_of_their_own_are_packed_by_branches(catalog: Catalog) -> None:

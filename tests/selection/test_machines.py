@@ -73,11 +73,20 @@ def test_a_gpu_type_says_which_how_many_and_how_large(described: Described) -> N
     assert labels["gpu-count"] == "4"
     assert labels["gpu-memory"] == "16384"
     assert labels["local-nvme"] == "900"
-    assert machine(described["g4dn.12xlarge"]).devices == {"nvidia.com/gpu": 4}
+    assert machine(described["g4dn.12xlarge"]).devices == {
+        "nvidia.com/gpu": 4,
+        "vpc.amazonaws.com/efa": 1,
+    }
 
 
-def test_a_share_of_a_gpu_is_one_gpu_to_the_node(described: Described) -> None:
-    assert machine(described["g6f.xlarge"]).devices == {"nvidia.com/gpu": 1}
+def test_a_share_of_a_gpu_is_one_gpu_to_the_node_and_none_by_its_label(
+    described: Described,
+) -> None:
+    shared = machine(described["g6f.xlarge"])
+    assert shared.devices == {"nvidia.com/gpu": 1}
+    assert shared.shares_gpu
+    assert not machine(described["g6.xlarge"]).shares_gpu
+    assert own_labels(described, "g6f.xlarge")["gpu-count"] == "0"
 
 
 def test_neuron_devices_are_counted_and_named(described: Described) -> None:
@@ -85,7 +94,37 @@ def test_neuron_devices_are_counted_and_named(described: Described) -> None:
     assert labels["accelerator-name"] == "inferentia2"
     assert labels["accelerator-manufacturer"] == "aws"
     assert labels["accelerator-count"] == "6"
-    assert machine(described["inf2.24xlarge"]).devices == {"aws.amazon.com/neuron": 6}
+    assert machine(described["inf2.24xlarge"]).devices == {
+        "aws.amazon.com/neuron": 6,
+        "aws.amazon.com/neuroncore": 12,
+    }
+
+
+def test_elastic_fabric_adapters_are_counted_as_ec2_describes_them(described: Described) -> None:
+    assert machine(described["c5n.18xlarge"]).devices == {"vpc.amazonaws.com/efa": 1}
+    assert machine(described["p5.48xlarge"]).devices["vpc.amazonaws.com/efa"] == 32
+    supported = [n for n, d in described.items() if d["NetworkInfo"].get("EfaSupported")]
+    having = [n for n in described if machine(described[n]).devices.get("vpc.amazonaws.com/efa")]
+    assert having == supported
+    assert len(having) == 289
+
+
+@pytest.mark.parametrize(
+    ("name", "mbps"),
+    [
+        ("c6in.32xlarge", "200000"),
+        ("g6e.48xlarge", "400000"),
+        ("i8ge.48xlarge", "300000"),
+        ("p4d.24xlarge", "400000"),
+        ("c8gn.48xlarge", "600000"),
+        ("p5.48xlarge", "3200000"),
+        ("m5.large", "750"),
+    ],
+)
+def test_several_network_cards_have_together_what_the_performance_says(
+    described: Described, name: str, mbps: str
+) -> None:
+    assert own_labels(described, name)["network-bandwidth"] == mbps
 
 
 @pytest.mark.parametrize(

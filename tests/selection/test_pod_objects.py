@@ -9,10 +9,9 @@ from leeway.selection.pools import Taint
 from leeway.selection.reading.cluster_objects import (
     daemons_of,
     existing_nodes,
-    listed,
-    unknown_kind,
     waiting_pods,
 )
+from leeway.selection.reading.kinds import passed_over
 from leeway.selection.reading.objects import BadObject
 from leeway.selection.reading.pod_objects import pod_spec
 
@@ -196,17 +195,24 @@ def test_a_daemon_is_known_by_its_set_or_by_one_of_its_pods() -> None:
     assert daemons_of([owned])[0].terms == ()
 
 
-def test_what_applications_bring_along_is_taken_but_not_by_itself() -> None:
-    service, teapot = ({"kind": kind, "metadata": {"name": "x"}} for kind in ("Service", "Teapot"))
-    assert unknown_kind([workload("Deployment"), service]) is None
-    assert unknown_kind([service]) == 0
-    assert unknown_kind([workload("Deployment"), service, teapot]) == 2
+def test_what_applications_bring_along_is_passed_over_but_not_by_itself() -> None:
+    service, monitor, rollout = (
+        {"kind": kind, "metadata": {"name": "x"}} for kind in ("Service", "PodMonitor", "Rollout")
+    )
+    assert not passed_over([workload("Deployment"), service, monitor])
+    assert passed_over([workload("Deployment"), service, rollout, rollout]) == {"Rollout": 2}
+    with pytest.raises(BadObject, match="expected Pod, List, Deployment") as refused:
+        passed_over([service])
+    assert refused.value.path == (0, "kind")
 
 
-def test_lists_are_taken_apart() -> None:
-    items = [{"metadata": {"name": "a"}}, pod("b")]
-    assert [d["kind"] for d in listed([{"kind": "PodList", "items": items}])] == ["Pod", "Pod"]
-    assert [d["kind"] for d in listed([{"kind": "List", "items": [pod()]}])] == ["Pod"]
+@pytest.mark.parametrize(
+    ("kind", "meant"), [("Deploymet", "Deployment"), ("Pods", "Pod"), ("statefulSet", "Stateful")]
+)
+def test_a_kind_that_is_written_wrongly_is_no_kind_to_pass_over(kind: str, meant: str) -> None:
+    with pytest.raises(BadObject, match=f"got {kind}; did you mean {meant}") as refused:
+        passed_over([pod(), {"kind": kind, "metadata": {"name": "x"}}])
+    assert refused.value.path == (1, "kind")
 
 
 @pytest.mark.parametrize(
@@ -233,8 +239,8 @@ def test_what_is_no_pod_is_refused_with_its_place(spec: dict[str, Any]) -> None:
         ({"resources": {"requests": {"memory": "-1Gi"}}}, "not negative"),
         ({"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": ZONE}]}, "maxSkew"),
         ({"topologySpreadConstraints": [{"maxSkew": "a", "topologyKey": ZONE}]}, "maxSkew"),
-        ({"tolerations": [{"operator": "Equals"}]}, "operator: expected one of Equal, Exists"),
-        ({"tolerations": [{"effect": "NoRun"}]}, "effect: expected one of"),
+        ({"tolerations": [{"operator": "Equals"}]}, "operator: expected '', 'Equal' or 'Exists'"),
+        ({"tolerations": [{"effect": "NoRun"}]}, "effect: expected '', 'NoSchedule'"),
         ({"containers": [{"ports": [{"hostPort": "http"}]}]}, "hostPort"),
         ({"containers": [{"ports": [{"hostPort": 70000}]}]}, "hostPort"),
         (
@@ -244,8 +250,9 @@ def test_what_is_no_pod_is_refused_with_its_place(spec: dict[str, Any]) -> None:
     ],
 )
 def test_values_that_the_api_would_not_take_are_refused(spec: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadObject, match=words):
+    with pytest.raises(BadObject) as refused:
         pod_spec(pod(**spec))
+    assert words in f"{'.'.join(map(str, refused.value.path))}: {refused.value}"
 
 
 @pytest.mark.parametrize(

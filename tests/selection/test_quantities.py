@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from leeway.selection.quantities import (
     BadQuantity,
     amount,
+    asked,
     milli,
     parse,
     printed,
@@ -153,3 +154,14 @@ def test_resources_add_subtract_and_fit_name_by_name() -> None:
     assert not one.fits(other)
     assert Resources().fits(Resources())
     assert hash(one) == hash(Resources({"memory": 2**30, "cpu": 500}))
+
+
+@pytest.mark.parametrize("text", ["-1", "-1Gi", "1e999", "10E"])
+def test_what_cannot_be_asked_for_is_refused(text: str) -> None:
+    with pytest.raises(BadQuantity, match="expected an amount"):
+        asked(text)
+
+
+def test_the_largest_amount_that_64_bits_count_may_be_asked_for() -> None:
+    assert asked("9E").value == 9 * 10**18
+    assert asked("9223372036854775807").value == 2**63 - 1

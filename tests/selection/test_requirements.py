@@ -59,17 +59,6 @@ def meets(operator: Operator, given: list[str], value: str | None) -> bool:
             return number is not None and number <= int(given[0])
 
 
-def crossed(asked: list[tuple[Operator, list[str]]]) -> bool:
-    """The model: whether bounds alone leave no integer."""
-    bounded = [(o, v) for o, v in asked if o in {"Gt", "Lt", "Gte", "Lte"}]
-    low = [o for o, _ in bounded if o in {Operator.GT, Operator.GTE}]
-    high = [o for o, _ in bounded if o in {Operator.LT, Operator.LTE}]
-    integers = range(-20, 30)
-    return bool(low and high) and not any(
-        all(meets(o, v, str(n)) for o, v in bounded) for n in integers
-    )
-
-
 def met(asked: list[tuple[Operator, list[str]]]) -> Requirement:
     """All of them in one requirement."""
     return Requirements(Requirement.of(KEY, o, v) for o, v in asked)[KEY]
@@ -82,8 +71,6 @@ def test_an_intersection_holds_of_the_values_that_meet_every_requirement(
     requirement = met(asked)
     for value in UNIVERSE:
         expected = all(meets(o, v, value) for o, v in asked)
-        if value is None:
-            expected = expected or crossed(asked)
         assert requirement.admits(value) is expected, (value, str(requirement))
 
 
@@ -135,9 +122,7 @@ def test_a_pool_and_a_pod_are_compatible_where_some_node_meets_both(
         # A label that the pool does not name is on no node of it, unless instance types bring it.
         if key not in ours:
             return (key != KEY and not theirs[key].is_empty) or theirs[key].admits(None)
-        return any(ours[key].admits(v) and theirs[key].admits(v) for v in wide) or (
-            ours[key].intersection(theirs[key]).crossed
-        )
+        return any(ours[key].admits(v) and theirs[key].admits(v) for v in wide)
 
     assert ours.compatible(theirs) is all(some_node(key) for key in theirs)
 
@@ -159,11 +144,39 @@ def test_min_values_of_an_intersection_is_the_larger(one: int | None, other: int
     assert a.intersection(b).min_values == max(filter(None, (one, other)), default=None)
 
 
-def test_crossed_bounds_come_to_does_not_exist() -> None:
+def test_crossed_bounds_hold_of_no_node() -> None:
     crossed = met([(Operator.GT, ["8"]), (Operator.LT, ["4"])])
     assert crossed.operator is Operator.DOES_NOT_EXIST
-    assert crossed.admits(None)
+    assert crossed.is_empty
+    assert not crossed.admits(None)
     assert not crossed.admits("6")
+    assert str(crossed) == f"{KEY} Gt 8 and Lt 4, which leaves no value"
+
+
+@pytest.mark.parametrize(
+    ("pool", "pod"),
+    [
+        ((Operator.GT, "9"), (Operator.LT, "9")),
+        ((Operator.GT, "9"), (Operator.LT, "1")),
+        ((Operator.GT, "1"), (Operator.LT, "1")),
+        ((Operator.LT, "9"), (Operator.GT, "9")),
+        ((Operator.LT, "1"), (Operator.GT, "9")),
+        ((Operator.LT, "1"), (Operator.GT, "1")),
+    ],
+)
+@pytest.mark.parametrize("key", [KEY, "topology.kubernetes.io/zone"])
+def test_bounds_of_pool_and_pod_that_cross_are_a_conflict(
+    key: str, pool: tuple[Operator, str], pod: tuple[Operator, str]
+) -> None:
+    given = Requirements([Requirement.of(key, pool[0], [pool[1]])])
+    asked = Requirements([Requirement.of(key, pod[0], [pod[1]])])
+    assert not given.agrees(asked)
+    assert given.conflict(asked) == f"{asked} against the pool's {given}"
+
+
+def test_bounds_of_one_pod_that_cross_are_a_conflict_whatever_the_pool() -> None:
+    asked = Requirements([met([(Operator.GT, ["8"]), (Operator.LT, ["4"])])])
+    assert Requirements().conflict(asked) == f"{KEY} Gt 8 and Lt 4, which leaves no value"
 
 
 def test_older_names_of_labels_are_the_same_labels() -> None:
@@ -202,3 +215,27 @@ def test_a_bad_requirement_is_refused_with_what_was_expected(
 ) -> None:
     with pytest.raises(BadRequirement, match=said):
         Requirement.of(key, operator, given)
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("zone", "topology.kubernetes.io/zone"),
+        ("arch", "kubernetes.io/arch"),
+        ("capacity-type", "karpenter.sh/capacity-type"),
+        ("karpenter.sh/capacity-types", "karpenter.sh/capacity-type"),
+        ("karpenter.k8s.aws/instance-famliy", "karpenter.k8s.aws/instance-family"),
+        ("kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+        ("example.com/taem", "example.com/team"),
+    ],
+)
+def test_a_label_that_is_perhaps_another_one_is_named_with_it(key: str, meant: str) -> None:
+    pool = Requirements.from_labels({"example.com/team": "web"})
+    assert pool.conflict(Requirements.from_labels({key: "a"})) == (
+        f"{key} In [a]: no node of the pool has the label; did you mean {meant}?"
+    )
+
+
+def test_a_label_that_is_like_no_other_is_named_alone() -> None:
+    said = Requirements().conflict(Requirements.from_labels({"gate": "a"}))
+    assert said == "gate In [a]: no node of the pool has the label"

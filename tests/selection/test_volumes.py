@@ -93,4 +93,25 @@ def test_volumes_that_stand_with_the_nodes_count_for_the_pods() -> None:
 def test_a_volume_that_is_none_is_refused_with_its_place() -> None:
     with pytest.raises(BadObject, match="expected one of In") as refused:
         zones(CLAIMED, claim("data"), volume("v", "b", operator="Near"))
-    assert refused.value.path == (2,)
+    inside = ("nodeAffinity", "required", "nodeSelectorTerms", 0, "matchExpressions", 0)
+    assert refused.value.path == (2, "spec", *inside)
+
+
+def default(name: str, made: str, *zones_of: str) -> dict[str, Any]:
+    found = storage(name, *zones_of)
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+    metadata = {"name": name, "annotations": annotations, "creationTimestamp": made}
+    return {**found, "metadata": metadata}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_several_default_classes_the_newest_is_that_of_claims_without_one(order: int) -> None:
+    older = default("older", "2025-01-01T00:00:00Z", "a")
+    newer = default("newer", "2026-01-01T00:00:00Z", "b")
+    assert zones(CLAIMED, claim("data"), *[newer, older][::order]) == [{"b"}]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_default_classes_as_old_as_each_other_it_is_the_first_by_name(order: int) -> None:
+    both = [default("x", "2026-01-01T00:00:00Z", "a"), default("y", "2026-01-01T00:00:00Z", "b")]
+    assert zones(CLAIMED, claim("data"), *both[::order]) == [{"a"}]

@@ -1,5 +1,7 @@
 """What the template's roles may do."""
 
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
@@ -38,3 +40,19 @@ def statements(*roles: str) -> list[dict[str, Any]]:
 def actions_of(statement: dict[str, Any]) -> set[str]:
     action = statement["Action"]
     return {action} if isinstance(action, str) else set(action)
+
+
+def keys_of(statement: dict[str, Any]) -> tuple[str, ...]:
+    """The patterns of partition keys that a statement about the table is for."""
+    leading = statement["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
+    return (leading,) if isinstance(leading, str) else tuple(leading)
+
+
+def grants_key(statements: Iterable[dict[str, Any]], action: str, key: str) -> bool:
+    """Whether some of these statements let an action reach a partition key of the table."""
+    return any(
+        action in actions_of(one)
+        and one.get("Condition")
+        and any(fnmatchcase(key, pattern) for pattern in keys_of(one))
+        for one in statements
+    )

@@ -9,6 +9,7 @@ from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 
 from sandbox.template import DeployedTemplate, FunctionResource, read_template
+from tests.template.granted import resources
 
 ROOT = Path(__file__).parents[2]
 INTERRUPTION = 120
@@ -68,6 +69,18 @@ def test_a_durable_function_has_a_dead_letter_queue_since_it_knows_no_destinatio
     assert durable.execution_timeout
     assert durable.dead_letter
     assert durable.on_failure is None
+
+
+def test_lambda_is_asked_for_no_retries_of_durable_executions() -> None:
+    """It makes none, and their invocation takes no such setting."""
+    configs = {
+        r["Properties"]["FunctionName"]["Ref"]: r["Properties"]
+        for r in resources().values()
+        if r["Type"] == "AWS::Lambda::EventInvokeConfig"
+    }
+    for function in ("RetireNodeFunction", "AdmitNodeFunction"):
+        assert "MaximumRetryAttempts" not in configs[function]
+        assert configs[function]["MaximumEventAgeInSeconds"] == 3600
 
 
 def test_functions_get_the_clusters_under_care_and_each_others_names(

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from tests.template.granted import actions_of, granted_to, resources, role_of, statements
+from tests.template.granted import (
+    actions_of,
+    granted_to,
+    grants_key,
+    keys_of,
+    resources,
+    role_of,
+    statements,
+)
 from tests.template.reached import ROOT, actions_reached_by
 
 FUNCTIONS = sorted(path.parent.name for path in (ROOT / "functions").glob("*/handler.py"))
@@ -94,6 +102,21 @@ def test_who_may_have_groups_launch_has_what_that_takes_and_launches_nothing_by_
     assert not everything & {"ec2:RunInstances", "ec2:RequestSpotInstances"}
 
 
+def test_ekss_own_tag_decides_alone_which_instance_may_be_ended_where_it_is_there() -> None:
+    """Only EKS can write it; the plain tag can be written by whoever may tag instances."""
+    by_eks, plain = "aws:ResourceTag/aws:eks:cluster-name", "aws:ResourceTag/eks:cluster-name"
+    granting = [s["Condition"] for s in statements() if "ec2:TerminateInstances" in actions_of(s)]
+    clusters = {"Ref": "ClusterNames"}
+    assert granting == [
+        {"StringEquals": {by_eks: clusters}},
+        {"StringEquals": {plain: clusters}, "Null": {by_eks: "true"}},
+    ]
+
+
+def test_no_function_can_tag_anything() -> None:
+    assert not [a for s in statements() for a in actions_of(s) if a.endswith("Tags")]
+
+
 def test_whoever_is_handed_to_a_schedule_is_so_in_this_account_and_group_alone() -> None:
     """Any account's schedules could use a role that trusts the service and asks no more."""
     trusts = [
@@ -171,31 +194,56 @@ def test_what_is_granted_is_so_on_one_thing_or_on_a_known_part() -> None:
     assert len(on_one_thing) > 20
 
 
+def test_events_of_other_sources_cannot_be_put() -> None:
+    granting = [s["Condition"] for s in statements() if "events:PutEvents" in actions_of(s)]
+    assert granting
+    assert all(one == {"StringEquals": {"events:source": "leeway"}} for one in granting)
+
+
+CONNECTS = {"AdmitNodeRole", "KeepHeadroomRole", "ReconcileRole", "RetireNodeRole"}
+"""Roles of functions that talk to clusters."""
+
+
+def test_every_right_on_the_table_names_the_kinds_of_records_that_it_is_for() -> None:
+    on_table = [s for s in statements() if s["Resource"] == {"Fn::GetAtt": ["Table", "Arn"]}]
+    assert len(on_table) > 10
+    for statement in on_table:
+        assert all(re.fullmatch(r"[A-Z]+#\*", pattern) for pattern in keys_of(statement))
+
+
+def test_no_function_writes_manifests() -> None:
+    assert not {s["Sid"] for s in writing("MANIFESTS#prod")}
+
+
+def test_only_functions_that_talk_to_clusters_write_where_clusters_are() -> None:
+    roles = {name for name, r in resources().items() if r["Type"] == "AWS::IAM::Role"}
+    assert {role for role in roles if writing("ENDPOINT#prod", role)} == CONNECTS
+
+
+def test_only_retire_node_writes_the_ledgers_of_groups_and_of_departures() -> None:
+    assert writing("GROUP#web", "RetireNodeRole")
+    for key in ("GROUP#web", "CHURN#prod"):
+        assert writing(key) == writing(key, "RetireNodeRole")
+
+
+def writing(key: str, *roles: str) -> list[dict[str, Any]]:
+    """The statements of roles, or of all, that let an item with this key be written."""
+    actions = {"dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"}
+    return [s for s in statements(*roles) if any(grants_key([s], a, key) for a in actions)]
+
+
 @pytest.mark.parametrize(
-    ("action", "condition"),
+    ("role", "keys"),
     [
-        ("ec2:CreateTags", {"ForAllValues:StringLike": {"aws:TagKeys": "leeway.sh/*"}}),
-        ("events:PutEvents", {"StringEquals": {"events:source": "leeway"}}),
+        ("KeepHeadroomRole", {"ENDPOINT#*", "HEADROOM#*", "MANIFESTS#*"}),
+        ("RefreshCatalogRole", {"OFFERINGS#*"}),
     ],
 )
-def test_tags_and_events_of_others_can_be_neither_made_nor_changed(
-    action: str, condition: dict[str, Any]
+def test_a_function_that_keeps_one_kind_of_records_reaches_no_other(
+    role: str, keys: set[str]
 ) -> None:
-    granting = [s["Condition"] for s in statements() if action in actions_of(s)]
-    assert granting
-    for granted in granting:
-        assert {kind: granted.get(kind) for kind in condition} == condition
-
-
-@pytest.mark.parametrize(
-    ("role", "keys"), [("KeepHeadroomRole", "CLUSTER#*"), ("RefreshCatalogRole", "OFFERINGS#*")]
-)
-def test_a_function_that_keeps_one_kind_of_records_reaches_no_other(role: str, keys: str) -> None:
     on_table = [s for s in statements(role) if "dynamodb:" in str(s["Action"])]
-    assert on_table
-    for statement in on_table:
-        leading = statement["Condition"]["ForAllValues:StringLike"]
-        assert leading == {"dynamodb:LeadingKeys": keys}
+    assert {key for statement in on_table for key in keys_of(statement)} == keys
 
 
 def test_only_this_stacks_rules_may_put_notices_into_the_queue() -> None:

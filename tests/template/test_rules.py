@@ -16,6 +16,7 @@ EVENTS = ROOT / "events"
 OWNER = "ReceiveNoticeFunction"
 
 TAKEN_BY = {
+    "capacity-block-expiration": "CapacityReservationInterruption",
     "capacity-block-interruption": "CapacityReservationInterruption",
     "capacity-reservation-interruption": "CapacityReservationInterruption",
     "launch-lifecycle-action": "LaunchLifecycleAction",
@@ -35,6 +36,7 @@ TAKEN_BY = {
 }
 NO_EVENT = {
     "admit-node",
+    "instance-status-impaired",
     "keep-headroom",
     "reconcile",
     "reconcile-instance",

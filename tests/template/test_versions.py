@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from sandbox.intrinsics import Resolver
 from tests.template.translation import translate
 
 
@@ -79,8 +80,23 @@ def test_old_versions_and_layers_stay_for_the_executions_that_began_with_them() 
     assert kept == {"AWS::Lambda::Version": "Retain", "AWS::Lambda::LayerVersion": "Retain"}
 
 
-def test_a_description_made_of_the_longest_parameters_is_one_that_lambda_takes() -> None:
-    subnets = ",".join(["subnet-" + "0" * 17] * 6)
-    groups = ",".join(["sg-" + "0" * 17] * 2)
-    fixed = "Takes one node out, 604800 10240 x86_64 WARNING"
-    assert len(f"{fixed} {subnets} {groups}") <= 256
+@pytest.mark.parametrize("function", sorted(DURABLE))
+def test_a_description_made_of_the_longest_parameters_is_one_that_lambda_takes(
+    function: str,
+) -> None:
+    allowed = translate({}, {})["Parameters"]["EndpointUrl"]["MaxLength"]
+    longest = {
+        "Architecture": "x86_64",
+        "EndpointUrl": "https://".ljust(allowed, "x"),
+        "LogLevel": "WARNING",
+        "AdmitNodeMemorySize": "10240",
+        "RetireNodeMemorySize": "10240",
+        "RetirementTimeout": "604800",
+        "SecurityGroupIds": ",".join(["sg-" + "0" * 17] * 2),
+        "SubnetIds": ",".join(["subnet-" + "0" * 17] * 6),
+    }
+    template = translate({}, longest)
+    resolver = Resolver(template, longest, stack="s", region="us-east-1", account="1" * 12)
+    description = resolver.properties(function)["Description"]
+    assert "0" * 17 in description
+    assert len(description) <= 256

@@ -52,6 +52,7 @@ def test_the_clients_of_an_interruption_are_there_before_its_notice(
         "AWS_LAMBDA_FUNCTION_NAME": module,
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_REGION": "us-east-1",
+        "LEEWAY_ACCOUNT": "123456789012",
         "LEEWAY_TABLE": "leeway",
     }
     done = subprocess.run(

@@ -11,6 +11,7 @@ from leeway.notices import LifecycleHook
 # a heartbeat timeout is 30 to 7,200 seconds, and an action waits for the smaller of 48 hours and a
 # hundred heartbeat timeouts.
 LEAST_TIMEOUT = 30
+LONGEST_TIMEOUT = 7200
 HEARTBEATS = 100
 LONGEST_WAIT = timedelta(hours=48)
 
@@ -33,6 +34,15 @@ class HookResult(StrEnum):
 
     CONTINUE = "CONTINUE"
     ABANDON = "ABANDON"
+
+
+@dataclass(frozen=True, slots=True)
+class HookSettings:
+    """A hook as its group has it: its HeartbeatTimeout in seconds, and whether it notifies a target
+    of its own (SNS, SQS, Lambda), whose business its actions are then."""
+
+    timeout: int
+    has_target: bool = False
 
 
 @dataclass(frozen=True, slots=True)

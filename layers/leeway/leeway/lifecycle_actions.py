@@ -1,14 +1,15 @@
 """Use case: lifecycle hooks are kept waiting while their instance is worked on, then answered."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 
 from leeway.clock import Clock
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, Groups, LifecycleActionOver
 from leeway.execution.steps import Steps
-from leeway.hooks import HeldHook, HookResult
+from leeway.hooks import LONGEST_TIMEOUT, HeldHook, HookResult, HookSettings
 from leeway.notices import LifecycleHook
 
 LONGEST_PAUSE = 60
@@ -21,10 +22,12 @@ the group goes on by itself."""
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A hook whose answer AWS refused, and in what words."""
+    """A hook whose answer AWS refused, and in what words. At `until` its action has timed out: what
+    the hook waits for after that is another action, which this answer is not for."""
 
     hook: LifecycleHook
     said: str
+    until: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +37,21 @@ class Answered:
     refused: tuple[Refusal, ...] = ()
 
 
-class Timeouts(Protocol):
-    """Whoever knows hooks' time-outs, so that Auto Scaling is not asked by each instance."""
+class KnownHooks(Protocol):
+    """Whoever knows hooks, so that Auto Scaling is not asked by each instance."""
 
-    def timeout_of(self, hook: LifecycleHook) -> int | None:
-        """Return a hook's HeartbeatTimeout in seconds; None where the group has no such hook."""
+    def hook_settings(self, hook: LifecycleHook) -> HookSettings | None:
+        """Return a hook's settings; None where the group has no such hook."""
         ...
 
 
 class LifecycleActions:
     """Sends heartbeats and answers."""
 
-    def __init__(self, groups: Groups, clock: Clock, timeouts: Timeouts | None = None) -> None:
+    def __init__(self, groups: Groups, clock: Clock, known: KnownHooks | None = None) -> None:
         self._groups = groups
         self._clock = clock
-        self._timeouts = timeouts
+        self._known = known or groups
 
     def keep(self, instance: str, held: Sequence[HeldHook]) -> tuple[HeldHook, ...]:
         """Do what is due now. Nothing that fails is raised: it is tried again in time, by the next
@@ -62,13 +65,15 @@ class LifecycleActions:
     def _beat(self, instance: str, held: HeldHook) -> HeldHook:
         if held.timeout is None:
             try:
-                timeout = self._timeout_of(held.hook)
+                settings = self._known.hook_settings(held.hook)
             except (CloudUnavailable, CloudRefused):
                 pass  # a heartbeat helps without it, and it is read again before the next
             else:
-                if timeout is None:
+                if settings is None:
                     return held.over(f"group {held.hook.group} has no hook {held.hook.name} now")
-                held = held.known(timeout)
+                if settings.has_target:
+                    return held.over(f"hook {held.hook.name} notifies a target, which answers it")
+                held = held.known(settings.timeout)
                 if held.next_at is None or held.next_at > self._clock.now():
                     return held
         try:
@@ -79,13 +84,9 @@ class LifecycleActions:
             return held.failed(str(error), self._clock.now())
         return held.beaten(self._clock.now())
 
-    def _timeout_of(self, hook: LifecycleHook) -> int | None:
-        if self._timeouts is not None:
-            return self._timeouts.timeout_of(hook)
-        return self._groups.heartbeat_timeout(hook)
-
     def answer(self, instance: str, hooks: Sequence[LifecycleHook], result: HookResult) -> Answered:
         """Answer every hook, whatever becomes of the others. One that waits no more is answered.
+        One that notifies a target of its own is left to that.
 
         Raises:
             CloudUnavailable: one of them is worth another try; all of them may be tried again.
@@ -94,24 +95,43 @@ class LifecycleActions:
         unavailable: CloudUnavailable | None = None
         for hook in hooks:
             try:
-                self._groups.complete(instance, hook, result)
+                settings = self._settings_if_told(hook)
+                if settings is None or not settings.has_target:
+                    self._groups.complete(instance, hook, result)
             except LifecycleActionOver:
                 continue  # answered by an earlier attempt of this step, or its time ran out
             except CloudRefused as error:
-                refused.append(Refusal(hook, str(error)))
+                waits = settings.timeout if settings else LONGEST_TIMEOUT
+                until = self._clock.now() + timedelta(seconds=waits)
+                refused.append(Refusal(hook, str(error), until))
             except CloudUnavailable as error:
                 unavailable = error
         if unavailable is not None:
             raise unavailable
         return Answered(tuple(refused))
 
+    def _settings_if_told(self, hook: LifecycleHook) -> HookSettings | None:
+        """Read a hook's settings; None where it is not to be read, or gone."""
+        try:
+            return self._known.hook_settings(hook)
+        except CloudRefused:
+            return None
+
     def insist(self, instance: str, answered: Answered, result: HookResult, steps: Steps) -> None:
-        """Go on answering what was refused, until it is taken or has run out by itself: somebody
-        may be mending the rights, and a hook that waits holds up its group."""
+        """Go on answering what was refused, until it is taken or its hook's timeout has run out:
+        somebody may be mending the rights, and a hook that waits holds up its group."""
         for turn in range(1, ANSWERS + 1):
             if not answered.refused:
                 return
             steps.wait(f"before-answer-{turn}", min(2 ** min(turn, 10), LONGEST_PAUSE))
-            hooks = tuple(refusal.hook for refusal in answered.refused)
-            again = partial(self.answer, instance, hooks, result)
+            again = partial(self._answer_again, instance, answered.refused, result)
             answered = steps.run(f"answer-{turn}", Answered, again)
+
+    def _answer_again(
+        self, instance: str, refused: Sequence[Refusal], result: HookResult
+    ) -> Answered:
+        """Answer what was refused and still waits."""
+        now = self._clock.now()
+        until = {one.hook: one.until for one in refused if now < one.until}
+        answered = self.answer(instance, tuple(until), result)
+        return Answered(tuple(replace(one, until=until[one.hook]) for one in answered.refused))

@@ -1,24 +1,39 @@
 """Who owns an instance, and so who may replace it: read from its tags and its node's labels."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-CLUSTER_TAGS = ("aws:eks:cluster-name", "eks:cluster-name", "eks:eks-cluster-name")
+EKS_CLUSTER_TAG = "aws:eks:cluster-name"
+"""Names the cluster that an instance has joined. EKS alone writes it."""
+
+CLUSTER_TAGS = (EKS_CLUSTER_TAG, "eks:cluster-name", "eks:eks-cluster-name")
 """Tags whose value is the name of the cluster."""
 
 OWNED_PREFIX = "kubernetes.io/cluster/"
 """Begins the key of a tag that ends in the name of the cluster, where its value is `owned`."""
 
-DETACHED_FROM_TAG = "leeway.sh/detached-from"
-"""Names the group that an instance left, so that it stays known whose it was."""
+GROUP_TAG = "aws:autoscaling:groupName"
+"""Names the Auto Scaling group that an instance is in. EC2 Auto Scaling alone writes it."""
+
+NODE_GROUP_TAG = "eks:nodegroup-name"
+"""Names the EKS managed node group that an instance is in."""
+
+AUTO_MODE_TAG = "eks:kubernetes-node-pool-name"
+"""Names the node pool of EKS Auto Mode that launched an instance. Source: AWS managed policy
+AmazonEKSComputePolicy, which lets Auto Mode launch nothing without it. `eks:eks-cluster-name` does
+not tell: Karpenter writes it too, from 1.0 on. Source: Karpenter, "v1 migration"."""
+
+# EKS may only work on Auto Scaling groups whose names begin with `eks-`, and ends each name in a
+# UUID. Source: AWS managed policy AWSServiceRoleForAmazonEKSNodegroup.
+_EKS_GROUP = re.compile(r"eks-(?:.+-)?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
 class OwnerKind(StrEnum):
     """What started the instance and would start its successor."""
 
     AUTO_SCALING_GROUP = "auto-scaling-group"
-    DETACHED = "detached"
     MANAGED_NODE_GROUP = "managed-node-group"
     AUTO_MODE = "auto-mode"
     KARPENTER = "karpenter"
@@ -47,21 +62,25 @@ class Owner:
 def owner_of(tags: Mapping[str, str], labels: Mapping[str, str] | None = None) -> Owner:
     """Decide who owns an instance with these EC2 tags, on a node with these labels if known.
 
-    The order matters: a managed node group's instances carry their Auto Scaling group's tag too.
+    The tag that EC2 Auto Scaling writes comes first, because nobody else can write it. The other
+    tags are plain: whoever may tag instances can write them.
     """
     labels = labels or {}
     if labels.get("eks.amazonaws.com/compute-type") == "fargate":
         return Owner(OwnerKind.FARGATE)
-    if labels.get("eks.amazonaws.com/compute-type") == "auto" or "eks:eks-cluster-name" in tags:
-        return Owner(OwnerKind.AUTO_MODE)
-    if group := tags.get("eks:nodegroup-name"):
-        return Owner(OwnerKind.MANAGED_NODE_GROUP, group)
+    managed = tags.get(NODE_GROUP_TAG)
+    if group := tags.get(GROUP_TAG):
+        if managed and _EKS_GROUP.fullmatch(group):
+            return Owner(OwnerKind.MANAGED_NODE_GROUP, managed)
+        return Owner(OwnerKind.AUTO_SCALING_GROUP, group)
+    if managed:
+        return Owner(OwnerKind.MANAGED_NODE_GROUP, managed)
     if pool := tags.get("karpenter.sh/nodepool") or tags.get("karpenter.sh/provisioner-name"):
         return Owner(OwnerKind.KARPENTER, pool)
-    if group := tags.get("aws:autoscaling:groupName"):
-        return Owner(OwnerKind.AUTO_SCALING_GROUP, group)
-    if group := tags.get(DETACHED_FROM_TAG):
-        return Owner(OwnerKind.DETACHED, group)
+    if pool := tags.get(AUTO_MODE_TAG):
+        return Owner(OwnerKind.AUTO_MODE, pool)
+    if labels.get("eks.amazonaws.com/compute-type") == "auto":
+        return Owner(OwnerKind.AUTO_MODE)
     return Owner(OwnerKind.NONE)
 
 

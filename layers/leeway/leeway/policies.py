@@ -36,6 +36,14 @@ class OnBlocked(StrEnum):
     FAIL = "fail"
 
 
+class StatusCheck(StrEnum):
+    """EC2's status checks of an instance. Source: EC2 user guide, "Instance status checks"."""
+
+    INSTANCE = "instance"
+    SYSTEM = "system"
+    ATTACHED_EBS = "attached-ebs"
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What to do about one kind of notice.
@@ -43,7 +51,8 @@ class Policy:
     `within` is how long a retirement or an admission may take: from the notice on, or, where
     nothing happens to the instance by itself, from the moment when its pods are first asked to go.
     Where the notice says when the instance goes, the earlier of the two holds, and where it says so
-    weeks ahead, `lead` is how long before that the retirement begins.
+    weeks ahead, `lead` is how long before that the retirement begins. `tolerates` is how long EC2's
+    status `checks` may fail before they are a notice.
     """
 
     action: Action
@@ -51,6 +60,8 @@ class Policy:
     replacement: Replacement = Replacement.NONE
     on_blocked: OnBlocked = OnBlocked.WAIT
     lead: timedelta | None = None
+    tolerates: timedelta = timedelta(0)
+    checks: frozenset[StatusCheck] = frozenset()
 
 
 # EC2 takes an interrupted Spot instance back two minutes after the warning's `time`.
@@ -84,14 +95,26 @@ DEFAULTS: dict[NoticeKind, Policy] = {
     NoticeKind.SCHEDULED_CHANGE: Policy(
         Action.RETIRE, None, Replacement.BEFORE, OnBlocked.DELETE, timedelta(hours=4)
     ),
+    # As Karpenter: after two minutes, with the drain at once, and without the checks of attached
+    # volumes, which may be those of one pod. Source: karpenter-provider-aws, instancestatus.go.
+    NoticeKind.IMPAIRED_STATUS: Policy(
+        Action.RETIRE,
+        timedelta(minutes=15),
+        Replacement.WITH,
+        OnBlocked.WAIT,
+        tolerates=timedelta(minutes=2),
+        checks=frozenset({StatusCheck.INSTANCE, StatusCheck.SYSTEM}),
+    ),
     NoticeKind.LAUNCH_HOOK: Policy(Action.ADMIT, timedelta(minutes=15)),
     NoticeKind.TEST_NOTIFICATION: Policy(Action.IGNORE),
 }
 
 
-VOLUNTARY = frozenset({NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE})
-"""Notices that leave the choice when the node goes, for a while at least. Pausing, the churn cap
-and annotations that forbid disruption hold for these."""
+VOLUNTARY = frozenset(
+    {NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE, NoticeKind.IMPAIRED_STATUS}
+)
+"""Notices that leave the choice when the node goes, for a while at least. Pausing and the churn cap
+hold for these, and annotations that forbid disruption for rebalance recommendations."""
 
 LONGEST_TURN = timedelta(hours=24)
 """How long a retirement waits for its turn, where nothing happens to the instance by itself."""

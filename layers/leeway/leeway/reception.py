@@ -16,6 +16,7 @@ from leeway.cloud.ports import (
     CleanUp,
     CloudRefused,
     CloudUnavailable,
+    CurrentInstances,
     Instances,
     RetireNode,
     ScheduledChanges,
@@ -34,6 +35,8 @@ from leeway.hooks import EKS_HOOKS
 from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.notices.health import narrowed
 from leeway.notices.parse import parse_notice
+from leeway.notices.synthetic import Place
+from leeway.outdated import is_late, why_over
 from leeway.parallel import in_parallel
 from leeway.policies import (
     DEFAULTS,
@@ -54,7 +57,7 @@ LOCK_TRIES = 6
 
 HANDS = 16
 """Instances of a notice that are seen to at the same time: AWS Health names hundreds in one, and
-the function has half a minute."""
+the function has a minute."""
 
 TOLD = 10
 """Failures that an error tells of, at the most: with the event that it was about, it has to fit
@@ -117,10 +120,13 @@ class NotAllReceived(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What receiving takes, beside the notice. `clusters` are those under Leeway's care."""
+    """What receiving takes, beside the notice. `clusters` are those under Leeway's care, and
+    `place` is the account and region that they are in."""
 
+    place: Place
     records: Records
     instances: Instances
+    current: CurrentInstances
     changes: ScheduledChanges
     policies: ClusterPolicies
     retire_node: RetireNode
@@ -175,6 +181,14 @@ class Reception:
                 receiving the event again does the rest.
         """
         notice = parse_notice(event)
+        if why := self._why_not_received(notice):
+            return Receipt(notice, (Received(Result.IGNORED, why),))
+        if notice.reservation and not notice.instances:
+            found = self._world.current.in_reservation(notice.reservation)
+            if not found:
+                why = f"no instance runs in capacity reservation {notice.reservation}"
+                return Receipt(notice, (Received(Result.IGNORED, why),))
+            notice = replace(notice, instances=tuple(map(InstanceId, found)))
         if not notice.instances:
             said = rule(notice, DEFAULTS[notice.kind])
             return Receipt(notice, (Received(Result.IGNORED, said.reason),))
@@ -190,6 +204,18 @@ class Reception:
         if failures := [one for one in done if isinstance(one, Exception)]:
             raise NotAllReceived(receipt, failures)
         return receipt
+
+    def _why_not_received(self, notice: Notice) -> str:
+        """Say why nothing of an event is looked at; empty where it is."""
+        if notice.replay:
+            return f"it was sent again by the replay {notice.replay} of an archive"
+        here = self._world.place
+        if (notice.account, notice.region) != (here.account, here.region):
+            return (
+                f"it is of account {notice.account} in {notice.region},"
+                f" and this is {here.account} in {here.region}"
+            )
+        return ""
 
     def _receive_for(
         self,
@@ -222,10 +248,30 @@ class Reception:
             told = replace(notice, time=min(notice.time, self._world.clock.now()))
             case = _Case(event, told, stored, known.arrival, facts, here, policy.dry_run)
             try:
-                return _left_to_owner(case, policy) or self._settle(case)
+                left = _left_to_owner(case, policy) or self._left_as_over(case)
+                return left or self._settle(case)
             except RecordChanged:
                 continue
         raise CloudUnavailable(f"{instance}: its record changed {LOCK_TRIES} times in a row")
+
+    def _left_as_over(self, case: _Case) -> Received | None:
+        """Leave alone what comes late and EC2 does not confirm; None where it is to be obeyed.
+
+        Raises:
+            CloudUnavailable, CloudRefused: EC2 does not answer; receiving it again asks again.
+        """
+        notice, now, world = case.notice, self._world.clock.now(), self._world
+        if case.policy.action is Action.IGNORE or not is_late(notice, now):
+            return None
+        instance = case.facts.instance
+        # Of hooks EC2 knows nothing: they need not wait for it.
+        current = world.current.current_instance(instance) if notice.hook is None else None
+        runs = current is not None and current.state == "running"
+        scheduled = notice.kind is NoticeKind.SCHEDULED_CHANGE and runs
+        changes = world.changes.changes_of(instance) if scheduled else ()
+        if why := why_over(notice, instance, current, changes, now):
+            return case.became(Result.IGNORED, f"it comes late, and {why}")
+        return None
 
     def _settle(self, case: _Case) -> Received:
         notice = case.notice
@@ -252,7 +298,7 @@ class Reception:
 
     def _called_off(self, case: _Case) -> Received:
         self._world.schedules.remove(case.schedule)
-        reason = "the scheduled change is called off or done, and nothing was begun"
+        reason = "what was announced is called off or over, and nothing was begun"
         return self._undo(case) or case.became(Result.IGNORED, reason)
 
     def _is_over(self, case: _Case) -> bool:

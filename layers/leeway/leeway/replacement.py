@@ -30,8 +30,9 @@ class GroupRules:
     `terminate_hooks` are the names of its hooks on `autoscaling:EC2_INSTANCE_TERMINATING` that call
     Leeway, which keeps the instance by them, and `others_hooks` of those that call somebody else,
     who lets it go when he is done. `timeouts` is the HeartbeatTimeout of each of its hooks, in
-    seconds. `types` are the instance types that it may launch, where it names them, and
-    `not_by_name` says why LaunchInstances does not work on it; empty where it does.
+    seconds, and `with_target` are the names of those that notify a target of their own. `types` are
+    the instance types that it may launch, where it names them, and `not_by_name` says why
+    LaunchInstances does not work on it; empty where it does.
     """
 
     name: str
@@ -41,6 +42,7 @@ class GroupRules:
     terminate_hooks: tuple[str, ...]
     others_hooks: tuple[str, ...] = ()
     timeouts: Mapping[str, int] = field(default_factory=dict)
+    with_target: frozenset[str] = frozenset()
     zones: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     not_by_name: str = ""
@@ -163,12 +165,15 @@ def decide_without_group(
     return _owner_replaces(owner, taken)
 
 
+_NOT_RECOMMENDED = frozenset({NoticeKind.SCHEDULED_CHANGE, NoticeKind.IMPAIRED_STATUS})
+
+
 def groups_own_business(kind: NoticeKind, group: GroupFacts) -> str | None:
     """Say why the group needs no telling, or None where it does. Capacity Rebalancing follows
-    rebalance recommendations, which a scheduled change is none."""
+    rebalance recommendations, which neither a scheduled change nor a failed status check is."""
     if group.lifecycle_state != "InService":
         return f"group {group.name} has the instance {group.lifecycle_state}: already its business"
-    if group.capacity_rebalance and kind is not NoticeKind.SCHEDULED_CHANGE:
+    if group.capacity_rebalance and kind not in _NOT_RECOMMENDED:
         return f"group {group.name} has Capacity Rebalancing on and replaces the instance itself"
     if group.refreshing:
         return f"group {group.name} is in an instance refresh and replaces the instance itself"
@@ -256,10 +261,6 @@ def _owner_replaces(owner: Owner, taken: bool) -> Decision | None:
 
 
 def _outside_any_group(owner: Owner, asked_already: bool, waits: bool) -> Decision:
-    if owner.kind is OwnerKind.DETACHED:
-        return Decision(
-            Method.NOTHING, f"it left group {owner.name} before: its successor is asked"
-        )
     if asked_already:
         reason = "it left its group before: its successor is asked"
         return Decision(Method.NOTHING, reason, before=waits)

@@ -1,6 +1,6 @@
 """What a look at AWS shows of instances: their states, hooks, interruptions, scheduled changes."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -20,12 +20,24 @@ class SeenInstance:
 
 
 @dataclass(frozen=True, slots=True)
+class CurrentInstance:
+    """An instance as EC2 describes it now: `launched_at` is its latest start, and `interrupted`
+    says that the status of its Spot request is one by which EC2 is about to take it back."""
+
+    state: str
+    launched_at: datetime
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SeenHook:
-    """An instance that waits for the answer to a lifecycle hook."""
+    """An instance that waits for the answer to a lifecycle hook. `timeout` is the hook's
+    HeartbeatTimeout in seconds, an hour where its group was told none."""
 
     instance: str
     hook: LifecycleHook
     launching: bool
+    timeout: int = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +47,19 @@ class SeenInterruption:
     instance: str
     action: InterruptionAction
     marked_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SeenImpairment:
+    """A running instance whose status checks fail: for each check that does (`instance`, `system`,
+    `attached-ebs`), since when."""
+
+    instance: str
+    since: Mapping[str, datetime]
+
+    def lasts_since(self, checks: Collection[str]) -> datetime | None:
+        """Return since when one of these checks fails; None where none of them does."""
+        return min((at for check, at in self.since.items() if check in checks), default=None)
 
 
 CHANGE_PREFIX = "instance-event-"
@@ -68,3 +93,11 @@ def is_over(changes: Iterable[SeenChange], instance: str, starts_at: datetime) -
         if one.instance == instance and abs(one.starts_at - starts_at) <= SAME_MOMENT
     ]
     return bool(then) and all(then)
+
+
+def is_scheduled(changes: Iterable[SeenChange], instance: str, starts_at: datetime) -> bool:
+    """Whether EC2 still has something scheduled for an instance at this time."""
+    return any(
+        not one.over and one.instance == instance and abs(one.starts_at - starts_at) <= SAME_MOMENT
+        for one in changes
+    )

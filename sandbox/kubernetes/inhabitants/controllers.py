@@ -8,7 +8,10 @@ from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.inhabitants.workqueue import WorkQueue
 from sandbox.kubernetes.objects import (
     Object,
+    condition,
     controller_of,
+    epoch,
+    is_ready,
     is_terminating,
     key_of,
     namespace_of,
@@ -16,6 +19,7 @@ from sandbox.kubernetes.objects import (
 )
 from sandbox.kubernetes.registry import Kind
 from sandbox.kubernetes.store import Change, Key
+from sandbox.kubernetes.wall import WALL
 
 _GATHER_SECONDS = 0.05
 
@@ -51,6 +55,24 @@ class Controller(abc.ABC):
         if status is not None and current is not None:
             self._store.replace(self._kind, {**current, "status": status})
 
+    def available(self, owner: Object, pods: list[Object]) -> int:
+        """Count the pods that have been Ready for `minReadySeconds`.
+
+        The owner is reconciled again when the next pod becomes available.
+        """
+        seconds, now = owner["spec"].get("minReadySeconds") or 0, WALL.now()
+        waits = [_available_in(pod, seconds, now) for pod in pods if is_ready(pod)]
+        ahead = [wait for wait in waits if wait > 0]
+        if ahead:
+            self._cluster.later(min(ahead), self._queue.add, key_of(owner))
+        return len(waits) - len(ahead)
+
     @abc.abstractmethod
     def reconcile(self, owner: Object, owned: list[Object]) -> Object | None:
         """Do what brings an object closer to its wish; return its status then, None to leave it."""
+
+
+def _available_in(pod: Object, min_ready: int, now: float) -> float:
+    """Return in how many seconds a Ready pod becomes available."""
+    ready = condition(pod, "Ready")
+    return epoch(ready["lastTransitionTime"]) + min_ready - now if ready and min_ready else 0.0

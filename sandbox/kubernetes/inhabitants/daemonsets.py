@@ -84,15 +84,15 @@ class DaemonSets(Controller):
         for pod in (pod for lost in pods.values() for pod in lost if not is_bound(pod)):
             delete(self._cluster, registry.POD, pod)  # Its node went before it came there.
         current = sum(is_bound(pod) for pod in owned)
-        ready = sum(map(is_ready, owned))
+        available = self.available(owner, owned)
         return {
             "currentNumberScheduled": min(current, desired),
             "numberMisscheduled": max(0, current - desired),
             "desiredNumberScheduled": desired,
-            "numberReady": ready,
-            "numberAvailable": ready,
+            "numberReady": sum(map(is_ready, owned)),
+            "numberAvailable": available,
             "updatedNumberScheduled": current,
-            "numberUnavailable": max(0, desired - ready),
+            "numberUnavailable": max(0, desired - available),
             "observedGeneration": owner["metadata"]["generation"],
         }
 

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import math
 
 import msgspec
 
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.deletion import delete
+from sandbox.kubernetes.inhabitants import rollouts
 from sandbox.kubernetes.inhabitants.controllers import Controller
 from sandbox.kubernetes.objects import (
     Object,
     annotation,
+    key_of,
     labels_of,
     name_of,
     namespace_of,
     owner_reference,
-    share,
-    timestamp,
-    with_condition,
+    uid_of,
 )
+from sandbox.kubernetes.store import Change
+from sandbox.kubernetes.wall import WALL
 
 _HASH_LABEL = "pod-template-hash"
 _REVISION = "deployment.kubernetes.io/revision"
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 _HASH_LENGTH = 10
+_AFTER_DEADLINE_SECONDS = 1.0  # conditions have whole seconds
 
 
 class Deployments(Controller):
@@ -34,6 +37,18 @@ class Deployments(Controller):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, registry.DEPLOYMENT, registry.REPLICA_SET)
+        self._deadlines: dict[str, asyncio.TimerHandle] = {}
+
+    def start(self) -> None:
+        """Begin to follow changes."""
+        super().start()
+        self._store.listen(registry.DEPLOYMENT, self._deployment_changed)
+
+    def _deployment_changed(self, change: Change) -> None:
+        if change.type == "DELETED":
+            timer = self._deadlines.pop(uid_of(change.object), None)
+            if timer is not None:
+                timer.cancel()
 
     def reconcile(self, owner: Object, owned: list[Object]) -> Object:
         """Have the current template's set, and move the replicas to it."""
@@ -42,15 +57,33 @@ class Deployments(Controller):
         current = next((one for one in old if labels_of(one).get(_HASH_LABEL) == digest), None)
         if current is None:
             current = self._create_set(owner, digest, old)
+            owner = self._begin(owner, current)
         else:
             old.remove(current)
-            if not owner["spec"].get("paused"):
-                self._roll(owner, current, old)
+            current = self._with_min_ready(owner, current)
+            self._roll(owner, current, old)
         self._number(owner, current, old)
-        empty = [one for one in old if not _wish(one) and not one["status"]["replicas"]]
+        empty = [one for one in old if not rollouts.still_run([one])]
         for one in empty[: max(0, len(empty) - owner["spec"]["revisionHistoryLimit"])]:
             delete(self._cluster, registry.REPLICA_SET, one)
-        return _status(owner, current, old)
+        status = rollouts.status_of(owner, current, old, WALL.now())
+        self._watch_progress(owner, status)
+        return status
+
+    def _begin(self, deployment: Object, current: Object) -> Object:
+        """Return a Deployment whose status says that a rollout to a new set has begun."""
+        before = deployment["status"]
+        others = [one for one in before.get("conditions") or () if one["type"] != "Progressing"]
+        begun = [*others, rollouts.created(name_of(current))]
+        return {**deployment, "status": {**before, "conditions": begun}}
+
+    def _with_min_ready(self, deployment: Object, current: Object) -> Object:
+        """Carry a changed minReadySeconds over to the current set."""
+        seconds = deployment["spec"].get("minReadySeconds", 0)
+        if current["spec"].get("minReadySeconds", 0) == seconds:
+            return current
+        spec = {"minReadySeconds": seconds}
+        return self._store.amend(registry.REPLICA_SET, current, spec=spec) or current
 
     def _create_set(self, deployment: Object, digest: str, old: list[Object]) -> Object:
         spec = deployment["spec"]
@@ -69,6 +102,7 @@ class Deployments(Controller):
                 },
                 "spec": {
                     "replicas": 0 if old else spec["replicas"],
+                    **{name: spec[name] for name in ("minReadySeconds",) if spec.get(name)},
                     "selector": {**spec["selector"], "matchLabels": equal},
                     "template": {**template, "metadata": {**metadata, "labels": labels}},
                 },
@@ -77,34 +111,47 @@ class Deployments(Controller):
         )
 
     def _roll(self, deployment: Object, current: Object, others: list[Object]) -> None:
-        """Move replicas from the old sets to the current one, a step at a time."""
-        wanted = deployment["spec"]["replicas"]
-        old = [one for one in others if _wish(one) or one["status"]["replicas"]]
-        strategy = deployment["spec"]["strategy"]
-        if not old:
-            self._scale(current, wanted)
+        """Move replicas from the old sets to the current one, one step: up first, then down."""
+        old = [one for one in others if rollouts.still_run([one])]
+        if deployment["spec"].get("paused"):
+            active = [one for one in (current, *old) if rollouts.wish(one)]
+            if len(active) < 2:
+                self._scale((active or [current])[0], deployment["spec"]["replicas"])
             return
-        if strategy["type"] == "Recreate":
+        if deployment["spec"]["strategy"]["type"] == "Recreate":
             for one in old:
                 self._scale(one, 0)
+            if not old:
+                self._scale(current, deployment["spec"]["replicas"])
             return
-        surge = share(strategy["rollingUpdate"]["maxSurge"], wanted, math.ceil)
-        room = wanted + surge - _wish(current) - sum(map(_wish, old))
-        if room > 0 or _wish(current) > wanted:
-            self._scale(current, min(wanted, _wish(current) + room))
-        spare = sum(map(_available, (current, *old))) - _needed(deployment)
-        for one in old:
-            # What is not available serves nobody: it goes first and costs nothing.
-            idle = max(0, _wish(one) - _available(one))
-            cut = min(_wish(one), idle + max(0, spare))
-            spare -= max(0, cut - idle)
-            self._scale(one, _wish(one) - cut)
+        if self._scale(current, rollouts.size_of_new(deployment, current, old)):
+            return
+        for one, size in zip(old, rollouts.sizes_of_old(deployment, current, old), strict=True):
+            self._scale(one, size)
 
-    def _scale(self, replica_set: Object, replicas: int) -> None:
-        if _wish(replica_set) != replicas:
-            metadata = {"generation": replica_set["metadata"]["generation"] + 1}
-            spec = {"replicas": max(0, replicas)}
-            self._store.amend(registry.REPLICA_SET, replica_set, metadata=metadata, spec=spec)
+    def _scale(self, replica_set: Object, replicas: int) -> bool:
+        """Set a ReplicaSet's size; says whether that was another before."""
+        if rollouts.wish(replica_set) == replicas:
+            return False
+        metadata = {"generation": replica_set["metadata"]["generation"] + 1}
+        spec = {"replicas": replicas}
+        self._store.amend(registry.REPLICA_SET, replica_set, metadata=metadata, spec=spec)
+        return True
+
+    def _watch_progress(self, deployment: Object, status: Object) -> None:
+        """Look again when a rollout that makes no progress has failed."""
+        uid = uid_of(deployment)
+        timer = self._deadlines.pop(uid, None)
+        if timer is not None:
+            timer.cancel()
+        end = rollouts.deadline(deployment, status)
+        if end is not None:
+            wait = max(0.0, end - WALL.now()) + _AFTER_DEADLINE_SECONDS
+            self._deadlines[uid] = self._cluster.later(wait, self._look_again, deployment)
+
+    def _look_again(self, deployment: Object) -> None:
+        self._deadlines.pop(uid_of(deployment), None)
+        self._queue.add(key_of(deployment))
 
     def _number(self, deployment: Object, current: Object, old: list[Object]) -> None:
         """Give the current set the highest revision, and the deployment the same."""
@@ -117,61 +164,6 @@ class Deployments(Controller):
                 annotations = {**(obj["metadata"].get("annotations") or {})}
                 annotations[_REVISION] = str(revision)
                 self._store.amend(kind, obj, metadata={"annotations": annotations})
-
-
-def _status(deployment: Object, current: Object, old: list[Object]) -> Object:
-    sets = [one["status"] for one in (current, *old)]
-    wanted = deployment["spec"]["replicas"]
-    counted: Object = {"updatedReplicas": current["status"]["replicas"]}
-    for name in ("replicas", "readyReplicas", "availableReplicas"):
-        counted[name] = sum(one.get(name, 0) for one in sets)
-    available = counted["availableReplicas"]
-    counted["unavailableReplicas"] = max(0, wanted - available)
-    enough = available >= _needed(deployment)
-    done = min(counted["updatedReplicas"], available) >= wanted
-    conditions = with_condition(
-        deployment["status"].get("conditions"),
-        _condition(
-            "Available",
-            str(enough),
-            "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
-            f"Deployment {'has' if enough else 'does not have'} minimum availability.",
-        ),
-    )
-    progress = "has successfully progressed" if done else "is progressing"
-    why = "NewReplicaSetAvailable" if done else "ReplicaSetUpdated"
-    told = f'ReplicaSet "{name_of(current)}" {progress}.'
-    return {
-        "observedGeneration": deployment["metadata"]["generation"],
-        **{name: count for name, count in counted.items() if count},
-        "terminatingReplicas": sum(one.get("terminatingReplicas", 0) for one in sets),
-        "conditions": with_condition(conditions, _condition("Progressing", "True", why, told)),
-    }
-
-
-def _condition(kind: str, status: str, reason: str, message: str) -> Object:
-    now = timestamp()
-    times = {"lastUpdateTime": now, "lastTransitionTime": now}
-    return {"type": kind, "status": status, **times, "reason": reason, "message": message}
-
-
-def _needed(deployment: Object) -> int:
-    """Return how many pods must stay available in a rolling update; none otherwise."""
-    spec = deployment["spec"]
-    rolling = spec["strategy"].get("rollingUpdate")
-    if not rolling:
-        return 0 if spec["strategy"]["type"] == "Recreate" else int(spec["replicas"])
-    bound = share(rolling["maxUnavailable"], spec["replicas"], math.floor)
-    surge = share(rolling["maxSurge"], spec["replicas"], math.ceil)
-    return int(spec["replicas"]) - (bound if bound or surge else 1)
-
-
-def _wish(replica_set: Object) -> int:
-    return int(replica_set["spec"]["replicas"])
-
-
-def _available(replica_set: Object) -> int:
-    return int(replica_set["status"].get("availableReplicas", 0))
 
 
 def _revision(replica_set: Object) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
-from sandbox.kubernetes.deletion import delete, finish_pod
+from sandbox.kubernetes.deletion import delete, finish_pod, targeted
 from sandbox.kubernetes.inhabitants.instances import Instances
 from sandbox.kubernetes.inhabitants.workqueue import WorkQueue
 from sandbox.kubernetes.objects import (
@@ -109,9 +109,5 @@ def drop(cluster: Cluster, pod: Object, *, died: bool) -> None:
 
     `died` says that its end has been written down when its node died.
     """
-    if died or is_finished(pod):
-        current = cluster.store.amend(registry.POD, pod, metadata={"finalizers": []})
-        if current is not None:
-            cluster.store.remove(registry.POD, current)
-    else:
-        finish_pod(cluster, pod, "forced")
+    lost = None if is_finished(pod) else targeted(pod, "lost")["status"]
+    finish_pod(cluster, pod, None if died or is_finished(pod) else "forced", lost)

@@ -2,12 +2,13 @@
 
 Annotations on a pod say how it behaves: `sandbox.leeway.sh/starts-after` and `…/ends-after` are
 how long it takes to become ready and to stop; `…/runs-for` ends a job's pod, `…/fails: "true"`
-ends it badly.
+ends it badly. A `preStop` hook that sleeps takes that long as well.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 
 from sandbox.kubernetes import registry
@@ -29,6 +30,8 @@ from sandbox.kubernetes.objects import (
 from sandbox.kubernetes.store import Change
 
 _PREFIX = "sandbox.leeway.sh/"
+_SLEEP = re.compile(r"\bsleep (\d+(?:\.\d+)?)(?![\w.])")
+_EXIT_CODES = {"graceful": 143, "grace-ran-out": 137}  # 128 + SIGTERM, 128 + SIGKILL
 
 
 class Kubelets:
@@ -111,33 +114,17 @@ class Kubelets:
             self._set(running, duration(runs_for, self._cluster.settings.pod_end), self._complete)
 
     def _complete(self, pod: Object) -> None:
-        current = self._current(pod)
         failed = annotation(pod, f"{_PREFIX}fails") == "true"
-        now = timestamp()
-        conditions = current["status"]["conditions"]
-        for kind in ("Ready", "ContainersReady"):
-            done = {**_true(kind, now), "status": "False", "reason": "PodCompleted"}
-            conditions = with_condition(conditions, done)
-        statuses = [
-            {**one, "ready": False, "started": False, "state": _terminated(one, failed, now)}
-            for one in current["status"]["containerStatuses"]
-        ]
-        self._cluster.store.amend(
-            registry.POD,
-            pod,
-            status={
-                "phase": "Failed" if failed else "Succeeded",
-                "conditions": conditions,
-                "containerStatuses": statuses,
-            },
-        )
+        status = _stopped_status(self._current(pod), int(failed))
+        self._cluster.store.amend(registry.POD, pod, status=status)
 
     def _end(self, pod: Object) -> None:
         """Stop a pod in the time it takes, or when its grace runs out; once."""
         if uid_of(pod) in self._stopped:
             return
         usual = self._cluster.settings.pod_end
-        takes = duration(annotation(pod, f"{_PREFIX}ends-after"), usual)
+        usual_end = _pre_stop_seconds(pod) + usual
+        takes = duration(annotation(pod, f"{_PREFIX}ends-after"), usual_end)
         grace = pod["metadata"]["deletionGracePeriodSeconds"]
         if pod["status"].get("phase") == "Pending":
             takes = min(takes, usual)
@@ -154,7 +141,8 @@ class Kubelets:
 
     def _finish(self, pod: Object, how: str) -> None:
         self._stopped.add(uid_of(pod))
-        finish_pod(self._cluster, pod, how)
+        status = _stopped_status(self._current(pod), _EXIT_CODES[how])
+        finish_pod(self._cluster, pod, how, status)
 
     def _node_died(self, node: str) -> None:
         for pod in self._cluster.store.on_node(node):
@@ -183,6 +171,18 @@ class Kubelets:
             timer.cancel()
 
 
+def _pre_stop_seconds(pod: Object) -> float:
+    """Return how long the longest `preStop` hook sleeps: as an action, or by the command sleep."""
+    longest = 0.0
+    for container in pod["spec"]["containers"]:
+        hook = (container.get("lifecycle") or {}).get("preStop") or {}
+        longest = max(longest, (hook.get("sleep") or {}).get("seconds", 0))
+        command = (hook.get("exec") or {}).get("command") or ()
+        if found := _SLEEP.search(" ".join(command)):
+            longest = max(longest, float(found[1]))
+    return longest
+
+
 def _deletion(pod: Object | None) -> object:
     return (pod or {"metadata": {}})["metadata"].get("deletionTimestamp")
 
@@ -204,8 +204,25 @@ def _container_status(container: Object, now: str) -> Object:
     }
 
 
-def _terminated(status: Object, failed: bool, now: str) -> Object:
+def _stopped_status(pod: Object, exit_code: int) -> Object:
+    """Return what the status says once all containers have ended with an exit code."""
+    now = timestamp()
+    conditions = pod["status"].get("conditions")
+    for kind in ("Ready", "ContainersReady"):
+        done = {**_true(kind, now), "status": "False", "reason": "PodCompleted"}
+        conditions = with_condition(conditions, done)
+    return {
+        "phase": "Failed" if exit_code else "Succeeded",
+        "conditions": conditions,
+        "containerStatuses": [
+            {**one, "ready": False, "started": False, "state": _terminated(one, exit_code, now)}
+            for one in pod["status"].get("containerStatuses") or ()
+        ],
+    }
+
+
+def _terminated(status: Object, exit_code: int, now: str) -> Object:
     began = status["state"].get("running", {}).get("startedAt", now)
-    reason = "Error" if failed else "Completed"
-    ended = {"exitCode": int(failed), "reason": reason, "startedAt": began, "finishedAt": now}
+    reason = "Error" if exit_code else "Completed"
+    ended = {"exitCode": exit_code, "reason": reason, "startedAt": began, "finishedAt": now}
     return {"terminated": ended}

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
+from typing import Any
 
 from sandbox.kubernetes.matching import LabelTest, label_selector, requirements
 from sandbox.kubernetes.objects import (
     Object,
+    encode,
     is_ready,
+    is_terminating,
     labels_of,
     name_of,
     namespace_of,
@@ -16,18 +20,32 @@ from sandbox.kubernetes.objects import (
 )
 from sandbox.kubernetes.quantities import milli
 
+# Protocol, port and address of a port of a node that a pod takes.
+type HostPort = tuple[str, int, str]
+EVERY_ADDRESS = "0.0.0.0"
+
 _BLOCKING = ("NoSchedule", "NoExecute")
 _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spread:
-    """A topology spread constraint, or one term of pod affinity: pods counted by a node label."""
+    """A topology spread constraint, or one term of pod affinity: pods counted by a node label.
+
+    Pods that are being deleted count for affinity and not for spread. `scope` names the nodes
+    that count: those of a pod's node affinity and, where the constraint asks, without taints that
+    it does not tolerate; empty for all nodes.
+    """
 
     topology_key: str
     selector: Object | None
     namespace: str
     max_skew: int = 1
+    min_domains: int = 1
+    counts_leaving: bool = True
+    scope: bytes = b""
+    heeds_affinity: bool = False
+    heeds_taints: bool = False
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -50,6 +68,8 @@ class Need:
     affinity: list[Spread]
     anti_affinity: list[Spread]
     claims: list[str]
+    ports: frozenset[HostPort] = frozenset()
+    leaving: bool = False
     volume_terms: list[LabelTest] = dataclasses.field(default_factory=list)
 
     @property
@@ -57,6 +77,12 @@ class Need:
         """Return what pods have in common that fit alike: their owner, or themselves."""
         alone = not self.owner or self.pinned_to or self.claims
         return self.uid if alone else self.owner
+
+    def counts(self, spread: Spread, room: NodeRoom) -> bool:
+        """Say whether a node and its pods count for a spread constraint of this pod."""
+        if spread.heeds_affinity and not room.matches(self):
+            return False
+        return not spread.heeds_taints or room.tolerated(self) is None
 
 
 def need_of(pod: Object) -> Need:
@@ -68,11 +94,8 @@ def need_of(pod: Object) -> Need:
     hard: list[Spread] = []
     soft: list[Spread] = []
     for one in spec.get("topologySpreadConstraints") or ():
-        spread = Spread(
-            one["topologyKey"], one.get("labelSelector"), namespace, one.get("maxSkew", 1)
-        )
         is_hard = one.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
-        (hard if is_hard else soft).append(spread)
+        (hard if is_hard else soft).append(_spread(one, pod, bool(node_terms or pinned_to)))
     references = pod["metadata"].get("ownerReferences") or ()
     return Need(
         uid=uid_of(pod),
@@ -91,6 +114,50 @@ def need_of(pod: Object) -> Need:
         affinity=_pod_terms(affinity.get("podAffinity"), namespace),
         anti_affinity=_pod_terms(affinity.get("podAntiAffinity"), namespace),
         claims=claims_of(pod),
+        ports=_host_ports(spec),
+        leaving=is_terminating(pod),
+    )
+
+
+def _spread(constraint: Object, pod: Object, has_terms: bool) -> Spread:
+    """Read a topology spread constraint."""
+    spec, labels = pod["spec"], labels_of(pod)
+    selector = constraint.get("labelSelector")
+    same = [key for key in constraint.get("matchLabelKeys") or () if key in labels]
+    if same and selector is not None:
+        equal = [{"key": key, "operator": "In", "values": [labels[key]]} for key in same]
+        expressions = [*(selector.get("matchExpressions") or ()), *equal]
+        selector = {**selector, "matchExpressions": expressions}
+    heeds_affinity = has_terms and constraint.get("nodeAffinityPolicy", "Honor") == "Honor"
+    heeds_taints = constraint.get("nodeTaintsPolicy", "Ignore") == "Honor"
+    scope: list[Any] = []
+    if heeds_affinity:
+        scope = [spec.get("nodeSelector"), (spec.get("affinity") or {}).get("nodeAffinity")]
+    if heeds_taints:
+        scope.append(spec.get("tolerations") or [])
+    return Spread(
+        constraint["topologyKey"],
+        selector,
+        namespace_of(pod),
+        max_skew=constraint.get("maxSkew", 1),
+        min_domains=constraint.get("minDomains") or 1,
+        counts_leaving=False,
+        scope=encode(scope) if scope else b"",
+        heeds_affinity=heeds_affinity,
+        heeds_taints=heeds_taints,
+    )
+
+
+def _host_ports(spec: Object) -> frozenset[HostPort]:
+    """Return the ports of its node that a pod takes: its containers' and its sidecars'."""
+    sidecars = [
+        one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"
+    ]
+    return frozenset(
+        (port.get("protocol", "TCP"), int(taken), port.get("hostIP") or EVERY_ADDRESS)
+        for container in (*(spec.get("containers") or ()), *sidecars)
+        for port in container.get("ports") or ()
+        if (taken := port.get("hostPort") or (spec.get("hostNetwork") and port["containerPort"]))
     )
 
 
@@ -189,7 +256,7 @@ class NodeRoom:
             return "node(s) were unschedulable"
         for taint in self.taints:
             if not _tolerates(need.tolerations, taint):
-                return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+                return "node(s) had untolerated taint(s)"
         return None
 
     def matches(self, need: Need) -> bool:
@@ -199,6 +266,19 @@ class NodeRoom:
         return not need.node_terms or any(
             all(test(self.labels) for test in tests) for tests in need.node_terms
         )
+
+    def can_hold(self, need: Need) -> bool:
+        """Say whether the pod fits when nothing else is here."""
+        return all(value <= self.room.get(name, 0) for name, value in need.requests.items())
+
+    def takers(self, ports: Iterable[HostPort]) -> list[Need]:
+        """Return the pods here that hold one of these ports."""
+        wanted = list(ports)
+        return [
+            other
+            for other in (self.pods.values() if wanted else ())
+            if any(_collide(one, taken) for one in wanted for taken in other.ports)
+        ]
 
     def lacks(self, need: Need, *, freed: dict[str, int] | None = None) -> list[str]:
         """Return the resources that do not suffice, as the scheduler names them."""
@@ -226,6 +306,11 @@ class NodeRoom:
             self.used.get(name, 0) / self.room[name] if self.room.get(name) else 0.0
             for name in ("cpu", "memory")
         )
+
+
+def _collide(one: HostPort, other: HostPort) -> bool:
+    alike = one[:2] == other[:2]
+    return alike and (one[2] == other[2] or EVERY_ADDRESS in (one[2], other[2]))
 
 
 def _tolerates(tolerations: list[Object], taint: Object) -> bool:

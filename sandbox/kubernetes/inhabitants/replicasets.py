@@ -24,20 +24,22 @@ class ReplicaSets(Controller):
         missing = owner["spec"]["replicas"] - len(pods)
         if missing < 0:
             pods.sort(key=_removal_order)
-            for pod in pods[:-missing]:
+            surplus, pods = pods[:-missing], pods[-missing:]
+            for pod in surplus:
                 delete(self._cluster, registry.POD, pod)
-            pods = pods[-missing:]
+            leaving += sum(self._store.current(registry.POD, one) is not None for one in surplus)
         spawned = sum(
             spawn(self._cluster, registry.REPLICA_SET, owner) is not None for _ in range(missing)
         )
         ready = sum(map(is_ready, pods))
-        counted = {"readyReplicas": ready, "availableReplicas": ready} if ready else {}
+        available = self.available(owner, pods)
+        counted = {"readyReplicas": ready, "availableReplicas": available}
         return {
             "replicas": len(pods) + spawned,
             "fullyLabeledReplicas": len(pods) + spawned,
             "terminatingReplicas": leaving,
             "observedGeneration": owner["metadata"]["generation"],
-            **counted,
+            **{name: count for name, count in counted.items() if count},
         }
 
 

@@ -14,8 +14,8 @@ import time
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.inhabitants.needs import Need, NodeRoom, need_of
-from sandbox.kubernetes.inhabitants.preemption import preempt
-from sandbox.kubernetes.inhabitants.topology import Topology
+from sandbox.kubernetes.inhabitants.preemption import NOT_HELPFUL, preempt, why_not
+from sandbox.kubernetes.inhabitants.topology import MISSING_LABEL, NO_KIN, Topology
 from sandbox.kubernetes.inhabitants.volumes import Volumes
 from sandbox.kubernetes.objects import (
     Object,
@@ -50,7 +50,7 @@ class Scheduler:
         self._pending: dict[str, Need] = {}
         self._heap: list[tuple[int, int, str]] = []
         self._parked: dict[str, Need] = {}
-        self._failed: dict[str, str] = {}
+        self._failed: dict[str, tuple[str, str]] = {}
         self._count = 0
         self._running = False
         self._retrying = False
@@ -80,10 +80,12 @@ class Scheduler:
             for pod in self._cluster.store.on_node(name):
                 self._take(pod, room)
         else:
-            before = known.labels
+            before, kept_away = known.labels, (known.taints, known.cordoned)
             known.refresh(change.object)
             if known.labels != before:
                 self._topology.changed(known, before)
+            if (known.taints, known.cordoned) != kept_away:
+                self._topology.tainted(known)
         self._retry_soon()
 
     def _pod_changed(self, change: Change) -> None:
@@ -96,6 +98,8 @@ class Scheduler:
                 self._release(uid, room)
             elif room is not None and uid not in room.pods:
                 self._take(pod, room)
+            elif room is not None and is_terminating(pod):
+                self._leaves(room.pods[uid], room)
             self._pending.pop(uid, None)
             self._parked.pop(uid, None)
         elif gone or is_terminating(pod):
@@ -114,6 +118,10 @@ class Scheduler:
             need = self._pending.get(uid_of(pod)) or need_of(pod)
             room.take(need)
             self._topology.placed(need, room)
+
+    def _leaves(self, need: Need, room: NodeRoom) -> None:
+        if not need.leaving and self._topology.leaves(need, room):
+            self._retry_soon()
 
     def _release(self, uid: str, room: NodeRoom) -> None:
         need = room.pods.get(uid)
@@ -165,7 +173,7 @@ class Scheduler:
         why = self._failed.get(need.shape)
         if need.claims:
             need.volume_terms, missing = self._volumes.places(need.namespace, need.claims)
-            why = f"0/{len(self._nodes)} nodes are available: {missing}. " if missing else None
+            why = self._unavailable(missing) if missing else None
         if why is None:
             room = self._choose(need)
             if room is not None:
@@ -173,19 +181,19 @@ class Scheduler:
                 return
             why = self._explain(need)
             self._failed[need.shape] = why
-        self._park(pod, need, why)
+        self._park(pod, need, *why)
 
     def _choose(self, need: Need) -> NodeRoom | None:
         if need.pinned_to is not None:
             pinned = self._nodes.get(need.pinned_to)
-            return pinned if pinned is not None and self._refusals(need, pinned) is None else None
+            return pinned if pinned is not None and self._refusal(need, pinned) is None else None
         best: NodeRoom | None = None
         best_score = (0, 0, 0.0)
         compared = 0
         for _ in range(len(self._ring)):
             self._next = (self._next + 1) % len(self._ring)
             room = self._nodes[self._ring[self._next]]
-            if self._refusals(need, room) is not None:
+            if self._refusal(need, room) is not None:
                 continue
             score = (
                 self._topology.crowding(need, room),
@@ -199,20 +207,27 @@ class Scheduler:
                 break
         return best
 
-    def _refusals(self, need: Need, room: NodeRoom) -> list[str] | None:
-        """Return why a node can't take a pod, None when it can."""
+    def _refusal(self, need: Need, room: NodeRoom) -> tuple[list[str], bool] | None:
+        """Return why a node can't take a pod, and whether it could if other pods were gone.
+
+        The second is True where it still could not. None where the node can take the pod.
+        """
         why = room.tolerated(need)
         if why is not None:
-            return [why]
+            return [why], True
+        if need.pinned_to not in (None, room.name):
+            return ["node(s) didn't satisfy plugin(s) [NodeAffinity]"], True
         if not room.matches(need):
-            return ["node(s) didn't match Pod's node affinity/selector"]
-        if not all(test(room.labels) for test in need.volume_terms):
-            return ["node(s) had volume node affinity conflict"]
+            return ["node(s) didn't match Pod's node affinity/selector"], True
+        if need.ports and room.takers(need.ports):
+            return ["node(s) didn't have free ports for the requested pod ports"], False
         short = room.lacks(need)
         if short:
-            return short
+            return short, not room.can_hold(need)
+        if not all(test(room.labels) for test in need.volume_terms):
+            return ["node(s) didn't match PersistentVolume's node affinity"], True
         refusal = self._topology.refusal(need, room)
-        return [refusal] if refusal else None
+        return ([refusal], refusal in (MISSING_LABEL, NO_KIN)) if refusal else None
 
     def _bind(self, pod: Object, room: NodeRoom) -> None:
         bound = assign(self._cluster, pod, room.name)
@@ -227,30 +242,34 @@ class Scheduler:
             owner=self._cluster.owner_name(bound),
         )
 
-    def _explain(self, need: Need) -> str:
+    def _explain(self, need: Need) -> tuple[str, str]:
+        """Say why no node takes a pod, and why no pod gives way to it."""
         if not self._nodes:
-            return "no nodes available to schedule pods"
-        reasons: collections.Counter[str] = collections.Counter()
-        for room in self._nodes.values():
-            reasons.update(self._refusals(need, room) or ())
-        total = len(self._nodes)
+            return "no nodes available to schedule pods", ""
+        refused = {
+            name: refusal
+            for name, room in self._nodes.items()
+            if (refusal := self._refusal(need, room)) is not None
+        }
+        reasons = collections.Counter(one for told, _ in refused.values() for one in told)
         told = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
-        return f"0/{total} nodes are available: {told}. no new claims to deallocate, "
+        why, _ = self._unavailable(told)
+        return why, why_not(need, refused, self._nodes)
 
-    def _park(self, pod: Object, need: Need, why: str) -> None:
+    def _unavailable(self, told: str) -> tuple[str, str]:
+        total = len(self._nodes)
+        why = f"0/{total} nodes are available: {told}."
+        return why, f"0/{total} nodes are available: {total} {NOT_HELPFUL}."
+
+    def _park(self, pod: Object, need: Need, why: str, no_preemption: str) -> None:
         """Mark a pod as fitting nowhere, and make room for it where its priority allows."""
         self._parked[need.uid] = need
-        total = len(self._nodes)
         nominated = None
         message = why
-        if total:
+        if no_preemption:
             nominated = preempt(self._cluster, self._nodes, self._topology, need)
-            helpful = "Preemption is not helpful for scheduling"
-            message += (
-                f"preemption: 0/{total} nodes are available: {total} {helpful}."
-                if nominated is None
-                else f"preemption: pods on {nominated} give way."
-            )
+            if nominated is None:
+                message += f" no new claims to deallocate, preemption: {no_preemption}"
         scheduled = condition(pod, "PodScheduled")
         if scheduled is not None and scheduled.get("message") == message and not nominated:
             return

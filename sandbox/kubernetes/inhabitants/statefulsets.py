@@ -45,11 +45,11 @@ class StatefulSets(Controller):
             if highest >= wanted and not is_terminating(pods[highest]):
                 delete(self._cluster, registry.POD, pods[highest])
         count = len(owned)
-        ready = sum(is_ready(pod) and not is_terminating(pod) for pod in owned)
+        staying = [pod for pod in owned if not is_terminating(pod)]
         return {
             "replicas": count,
-            "readyReplicas": ready,
-            "availableReplicas": ready,
+            "readyReplicas": sum(map(is_ready, staying)),
+            "availableReplicas": self.available(owner, staying),
             "currentReplicas": count,
             "updatedReplicas": count,
             "observedGeneration": owner["metadata"]["generation"],

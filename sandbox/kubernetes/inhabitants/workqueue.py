@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Hashable
 
 from sandbox.kubernetes.cluster import Cluster
 
+_log = logging.getLogger(__name__)
 _SLICE_SECONDS = 0.01
 _RESTS = 4  # times as long as it worked: a set of thousands takes a while to look at
 
@@ -42,7 +44,10 @@ class WorkQueue[Item: Hashable]:
         while self._items and time.monotonic() < began + _SLICE_SECONDS:
             item = next(iter(self._items))
             del self._items[item]
-            self._reconcile(item)
+            try:
+                self._reconcile(item)
+            except Exception:  # noqa: BLE001 (a controller goes on, whatever one item does)
+                _log.exception("%s failed for %s", self._reconcile, item)
         self._worked += time.monotonic() - began
         if self._items:
             self._cluster.soon(self._work)

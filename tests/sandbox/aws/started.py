@@ -14,6 +14,8 @@ import boto3
 import httpx
 from botocore.config import Config
 
+from tests.sandbox import control_token
+
 QUICK = [
     "--instance-start=0.1",
     "--instance-stop=0.2",
@@ -30,7 +32,7 @@ class Sandbox:
 
     def __init__(self, url: str):
         self.url = url
-        self._http = httpx.Client(base_url=url, timeout=10)
+        self._http = httpx.Client(base_url=url, headers=control_token.HEADERS, timeout=10)
         self._clients: dict[str, Any] = {}
 
     def client(self, service: str) -> Any:
@@ -117,7 +119,7 @@ class Sandbox:
 def started(*options: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
     """A process that is ready, and its URL; it ends on SIGTERM."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "sandbox.aws", *QUICK, *options],
+        [sys.executable, "-m", "sandbox.aws", *QUICK, *control_token.OPTIONS, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )

@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 
 from sandbox.aws.calls import Call
 from sandbox.aws.throttling import Bucket, Throttle, limits
+from tests.sandbox import control_token
 from tests.sandbox.aws.started import Sandbox, started
 
 
@@ -248,7 +249,7 @@ def test_links_and_pace_are_given_on_the_command_line(tmp_path: Path) -> None:
         "--lambda=http://127.0.0.1:2",
         "--throttle",
     ) as (_, url):
-        status = httpx.get(f"{url}/_sandbox/status").json()
+        status = httpx.get(f"{url}/_sandbox/status", headers=control_token.HEADERS).json()
     assert status["throttle"] is True
     assert status["links"] == {
         "kubernetes": {"demo": "http://127.0.0.1:1"},

@@ -14,6 +14,8 @@ from typing import Any
 
 import httpx
 
+from tests.sandbox import control_token
+
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 _PATIENCE_SECONDS = 30.0
@@ -28,7 +30,9 @@ class Live:
         self.token: str = ready["token"]
         self.folder = folder
         self.api = self.client(self.token)
-        self.control = httpx.Client(base_url=ready["control"], timeout=10)
+        self.control = httpx.Client(
+            base_url=ready["control"], headers=control_token.HEADERS, timeout=10
+        )
 
     def client(self, token: str) -> httpx.Client:
         """Return a client of the API with a token."""
@@ -204,7 +208,7 @@ def running_cluster(folder: Path, *flags: str) -> Iterator[Live]:
     """Run a cluster for as long as the context lasts."""
     command = [sys.executable, "-m", "sandbox.kubernetes", "--certificate", str(folder / "tls")]
     quick = ["--pod-start", "0.1", "--node-ready", "0.05", "--volume-attach", "0.1"]
-    quick += ["--pod-quarantine", "1"]
+    quick += ["--pod-quarantine", "1", *control_token.OPTIONS]
     with subprocess.Popen([*command, *quick, *flags], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -54,7 +54,7 @@ def test_a_pod_too_large_is_marked_unschedulable_in_the_schedulers_words(world: 
 
     assert condition["reason"] == "Unschedulable"
     assert condition["message"] == (
-        "0/4 nodes are available: 1 node(s) had untolerated taint {team: blue}, "
+        "0/4 nodes are available: 1 node(s) had untolerated taint(s), "
         "3 Insufficient cpu. no new claims to deallocate, preemption: 0/4 nodes are available: "
         "4 Preemption is not helpful for scheduling."
     )
@@ -216,6 +216,186 @@ def test_no_execute_taints_evict_after_the_time_a_pod_tolerates(world: Live) -> 
     world.until(lambda: not world.running("app=intolerant"))
     world.until(lambda: len(world.journal("pod-created")) and not _on(world, "brief", node))
     assert _on(world, "loyal", node)
+
+
+def spread(app: str, **more: Any) -> dict[str, Any]:
+    """Return a pod's spec with one constraint: pods of an app by zone, at most one apart."""
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": _ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": app}},
+        **more,
+    }
+    return {"topologySpreadConstraints": [constraint]}
+
+
+def test_fewer_domains_than_min_domains_count_as_an_empty_one(world: Live) -> None:
+    world.create(DEPLOYMENTS, deployment("wide", 5, spec=spread("wide", minDomains=4)))
+
+    world.until(lambda: len(world.running("app=wide")) == 3)
+    waiting = [one for one in world.pods("app=wide") if "nodeName" not in one["spec"]]
+    told = phase_of(world, waiting[0]["metadata"]["name"])["message"]
+
+    assert sorted(zones_of(world, world.running("app=wide")).values()) == [1, 1, 1]
+    assert "node(s) didn't match pod topology spread constraints" in told
+    assert "No preemption victims found for incoming pod" in told
+    world.api.delete(f"{DEPLOYMENTS}/wide")
+
+
+def test_a_spread_counts_the_nodes_of_the_pods_affinity_unless_told_to_ignore_it(
+    world: Live,
+) -> None:
+    here = {"nodeSelector": {_ZONE: "us-east-1a"}}
+    tolerant = {"tolerations": [{"key": "team", "operator": "Exists"}]}
+
+    world.deploy("honoring", 3, spec={**spread("honoring"), **here, **tolerant})
+    ignoring = {**spread("ignoring", nodeAffinityPolicy="Ignore"), **here, **tolerant}
+    world.create(DEPLOYMENTS, deployment("ignoring", 3, spec=ignoring))
+
+    world.until(lambda: len(world.running("app=ignoring")) == 1)
+    waiting = [one for one in world.pods("app=ignoring") if "nodeName" not in one["spec"]]
+    assert len(waiting) == 2
+    told = phase_of(world, waiting[0]["metadata"]["name"])["message"]
+    assert "node(s) didn't match pod topology spread constraints" in told
+    world.api.delete(f"{DEPLOYMENTS}/ignoring")
+
+
+def test_a_spread_counts_pods_on_nodes_of_its_own_affinity_only(world: Live) -> None:
+    [old] = world.add_nodes(21, pool="old", group="both")
+    [first, second] = world.add_nodes(22, 23, pool="new", group="both")
+    by_host = spread("mixed", topologyKey="kubernetes.io/hostname")
+    world.deploy("mixed", 2, spec={"nodeSelector": {"pool": "old"}})
+
+    term = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["new"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    spec = {**by_host, "affinity": {"nodeAffinity": required}}
+    body = deployment("mixed-new", 2, spec=spec)
+    body["spec"]["template"]["metadata"]["labels"] = {"app": "mixed", "part": "new"}
+    body["spec"]["selector"] = {"matchLabels": {"part": "new"}}
+    world.create(DEPLOYMENTS, body)
+
+    world.until(lambda: len(world.running("part=new")) == 2)
+    hosts = {pod["spec"]["nodeName"] for pod in world.running("part=new")}
+    assert hosts == {first, second}
+    assert old not in hosts
+
+
+def test_a_tainted_domain_counts_unless_taints_are_honored(world: Live) -> None:
+    [clean, tainted] = world.add_nodes(31, 32, pool="tainted")
+    taint = {"key": "going", "effect": "NoSchedule"}
+    world.patch(f"/api/v1/nodes/{tainted}", {"spec": {"taints": [taint]}})
+    here = {"nodeSelector": {"pool": "tainted"}}
+
+    honoring = spread("honors-taints", topologyKey=_ZONE, nodeTaintsPolicy="Honor")
+    world.deploy("honors-taints", 3, spec={**honoring, **here})
+    ignoring = spread("ignores-taints", topologyKey=_ZONE)
+    world.create(DEPLOYMENTS, deployment("ignores-taints", 3, spec={**ignoring, **here}))
+
+    world.until(lambda: len(world.running("app=ignores-taints")) == 1)
+    assert {one["spec"]["nodeName"] for one in world.running("app=honors-taints")} == {clean}
+    world.until(lambda: len(_waiting(world, "ignores-taints")) == 2)
+    # The node's taint goes: both domains are open to both.
+    world.patch(f"/api/v1/nodes/{tainted}", {"spec": {"taints": None}})
+    world.until(lambda: len(world.running("app=ignores-taints")) == 3)
+
+
+def test_a_spread_does_not_count_pods_that_are_being_deleted(world: Live) -> None:
+    slow = {"sandbox.leeway.sh/ends-after": "20s"}
+    world.deploy("leaving", 3, spec=spread("leaving"), annotations=slow)
+    [first, *_] = world.running("app=leaving")
+    [zone] = zones_of(world, [first])
+
+    world.evict(first["metadata"]["name"])
+    world.until(lambda: len(world.running("app=leaving")) == 3)
+
+    assert zones_of(world, world.running("app=leaving"))[zone] == 1
+    assert len(world.pods("app=leaving")) == 4
+
+
+def test_a_spread_tells_revisions_apart_by_match_label_keys(world: Live) -> None:
+    [crowded, _] = world.add_nodes(41, 42, pool="pair")
+    world.deploy("keyed", 2, spec={"nodeSelector": {"kubernetes.io/hostname": crowded}})
+    zone = {"nodeSelector": {"pool": "pair"}}
+    keyed = {**spread("keyed", matchLabelKeys=["pod-template-hash"]), **zone}
+    body = deployment("keyed-new", 2, spec=keyed)
+    body["spec"]["template"]["metadata"]["labels"] = {"app": "keyed", "part": "later"}
+    body["spec"]["selector"] = {"matchLabels": {"part": "later"}}
+    world.create(DEPLOYMENTS, body)
+
+    world.until(lambda: len(world.running("part=later")) == 2)
+    assert sorted(zones_of(world, world.running("part=later")).values()) == [1, 1]
+
+
+def test_a_host_port_is_given_once_a_node(world: Live) -> None:
+    nodes = world.add_nodes(51, 52, pool="ports")
+    container = {"name": "c", "image": "pause", "ports": [{"containerPort": 80, "hostPort": 8080}]}
+    spec = {"nodeSelector": {"pool": "ports"}, "containers": [container]}
+    world.create(DEPLOYMENTS, deployment("ported", 3, spec=spec))
+
+    world.until(lambda: len(world.running("app=ported")) == 2)
+    assert {one["spec"]["nodeName"] for one in world.running("app=ported")} == set(nodes)
+    [waiting] = _waiting(world, "ported")
+    told = phase_of(world, waiting["metadata"]["name"])["message"]
+    assert "2 node(s) didn't have free ports for the requested pod ports" in told
+
+    other = [{"containerPort": 80, "hostPort": 8080, "protocol": "UDP"}]
+    pod = bare_pod("over-udp", nodeSelector={"pool": "ports"})
+    pod["spec"]["containers"][0]["ports"] = other
+    world.create(PODS, pod)
+    assert phase_of(world, "over-udp")["status"] == "True"
+    # A port of the host's own network is one of the node's.
+    pod = bare_pod("over-host", nodeSelector={"pool": "ports"}, hostNetwork=True)
+    pod["spec"]["containers"][0]["ports"] = [{"containerPort": 8080}]
+    world.create(PODS, pod)
+    assert phase_of(world, "over-host")["status"] == "False"
+    gone = world.running("app=ported")[0]["metadata"]["name"]
+    world.api.delete(f"{DEPLOYMENTS}/ported")
+    world.until(lambda: world.api.get(f"{PODS}/{gone}").status_code == 404)
+    world.until(lambda: world.api.get(f"{PODS}/over-host").json()["status"]["phase"] == "Running")
+
+
+def test_a_pod_of_higher_priority_displaces_who_holds_its_port(world: Live) -> None:
+    world.create(_CLASSES, {"metadata": {"name": "lowly"}, "value": -20})
+    world.add_nodes(61, pool="one-port")
+    container = {"name": "c", "image": "pause", "ports": [{"containerPort": 80, "hostPort": 80}]}
+    spec = {"nodeSelector": {"pool": "one-port"}, "containers": [container]}
+    world.create(PODS, bare_pod("holder", priorityClassName="lowly", **spec))
+    world.until(lambda: world.api.get(f"{PODS}/holder").json()["status"]["phase"] == "Running")
+
+    world.create(PODS, bare_pod("taker", **spec))
+
+    world.until(lambda: world.api.get(f"{PODS}/taker").json()["status"]["phase"] == "Running")
+    assert world.api.get(f"{PODS}/holder").status_code == 404
+
+
+def test_the_message_tells_what_preemption_could_not_do(world: Live) -> None:
+    [full] = world.add_nodes(71, cpu="2", pool="full")
+    here = {"nodeSelector": {"pool": "full"}}
+    world.deploy("filler", 1, spec=here, requests={"cpu": "1500m"})
+    pod = bare_pod("latecomer", **here)
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    world.create(PODS, pod)
+
+    told = phase_of(world, "latecomer")["message"]
+
+    total = len(world.api.get("/api/v1/nodes").json()["items"])
+    assert told.endswith(
+        f"preemption: 0/{total} nodes are available: 1 No preemption victims found for incoming "
+        f"pod, {total - 1} Preemption is not helpful for scheduling."
+    )
+    assert "1 Insufficient cpu" in told
+    world.create(_CLASSES, {"metadata": {"name": "mild"}, "value": 5, "preemptionPolicy": "Never"})
+    pod = bare_pod("mild", priorityClassName="mild", **here)
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    world.create(PODS, pod)
+    told = phase_of(world, "mild")["message"]
+    assert told.endswith("preemption: not eligible due to preemptionPolicy=Never.")
+    assert full not in told
+
+
+def _waiting(live: Live, app: str) -> list[dict[str, Any]]:
+    return [one for one in live.pods(f"app={app}") if "nodeName" not in one["spec"]]
 
 
 def _on(live: Live, app: str, node: str) -> list[dict[str, Any]]:

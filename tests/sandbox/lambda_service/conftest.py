@@ -15,6 +15,8 @@ import pytest
 from botocore.config import Config
 from moto.server import ThreadedMotoServer
 
+from tests.sandbox import control_token
+
 FUNCTIONS = Path(__file__).with_name("functions")
 ARN = "arn:aws:lambda:us-east-1:123456789012:function:"
 QUEUE_ARN = "arn:aws:sqs:us-east-1:123456789012:"
@@ -85,7 +87,7 @@ class Service:
         """Call the control API; answers status and parsed body."""
         connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=60)
         try:
-            connection.request(method, f"/_sandbox/{path}", json.dumps(body))
+            connection.request(method, f"/_sandbox/{path}", json.dumps(body), control_token.HEADERS)
             response = connection.getresponse()
             return response.status, json.loads(response.read())
         finally:
@@ -135,7 +137,7 @@ def eventually[Found](look: Callable[[], Found | None], seconds: float = 20) -> 
 @contextmanager
 def running_service(*arguments: str) -> Iterator[Service]:
     """Run a service of one's own."""
-    command = [sys.executable, "-m", "sandbox.lambda_service", *arguments]
+    command = [sys.executable, "-m", "sandbox.lambda_service", *control_token.OPTIONS, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from sandbox.lambda_service.quota import StartQuota
+
 from .conftest import ARN, durable, eventually, running_service
 
 
@@ -41,6 +43,25 @@ def test_an_execution_can_be_looked_up_with_its_history(service: Any) -> None:
         "first",
         "second",
     ]
+
+
+def test_so_many_are_started_in_a_second_and_the_next_is_throttled() -> None:
+    with running_service("--starts", "1") as service:
+        functions = [durable("steps", "durable.steps")]
+        service.control("PUT", "functions", {"functions": functions})
+        with pytest.raises(ClientError) as refused:  # noqa: PT012 (one of them is refused)
+            for _ in range(20):
+                service.send("steps:live", {}, DurableExecutionName=_name())
+    assert refused.value.response["Error"]["Code"] == "TooManyRequestsException"
+
+
+def test_a_start_quota_refills_by_the_second() -> None:
+    now = [0.0]
+    quota = StartQuota(2, clock=lambda: now[0])
+    assert [quota.take() for _ in range(3)] == [True, True, False]
+    now[0] = 0.5
+    assert [quota.take() for _ in range(2)] == [True, False]
+    assert all(StartQuota(0).take() for _ in range(1000))
 
 
 def test_a_name_is_started_once(service: Any, tmp_path: Path) -> None:

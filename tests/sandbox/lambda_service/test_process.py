@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.sandbox import control_token
+
 from .conftest import Service, definition, durable, eventually
 
-SERVICE = [sys.executable, "-m", "sandbox.lambda_service"]
+SERVICE = [sys.executable, "-m", "sandbox.lambda_service", *control_token.OPTIONS]
 
 
 def _alive(pid: int) -> bool:

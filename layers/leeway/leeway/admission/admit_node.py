@@ -248,6 +248,7 @@ class AdmitNode:
                 update={
                     "phase": Phase.FINISHED,
                     "answer": answer,
+                    "ended_at": self._clock.now(),
                     "version": record.version + 1,
                 }
             )

@@ -15,7 +15,7 @@ from leeway.cloud.ports import (
     LaunchError,
     LifecycleActionOver,
 )
-from leeway.hooks import EKS_HOOKS, HookResult
+from leeway.hooks import EKS_HOOKS, HookResult, HookSettings
 from leeway.notices import LifecycleHook
 from leeway.replacement import GroupFacts, GroupRules
 
@@ -90,6 +90,7 @@ class AutoScalingGroups:
             terminate_hooks=_terminating(hook for hook in hooks if calls_us(hook)),
             others_hooks=_terminating(hook for hook in hooks if not calls_us(hook)),
             timeouts={hook["LifecycleHookName"]: int(hook["HeartbeatTimeout"]) for hook in hooks},
+            with_target=frozenset(hook["LifecycleHookName"] for hook in hooks if _has_target(hook)),
         )
 
     def missing(self, group: str) -> int:
@@ -150,8 +151,8 @@ class AutoScalingGroups:
                 ShouldDecrementDesiredCapacity=False,
             )
 
-    def heartbeat_timeout(self, hook: LifecycleHook) -> int | None:
-        """Read a hook's HeartbeatTimeout in seconds; None where the group has no such hook."""
+    def hook_settings(self, hook: LifecycleHook) -> HookSettings | None:
+        """Read a hook's settings; None where the group has no such hook."""
         with aws_errors():
             try:
                 described = self._client().describe_lifecycle_hooks(
@@ -161,7 +162,10 @@ class AutoScalingGroups:
                 if code_of(error) == _GONE:
                     return None
                 raise
-        return next((int(h["HeartbeatTimeout"]) for h in described["LifecycleHooks"]), None)
+        found = described["LifecycleHooks"]
+        if not found:
+            return None
+        return HookSettings(int(found[0]["HeartbeatTimeout"]), _has_target(found[0]))
 
     def heartbeat(self, instance: str, hook: LifecycleHook) -> None:
         """Keep a lifecycle action waiting for another HeartbeatTimeout.
@@ -192,7 +196,13 @@ class AutoScalingGroups:
 def calls_us(hook: dict[str, Any]) -> bool:
     """Whether EventBridge tells of a hook's actions, or EKS answers them: a hook that has a target
     of its own to notify is that one's business."""
-    return not hook.get("NotificationTargetARN") or hook["LifecycleHookName"] in EKS_HOOKS
+    return not _has_target(hook) or hook["LifecycleHookName"] in EKS_HOOKS
+
+
+def _has_target(hook: dict[str, Any]) -> bool:
+    """Whether a hook notifies a target of its own. AWS documents nowhere whether EventBridge tells
+    of its actions as well."""
+    return bool(hook.get("NotificationTargetARN"))
 
 
 def _units_of(member: dict[str, Any]) -> int:

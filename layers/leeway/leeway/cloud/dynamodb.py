@@ -109,7 +109,11 @@ class DynamoRecords:
         for item in self._open_items(cluster):
             kind = Arrival if item["sk"]["S"] == ARRIVAL else Retirement
             try:
-                found.append(kind.model_validate_json(item["record"]["S"]))
+                record = kind.model_validate_json(item["record"]["S"])
+                if is_of(item, record.instance):
+                    found.append(record)
+                else:
+                    unread.append(f"{item['pk']['S']} {item['sk']['S']}: no record of Leeway's own")
             except ValidationError as error:
                 wrong = error.errors(include_url=False, include_input=False)[0]
                 where = ".".join(str(part) for part in wrong["loc"])
@@ -149,6 +153,12 @@ def _read_if_understood[T: BaseModel](kind: type[T], item: dict[str, Any] | None
         return _read(kind, item)
     except ValidationError:
         return None
+
+
+def is_of(item: dict[str, Any], instance: str) -> bool:
+    """Whether an item that an index tells of is kept under this instance's key. An index has every
+    item with its attributes, and whoever may write manifests may give those any attribute."""
+    return bool(item["pk"] == item_key(instance, RETIREMENT)["pk"])
 
 
 def item_key(instance: str, sort: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from leeway.cloud.dynamodb import FACTS, item_key
+from leeway.cloud.dynamodb import FACTS, is_of, item_key
 from leeway.cloud.errors import aws_errors
 from leeway.cloud.ports import CloudUnavailable
 from leeway.cloud.query import query_all
@@ -46,7 +46,8 @@ class DynamoIndex:
                 facts = InstanceFacts.model_validate_json(item["record"]["S"])
             except ValidationError:
                 continue  # another version's: it is as if it were not there, and written anew
-            found[facts.instance] = facts
+            if is_of(item, facts.instance):
+                found[facts.instance] = facts
         return found
 
     def update(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:

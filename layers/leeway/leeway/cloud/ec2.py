@@ -7,12 +7,23 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.owners import DETACHED_FROM_TAG, cluster_of, owner_of
+from leeway.notices import InterruptionAction
+from leeway.owners import EKS_CLUSTER_TAG, cluster_of, owner_of
 from leeway.records.retirement import InstanceFacts
-from leeway.sightings import SeenChange
+from leeway.sightings import CurrentInstance, SeenChange
 
 _UNKNOWN = "InvalidInstanceID.NotFound"
 
+
+# What Spot requests are marked with while the two minutes run. One whose instance is to be
+# terminated for want of capacity, which is the usual case, gets at once the code that it keeps when
+# the instance is gone: whether it still runs, only the instance tells.
+# Source: EC2 user guide, "Spot request status codes" and "State changes for a Spot request".
+MARKED = {
+    "instance-terminated-no-capacity": InterruptionAction.TERMINATE,
+    "marked-for-termination": InterruptionAction.TERMINATE,
+    "marked-for-stop": InterruptionAction.STOP,
+}
 
 # How EC2 begins the description of what is done or called off: that is told for another week.
 # Source: EC2 API reference, InstanceStatusEvent; EC2 user guide, "Scheduled events".
@@ -20,8 +31,8 @@ _OVER = ("[Completed]", "[Canceled]")
 
 
 class Ec2Instances:
-    """The Instances, ScheduledChanges and InstanceTypes Protocols; `client` makes boto3's client
-    when first asked."""
+    """The Instances, CurrentInstances, ScheduledChanges and InstanceTypes Protocols; `client` makes
+    boto3's client when first asked."""
 
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
@@ -41,6 +52,40 @@ class Ec2Instances:
                 raise
         found = [i for r in answer["Reservations"] for i in r["Instances"]]
         return found[0] if found else None
+
+    def current_instance(self, instance: str) -> CurrentInstance | None:
+        """Read an instance's state, latest start and Spot request; None where EC2 knows none."""
+        found = self._read(instance)
+        if found is None:
+            return None
+        state, started = found["State"]["Name"], found["LaunchTime"]
+        marked = bool(found.get("SpotInstanceRequestId")) and self._is_marked(instance)
+        return CurrentInstance(state, started, marked)
+
+    def _is_marked(self, instance: str) -> bool:
+        """Whether a Spot request of the instance says that EC2 is about to take it back."""
+        filters = [
+            {"Name": "instance-id", "Values": [instance]},
+            {"Name": "status-code", "Values": list(MARKED)},
+        ]
+        with aws_errors():
+            answer = self._client().describe_spot_instance_requests(Filters=filters)
+        return bool(answer["SpotInstanceRequests"])
+
+    def in_reservation(self, reservation: str) -> list[str]:
+        """List the instances that run in a capacity reservation."""
+        filters = [
+            {"Name": "capacity-reservation-id", "Values": [reservation]},
+            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+        ]
+        with aws_errors():
+            pages = self._client().get_paginator("describe_instances").paginate(Filters=filters)
+            return [
+                instance["InstanceId"]
+                for page in pages
+                for reserved in page["Reservations"]
+                for instance in reserved["Instances"]
+            ]
 
     def changes_of(self, instance: str) -> list[SeenChange]:
         """Read what EC2 has scheduled for a running instance; among it what is over."""
@@ -84,13 +129,6 @@ class Ec2Instances:
             found = [i for page in pages for r in page["Reservations"] for i in r["Instances"]]
         return [facts for one in found if one["LaunchTime"] >= since and (facts := facts_of(one))]
 
-    def tag_as_detached(self, instance: str, group: str) -> None:
-        """Note on the instance which group it is about to leave."""
-        with aws_errors():
-            self._client().create_tags(
-                Resources=[instance], Tags=[{"Key": DETACHED_FROM_TAG, "Value": group}]
-            )
-
     def terminate(self, instance: str) -> None:
         """Terminate; an instance that is gone already is no error."""
         with aws_errors():
@@ -131,4 +169,5 @@ def facts_of(described: dict[str, Any]) -> InstanceFacts | None:
         instance_type=described.get("InstanceType", ""),
         capacity_type=described.get("InstanceLifecycle", "on-demand"),
         owner=owner_of(tags),
+        joined=EKS_CLUSTER_TAG in tags,
     )

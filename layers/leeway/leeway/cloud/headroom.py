@@ -1,17 +1,15 @@
 """What is remembered of headroom, in the table, by boto3.
 
-Keys: `pk` = CLUSTER#<name>, `sk` = HEADROOM#<subject>.
+Keys: `pk` = HEADROOM#<cluster>, `sk` = <subject>.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from leeway.cloud.errors import aws_errors
-from leeway.cloud.query import query_cluster
+from leeway.cloud.query import query_partition
 from leeway.headroom.kept import Kept
 from leeway.typed_json import adapter_of
-
-_PREFIX = "HEADROOM#"
 
 
 class DynamoHeadroom:
@@ -23,7 +21,7 @@ class DynamoHeadroom:
 
     def of(self, cluster: str) -> dict[str, Kept]:
         """Read what is remembered of a cluster, by subject."""
-        items = query_cluster(self._client(), self._table, cluster, _PREFIX)
+        items = query_partition(self._client(), self._table, _partition(cluster))
         kept = [adapter_of(Kept).validate_json(item["kept"]["S"]) for item in items]
         return {one.subject: one for one in kept}
 
@@ -42,4 +40,8 @@ class DynamoHeadroom:
 
 
 def _key(cluster: str, subject: str) -> dict[str, Any]:
-    return {"pk": {"S": f"CLUSTER#{cluster}"}, "sk": {"S": f"{_PREFIX}{subject}"}}
+    return {"pk": {"S": _partition(cluster)}, "sk": {"S": subject}}
+
+
+def _partition(cluster: str) -> str:
+    return f"HEADROOM#{cluster}"

@@ -1,6 +1,6 @@
 """What retirements must agree on, in the table, by boto3.
 
-Keys: `pk` = CLUSTER#<name>, `sk` = CHURN.
+Keys: `pk` = CHURN#<cluster>, `sk` = CHURN.
 """
 
 from collections.abc import Callable
@@ -61,4 +61,4 @@ class DynamoLedgers:
 
 
 def _churn_key(cluster: str) -> dict[str, Any]:
-    return {"pk": {"S": f"CLUSTER#{cluster}"}, "sk": {"S": "CHURN"}}
+    return {"pk": {"S": f"CHURN#{cluster}"}, "sk": {"S": "CHURN"}}

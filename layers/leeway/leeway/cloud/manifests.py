@@ -1,7 +1,8 @@
 """What users wrote, in the table, by boto3.
 
-Keys: `pk` = CLUSTER#<name>, `sk` = MANIFEST#<kind>.<group>#<namespace>/<name>. The items have no
-attribute `cluster`, and so stay out of the index `by-cluster`.
+Keys: `pk` = MANIFESTS#<cluster>, `sk` = <kind>.<group>#<namespace>/<name>. Nothing else is under
+these keys, so that whoever may write manifests can write nothing else. The items have no attribute
+`cluster`, and so stay out of the index `by-cluster`.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,10 +13,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.cloud.query import query_cluster
+from leeway.cloud.query import query_partition
 from leeway.cloud.stores import RecordChanged, StoredManifest
-
-_PREFIX = "MANIFEST#"
 
 
 class DynamoManifests:
@@ -28,8 +27,8 @@ class DynamoManifests:
     def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
         """Read a cluster's manifests, all or those of a kind, as they are now: one Query, in as
         many pages as it takes."""
-        prefix = f"{_PREFIX}{resource}#" if resource else _PREFIX
-        items = query_cluster(self._client(), self._table, cluster, prefix)
+        prefix = f"{resource}#" if resource else ""
+        items = query_partition(self._client(), self._table, _partition(cluster), prefix)
         return tuple(_read(item) for item in items)
 
 
@@ -80,8 +79,12 @@ def _locked(manifest: StoredManifest) -> Iterator[None]:
 
 
 def _key(cluster: str, manifest: StoredManifest) -> dict[str, Any]:
-    sk = f"{_PREFIX}{manifest.resource}#{manifest.namespace}/{manifest.name}"
-    return {"pk": {"S": f"CLUSTER#{cluster}"}, "sk": {"S": sk}}
+    sk = f"{manifest.resource}#{manifest.namespace}/{manifest.name}"
+    return {"pk": {"S": _partition(cluster)}, "sk": {"S": sk}}
+
+
+def _partition(cluster: str) -> str:
+    return f"MANIFESTS#{cluster}"
 
 
 def _unchanged(version: int) -> dict[str, Any]:
@@ -101,7 +104,7 @@ def _read(item: dict[str, Any]) -> StoredManifest:
     """Read an item. One that somebody has written by hand is a manifest all the same, though with
     an empty body it is one that nobody can make sense of: it must not hide the others, and a policy
     that is there must not count as none."""
-    resource, _, rest = item["sk"]["S"].removeprefix(_PREFIX).partition("#")
+    resource, _, rest = item["sk"]["S"].partition("#")
     namespace, _, name = rest.partition("/")
     version = item.get("version", {}).get("N", "0")
     return StoredManifest(

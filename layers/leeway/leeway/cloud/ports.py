@@ -10,12 +10,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
-    from leeway.hooks import HookResult
+    from leeway.hooks import HookResult, HookSettings
     from leeway.notices import LifecycleHook
     from leeway.records.retirement import InstanceFacts
     from leeway.replacement import GroupFacts, GroupRules
     from leeway.selection.offers.machines import Machine
-    from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
+    from leeway.sightings import (
+        CurrentInstance,
+        SeenChange,
+        SeenHook,
+        SeenImpairment,
+        SeenInstance,
+        SeenInterruption,
+    )
 
 
 class CloudUnavailable(Exception):
@@ -71,10 +78,6 @@ class Instances(Protocol):
         """Read an instance; None where EC2 knows none, or its tags name no one cluster."""
         ...
 
-    def tag_as_detached(self, instance: str, group: str) -> None:
-        """Note on the instance which group it is about to leave."""
-        ...
-
     def terminate(self, instance: str) -> None:
         """Terminate; an instance that is gone already is no error."""
         ...
@@ -105,6 +108,10 @@ class Sweep(Protocol):
         """List what EC2 has scheduled for instances; among it what is over, for about a week."""
         ...
 
+    def impairments(self) -> Sequence[SeenImpairment]:
+        """List the running instances of which some status check fails."""
+        ...
+
     def named(self, private_dns_name: str) -> Sequence[SeenInstance]:
         """List the instances of any cluster that have this private DNS name. Names are unique in a
         VPC only."""
@@ -112,6 +119,18 @@ class Sweep(Protocol):
 
     def states(self, instances: Collection[str]) -> Mapping[str, str]:
         """Read the states of these very instances now; one that EC2 does not know is left out."""
+        ...
+
+
+class CurrentInstances(Protocol):
+    """EC2's instances as they are at this moment."""
+
+    def current_instance(self, instance: str) -> CurrentInstance | None:
+        """Read an instance's state, latest start and Spot request; None where EC2 knows none."""
+        ...
+
+    def in_reservation(self, reservation: str) -> Sequence[str]:
+        """List the instances that run in a capacity reservation."""
         ...
 
 
@@ -186,8 +205,8 @@ class Groups(Protocol):
         """Take the instance out without decrementing, so that the group launches a successor."""
         ...
 
-    def heartbeat_timeout(self, hook: LifecycleHook) -> int | None:
-        """Read a hook's HeartbeatTimeout in seconds; None where the group has no such hook."""
+    def hook_settings(self, hook: LifecycleHook) -> HookSettings | None:
+        """Read a hook's settings; None where the group has no such hook."""
         ...
 
     def heartbeat(self, instance: str, hook: LifecycleHook) -> None:

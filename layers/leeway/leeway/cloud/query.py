@@ -20,19 +20,24 @@ def query_all(client: Any, table: str, condition: str, **more: Any) -> list[dict
         return [item for page in pages for item in page["Items"]]
 
 
-def query_cluster(client: Any, table: str, cluster: str, prefix: str) -> list[dict[str, Any]]:
-    """Return the items kept of a cluster whose sort key begins so, as they are now.
+def query_partition(
+    client: Any, table: str, partition: str, prefix: str = ""
+) -> list[dict[str, Any]]:
+    """Return the items under a partition key, as they are now: all, or those whose sort key begins
+    with a prefix.
 
     Raises:
         CloudUnavailable, CloudRefused: a page could not be read.
     """
+    condition, values = "pk = :pk", {":pk": {"S": partition}}
+    if prefix:
+        condition, values = (
+            f"{condition} AND begins_with(sk, :prefix)",
+            {
+                **values,
+                ":prefix": {"S": prefix},
+            },
+        )
     return query_all(
-        client,
-        table,
-        "pk = :pk AND begins_with(sk, :prefix)",
-        ExpressionAttributeValues={
-            ":pk": {"S": f"CLUSTER#{cluster}"},
-            ":prefix": {"S": prefix},
-        },
-        ConsistentRead=True,
+        client, table, condition, ExpressionAttributeValues=values, ConsistentRead=True
     )

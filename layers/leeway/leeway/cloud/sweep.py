@@ -4,27 +4,15 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import batched
 from typing import Any
 
-from leeway.cloud.ec2 import changes_in, facts_of
+from leeway.cloud.ec2 import MARKED, changes_in, facts_of
 from leeway.cloud.errors import aws_errors
-from leeway.notices import InterruptionAction
-from leeway.owners import CLUSTER_TAGS, OWNED_PREFIX
-from leeway.sightings import SeenChange, SeenInstance, SeenInterruption
+from leeway.owners import CLUSTER_TAGS, GROUP_TAG, OWNED_PREFIX
+from leeway.sightings import SeenChange, SeenImpairment, SeenInstance, SeenInterruption
 
 PAGE = 1000
 FILTER_VALUES = 200
 """What DescribeInstances takes. Source: EC2 API reference."""
 
-GROUP_TAG = "aws:autoscaling:groupName"
-
-# What Spot requests are marked with while the two minutes run. One whose instance is to be
-# terminated for want of capacity, which is the usual case, gets at once the code that it keeps when
-# the instance is gone: whether it still runs, only the instance tells.
-# Source: EC2 user guide, "Spot request status codes" and "State changes for a Spot request".
-_MARKED = {
-    "instance-terminated-no-capacity": InterruptionAction.TERMINATE,
-    "marked-for-termination": InterruptionAction.TERMINATE,
-    "marked-for-stop": InterruptionAction.STOP,
-}
 
 # What EC2 schedules. Source: EC2 API reference, InstanceStatusEvent.
 _CODES = [
@@ -34,6 +22,15 @@ _CODES = [
     "system-maintenance",
     "system-reboot",
 ]
+
+
+# Status checks, as filters name them, and where the answer has them. All names of filters must hold
+# together: each check takes a call of its own. Source: EC2 API reference, DescribeInstanceStatus.
+_CHECKS = {
+    "instance": "InstanceStatus",
+    "system": "SystemStatus",
+    "attached-ebs": "AttachedEbsStatus",
+}
 
 
 class Ec2Sweep:
@@ -83,13 +80,13 @@ class Ec2Sweep:
             pages = (
                 self._client()
                 .get_paginator("describe_spot_instance_requests")
-                .paginate(Filters=[{"Name": "status-code", "Values": list(_MARKED)}])
+                .paginate(Filters=[{"Name": "status-code", "Values": list(MARKED)}])
             )
             for page in pages:
                 for request in page["SpotInstanceRequests"]:
                     if "InstanceId" in request:
                         marked_at = request["Status"]["UpdateTime"]
-                        action = _MARKED[request["Status"]["Code"]]
+                        action = MARKED[request["Status"]["Code"]]
                         seen.append(SeenInterruption(request["InstanceId"], action, marked_at))
         return seen
 
@@ -107,6 +104,22 @@ class Ec2Sweep:
                     seen += changes_in(status)
         return seen
 
+    def impairments(self) -> list[SeenImpairment]:
+        """List the running instances of which some status check fails."""
+        found: dict[str, SeenImpairment] = {}
+        for check in _CHECKS:
+            filters = [{"Name": f"{check}-status.status", "Values": ["impaired"]}]
+            with aws_errors():
+                pages = (
+                    self._client()
+                    .get_paginator("describe_instance_status")
+                    .paginate(Filters=filters, MaxResults=PAGE)
+                )
+                for page in pages:
+                    for status in page["InstanceStatuses"]:
+                        found[status["InstanceId"]] = _impairment(status)
+        return list(found.values())
+
     def states(self, instances: Collection[str]) -> dict[str, str]:
         """Read the states of these very instances now; one that EC2 does not know is left out.
 
@@ -117,6 +130,21 @@ class Ec2Sweep:
             for described in self._described([{"Name": "instance-id", "Values": list(values)}]):
                 found[described["InstanceId"]] = described["State"]["Name"]
         return found
+
+
+def _impairment(status: dict[str, Any]) -> SeenImpairment:
+    since = {
+        check: min(failed)
+        for check, field in _CHECKS.items()
+        if (
+            failed := [
+                detail["ImpairedSince"]
+                for detail in status.get(field, {}).get("Details", [])
+                if detail.get("Status") == "failed" and detail.get("ImpairedSince")
+            ]
+        )
+    }
+    return SeenImpairment(status["InstanceId"], since)
 
 
 def _group_of(described: dict[str, Any]) -> str:

@@ -68,7 +68,8 @@ class AutoScalingWaitingActions:
             for hook in hooks:
                 if hook["LifecycleTransition"] == _TRANSITIONS[state]:
                     waits_for = LifecycleHook(name, hook["LifecycleHookName"])
-                    yield SeenHook(member["InstanceId"], waits_for, state == "Pending:Wait")
+                    launching, timeout = state == "Pending:Wait", int(hook["HeartbeatTimeout"])
+                    yield SeenHook(member["InstanceId"], waits_for, launching, timeout)
 
     def _hooks_of(self, group: str) -> list[dict[str, Any]]:
         with aws_errors():

@@ -10,17 +10,16 @@ from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from leeway.cluster.eks_hosts import dns_suffix
+
 TOKEN_PREFIX = "k8s-aws-v1."  # noqa: S105 (a format, not a secret)
 PRESIGN_SECONDS = 60
 CLUSTER_HEADER = "x-k8s-aws-id"
 
-_SUFFIXES = {"cn-": "amazonaws.com.cn", "us-iso-": "c2s.ic.gov", "us-isob-": "sc2s.sgov.gov"}
-
 
 def sts_host(region: str) -> str:
     """Return STS's host in a region; the suffix belongs to the region's partition."""
-    suffix = next((s for prefix, s in _SUFFIXES.items() if region.startswith(prefix)), None)
-    return f"sts.{region}.{suffix or 'amazonaws.com'}"
+    return f"sts.{region}.{dns_suffix(region)}"
 
 
 def eks_token(cluster: str, region: str, credentials: Credentials) -> str:

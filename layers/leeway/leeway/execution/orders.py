@@ -12,7 +12,7 @@ from leeway.typed_json import adapter_of
 class Order:
     """One generation of an instance's retirement or admission."""
 
-    instance: Annotated[str, Field(pattern=r"^i-[0-9a-f]{8,17}$")]
+    instance: Annotated[str, Field(pattern=r"^i-(?:[0-9a-f]{8}|[0-9a-f]{17})$")]
     cluster: Annotated[str, Field(min_length=1)]
     generation: Annotated[int, Field(ge=1)]
 

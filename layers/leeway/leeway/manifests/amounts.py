@@ -5,16 +5,13 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema
 
 from leeway.manifests.base import LabelKey
-from leeway.selection.quantities import BadQuantity, quantity
+from leeway.selection.quantities import asked
 
 
 def _amount(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return value
-    read = quantity(str(value))
-    if read.value < 0:
-        raise BadQuantity("expected an amount that is not negative")
-    return str(read)
+    return str(asked(str(value)))
 
 
 Amount = Annotated[

@@ -12,7 +12,7 @@ from leeway.manifests.interpreting import Converted
 from leeway.manifests.node_class import BlockDevice, EC2NodeClass, MetadataOptions
 from leeway.manifests.problems import Note
 from leeway.manifests.selectors import Tags, TagText
-from leeway.selection.offers.node_class import AmiFamily
+from leeway.manifests.ubuntu import OldAmiFamily, notes_on, without_ubuntu
 
 Selector = dict[Annotated[TagText, StringConstraints(max_length=128)], str]
 
@@ -25,7 +25,7 @@ _OWNERS = ("aws::owners",)
 class AWSNodeTemplateSpec(Strict):
     """How a machine is made into a node."""
 
-    ami_family: AmiFamily | None = None
+    ami_family: OldAmiFamily | None = None
     """Operating system of the nodes."""
     ami_selector: Selector = Field(default_factory=dict)
     """Which images nodes boot: those that have all these tags, ids, names or owners."""
@@ -100,7 +100,7 @@ def as_node_class(old: AWSNodeTemplate) -> Converted:
             "annotations": old.metadata.annotations,
         },
         "spec": {
-            **{name: value for name, value in kept.items() if value is not None},
+            **without_ubuntu({name: value for name, value in kept.items() if value is not None}),
             **{name: list(_terms(selector)) for name, selector in terms.items() if selector},
         },
     }
@@ -109,7 +109,7 @@ def as_node_class(old: AWSNodeTemplate) -> Converted:
 
 def _notes(spec: AWSNodeTemplateSpec) -> tuple[Note, ...]:
     if spec.ami_family is not None:
-        return ()
+        return tuple(notes_on(spec.ami_family, images=bool(spec.ami_selector)))
     said = "AL2 was the default then, and is no longer maintained: the Cluster's default is taken"
     return (Note(("spec", "amiFamily"), said),)
 

@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     StringConstraints,
     WithJsonSchema,
 )
@@ -41,6 +42,7 @@ def _duration(value: Any) -> Any:
 Duration = Annotated[
     timedelta,
     BeforeValidator(_duration),
+    PlainSerializer(render_duration, return_type=str, when_used="json"),
     WithJsonSchema(
         {
             "type": "string",

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 from leeway.manifests.base import Duration, Manifest, Metadata, Strict, up_to
 from leeway.manifests.selectors import SecurityGroupTerms, SubnetTerms, Tags
 from leeway.notices import NoticeKind
-from leeway.policies import SAFETY_MARGIN, SPOT_WARNING, OnBlocked, Replacement
+from leeway.policies import SAFETY_MARGIN, SPOT_WARNING, OnBlocked, Replacement, StatusCheck
 
 NAME = r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$"
 """A cluster's name, as EKS takes it."""
@@ -46,6 +46,16 @@ class ScheduledChangePolicy(NoticePolicy):
     for its turn must end before the stack's RetirementTimeout."""
 
 
+class ImpairedStatusPolicy(NoticePolicy):
+    """What to do about an instance whose EC2 status checks fail."""
+
+    tolerates: Annotated[Duration, AfterValidator(up_to(timedelta(days=1)))] | None = None
+    """How long the checks may fail before anything is done."""
+    checks: Annotated[tuple[StatusCheck, ...], Field(min_length=1)] | None = None
+    """Which of EC2's checks count: `instance`, `system`, `attached-ebs`. The last one fails for any
+    attached volume, that of a single pod too."""
+
+
 class LaunchPolicy(Strict):
     """What to do about an instance that its group holds back while it launches."""
 
@@ -74,6 +84,8 @@ class Notices(Strict):
     """AWS Health announces maintenance or retirement of an instance."""
     capacity_reservation: NoticePolicy = NoticePolicy()
     """EC2 takes an instance in a capacity reservation back."""
+    impaired_status: ImpairedStatusPolicy = ImpairedStatusPolicy()
+    """EC2's status checks of an instance fail."""
 
     def of(self, kind: NoticeKind) -> NoticePolicy | LaunchPolicy | None:
         """Return what is written about a kind of notice; None for test notifications."""

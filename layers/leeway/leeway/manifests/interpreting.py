@@ -10,9 +10,7 @@ from pydantic import BaseModel, ValidationError
 from leeway.manifests.base import DROPPED, Manifest
 from leeway.manifests.kinds import Kind, UnknownKind, attribute, find_kind, model_of
 from leeway.manifests.problems import Note, Path, Problem, near_miss
-
-LONGEST_SHOWN = 60
-"""Characters of a wrong value that are repeated to its author."""
+from leeway.selection.reading.objects import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ def interpret(document: Any, source: str, line_of: Callable[[Path], int]) -> Int
         return Interpreted(None, problems)
 
     if not isinstance(document, dict):
-        return refused(problem((), f"expected a manifest, got {_shown(document)}"))
+        return refused(problem((), f"expected a manifest, got {shown(document)}"))
     for name in ("apiVersion", "kind"):
         if not isinstance(document.get(name), str) or not document[name]:
             return refused(problem((name,), "expected text; every manifest has it"))
@@ -128,7 +126,7 @@ def _explained(error: Any, document: Any, model: type[BaseModel]) -> tuple[Path,
     """Render one of pydantic's findings: where in the document, and what was expected there."""
     missing = error["type"] == "missing"
     path = _in_document(error["loc"], document, missing)
-    given = "" if missing else f", got {_shown(error['input'])}"
+    given = "" if missing else f", got {shown(error['input'])}"
     match error["type"]:
         case "missing":
             return path, "is missing"
@@ -148,13 +146,6 @@ def _explained(error: Any, document: Any, model: type[BaseModel]) -> tuple[Path,
             for begin in ("input should be ", "value should be ", "string should be "):
                 said = said.replace(begin, "expected ")
             return path, f"{said.replace('should have', 'expected')}{given}"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, (dict, list)):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def _in_document(loc: Sequence[str | int], document: Any, missing: bool) -> Path:

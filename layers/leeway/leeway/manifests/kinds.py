@@ -46,6 +46,21 @@ class Kind:
 KINDS: tuple[Kind, ...] = (
     Kind("leeway.sh/v1", "Cluster", "leeway.manifests.cluster:Cluster", "clusters", singleton=True),
     Kind("leeway.sh/v1", "Headroom", "leeway.manifests.headroom:Headroom", "headrooms"),
+    Kind(
+        "karpenter.sh/v1beta1",
+        "NodePool",
+        "leeway.manifests.node_pool_v1beta1:NodePoolV1Beta1",
+        "nodepools",
+        converter="leeway.manifests.node_pool_v1beta1:as_node_pool",
+    ),
+    Kind(
+        "karpenter.k8s.aws/v1beta1",
+        "EC2NodeClass",
+        "leeway.manifests.node_class_v1beta1:EC2NodeClassV1Beta1",
+        "ec2nodeclasses",
+        short=("ec2nc", "ec2ncs"),
+        converter="leeway.manifests.node_class_v1beta1:as_node_class",
+    ),
     Kind("karpenter.sh/v1", "NodePool", "leeway.manifests.node_pool:NodePool", "nodepools"),
     Kind(
         "karpenter.k8s.aws/v1",
@@ -88,7 +103,8 @@ KINDS: tuple[Kind, ...] = (
         for version in ("v1alpha1", "v1beta1")
     ),
 )
-"""Every kind that is read. Another one is another row, and its model."""
+"""Every kind that is read, of several versions the latest last. Another one is another row, and its
+model."""
 
 
 class UnknownKind(ValueError):

@@ -114,11 +114,9 @@ class MetadataOptions(Strict):
     """Whether a session token is needed."""
 
 
-class EC2NodeClassSpec(Strict):
-    """How a machine is made into a node. What is left out is as the Cluster's defaults say."""
+class NodeClassFields(Strict):
+    """What every version of a node class has."""
 
-    ami_family: AmiFamily | None = None
-    """Operating system of the nodes; by default that of the alias in amiSelectorTerms."""
     ami_selector_terms: Annotated[tuple[AmiTerm, ...], Field(max_length=30)] = ()
     """Which images nodes boot: those that match any of the terms."""
     subnet_selector_terms: SubnetTerms | None = None
@@ -133,8 +131,6 @@ class EC2NodeClassSpec(Strict):
     """What nodes boot with, beside what Leeway adds."""
     tags: Tags = Field(default_factory=dict)
     """Tags of the instances and volumes."""
-    kubelet: KubeletSettings = Field(default_factory=KubeletSettings)
-    """How the kubelet is set."""
     block_device_mappings: Annotated[tuple[BlockDevice, ...], Field(max_length=50)] = ()
     """The nodes' volumes."""
     instance_store_policy: Literal["RAID0"] | None = None
@@ -147,17 +143,38 @@ class EC2NodeClassSpec(Strict):
     """Whether nodes get public addresses."""
     detailed_monitoring: bool | None = None
     """Whether CloudWatch watches nodes by the minute."""
+    context: Annotated[Any, NotActedOn("EC2 reserves it")] = None
+    """Reserved by EC2."""
+
+
+class EC2NodeClassSpec(NodeClassFields):
+    """How a machine is made into a node. What is left out is as the Cluster's defaults say."""
+
+    ami_family: AmiFamily | None = None
+    """Operating system of the nodes; by default that of the alias in amiSelectorTerms."""
+    kubelet: KubeletSettings = Field(default_factory=KubeletSettings)
+    """How the kubelet is set."""
     ip_prefix_count: Annotated[int, Field(ge=0)] | None = None
     """How many prefixes of 16 addresses a network interface gets. One or more: pods are counted
     as with prefix delegation."""
-    context: Annotated[Any, NotActedOn("EC2 reserves it")] = None
-    """Reserved by EC2."""
     capacity_reservation_selector_terms: Annotated[
         Any, NotActedOn("capacity reservations are not launched into")
     ] = None
     """Which capacity reservations nodes are launched into."""
     network_interfaces: Annotated[Any, NotActedOn("nodes get one network interface")] = None
     """The nodes' network interfaces."""
+    placement_group_selector: Annotated[
+        Any, NotActedOn("nodes are not launched into placement groups")
+    ] = None
+    """Which placement group nodes are launched into."""
+    cpu_options: Annotated[
+        Any, NotActedOn("every node is taken to have the vCPUs of its instance type")
+    ] = None
+    """How many threads each core runs, and other options of the processor."""
+    connection_tracking: Annotated[
+        Any, NotActedOn("idle connections are tracked as long as EC2 does by default")
+    ] = None
+    """How long EC2 tracks idle connections."""
 
     @model_validator(mode="after")
     def _means_one_thing(self) -> Self:

@@ -147,7 +147,7 @@ class Disruption(Strict):
 
     consolidate_after: Duration | Never = timedelta(0)
     """How long a node has to be empty or under-used."""
-    consolidation_policy: Literal["WhenEmpty", "WhenEmptyOrUnderutilized"] = (
+    consolidation_policy: Literal["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"] = (
         "WhenEmptyOrUnderutilized"
     )
     """Which nodes are given back."""

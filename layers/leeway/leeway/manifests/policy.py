@@ -5,7 +5,7 @@ from typing import Any
 
 from leeway.manifests.cluster import Cluster, LaunchPolicy, NoticePolicy
 from leeway.owners import OwnerKind
-from leeway.policies import DEFAULTS, Action, ChurnCap, ClusterPolicy, Policy
+from leeway.policies import DEFAULTS, Action, ChurnCap, ClusterPolicy, Policy, StatusCheck
 
 
 def cluster_policy(cluster: Cluster) -> ClusterPolicy:
@@ -28,6 +28,8 @@ def _policy(default: Policy, written: NoticePolicy | LaunchPolicy | None) -> Pol
     said = _written(written.model_dump())
     if "action" in said:
         said["action"] = Action(said["action"])
+    if "checks" in said:
+        said["checks"] = frozenset(map(StatusCheck, said["checks"]))
     if "deadline" in said:
         said["within"] = said.pop("deadline")
     return replace(default, **said)

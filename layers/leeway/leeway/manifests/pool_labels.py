@@ -13,6 +13,8 @@ NOT_ACTED_ON = dict.fromkeys(
         "karpenter.k8s.aws/capacity-reservation-id",
         "karpenter.k8s.aws/capacity-reservation-type",
         "karpenter.k8s.aws/capacity-reservation-interruptible",
+        "karpenter.k8s.aws/placement-group-id",
+        "karpenter.k8s.aws/placement-group-partition",
     ),
     "Leeway does not know this label of instance types, and does not act on it",
 )

@@ -5,6 +5,7 @@ pydantic's models of the events would be part of its cold start.
 """
 
 from leeway.notices.model import (
+    INSTANCE_ID,
     InstanceId,
     InterruptionAction,
     LifecycleHook,
@@ -15,6 +16,7 @@ from leeway.notices.model import (
 )
 
 __all__ = [
+    "INSTANCE_ID",
     "InstanceId",
     "InterruptionAction",
     "LifecycleHook",

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-from leeway.notices.model import InstanceId, Notice, NoticeKind
+from leeway.notices.model import INSTANCE_ID, InstanceId, Notice, NoticeKind
 
 
 def _as_list(value: Any) -> Any:
@@ -15,9 +15,7 @@ def _as_list(value: Any) -> Any:
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
-InstanceIdText = Annotated[
-    InstanceId, StringConstraints(pattern=r"^i-(?:[0-9a-f]{8}|[0-9a-f]{17})$")
-]
+InstanceIdText = Annotated[InstanceId, StringConstraints(pattern=f"^{INSTANCE_ID}$")]
 
 
 class Envelope(BaseModel):
@@ -36,6 +34,7 @@ class Envelope(BaseModel):
     time: AwareDatetime
     resources: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
     detail: dict[str, Any]
+    replay: Annotated[str, Field(alias="replay-name")] = ""
 
     def notice(self, kind: NoticeKind, instances: Iterable[str], **announced: Any) -> Notice:
         """Build the notice that this event is, with what only its kind announces."""
@@ -46,6 +45,7 @@ class Envelope(BaseModel):
             region=self.region,
             time=self.time.astimezone(UTC),
             instances=tuple(InstanceId(instance) for instance in instances),
+            replay=self.replay,
             **announced,
         )
 

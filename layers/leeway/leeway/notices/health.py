@@ -1,5 +1,6 @@
 """Notices from source `aws.health`: scheduled changes of EC2 instances."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -8,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BeforeValidator, Field
 
 from leeway.notices.envelope import Detail, Envelope, Parsers, Text
-from leeway.notices.model import InstanceId, Notice, NoticeKind
+from leeway.notices.model import INSTANCE_ID, InstanceId, Notice, NoticeKind
 
 SOURCE = "aws.health"
 
@@ -44,6 +45,8 @@ _FOR_PEOPLE = "_PLANNED_LIFECYCLE_EVENT"
 _CLOSED = frozenset({"closed", "cancelled", "canceled"})
 _RESOLVED = "resolved"
 
+_INSTANCE = re.compile(INSTANCE_ID)
+
 
 def _instance_of(text: str) -> str:
     """Return the id in `i-…` or in an ARN that ends in `instance/i-…`."""
@@ -56,9 +59,10 @@ def _scheduled_change(envelope: Envelope) -> Notice:
         return envelope.notice(NoticeKind.SCHEDULED_CHANGE, [], effective_at=detail.start)
     named = [_instance_of(entity.value) for entity in detail.entities]
     listed = [_instance_of(resource) for resource in envelope.resources]
-    instances = [name for name in dict.fromkeys([*named, *listed]) if name.startswith("i-")]
+    instances = [name for name in dict.fromkeys([*named, *listed]) if _INSTANCE.fullmatch(name)]
+    closed = detail.status.lower() in _CLOSED
     resolved = {_instance_of(e.value) for e in detail.entities if e.status.lower() == _RESOLVED}
-    over = instances if detail.status.lower() in _CLOSED else resolved
+    over = [name for name in instances if closed or name in resolved]
     return envelope.notice(
         NoticeKind.SCHEDULED_CHANGE,
         instances,

@@ -6,7 +6,10 @@ from enum import StrEnum
 from typing import NewType
 
 InstanceId = NewType("InstanceId", str)
-"""An EC2 instance id: `i-` and 8 or 17 hexadecimal digits."""
+"""An EC2 instance id, of the form of INSTANCE_ID."""
+
+INSTANCE_ID = r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})"
+"""The form of an instance id. Source: EC2 user guide, "Resource IDs"."""
 
 
 class NoticeKind(StrEnum):
@@ -19,6 +22,7 @@ class NoticeKind(StrEnum):
     STATE_CHANGE = "state-change"
     SCHEDULED_CHANGE = "scheduled-change"
     CAPACITY_RESERVATION = "capacity-reservation"
+    IMPAIRED_STATUS = "impaired-status"
     TEST_NOTIFICATION = "test-notification"
 
 
@@ -47,6 +51,8 @@ class Notice:
     `event` names what is announced where several notices tell of one thing: pages of a list,
     later news. `over` are those of the instances for which it will not happen, or has happened.
     `into_pool` says that a hook keeps an instance on its way into its group's warm pool.
+    `reservation` is the capacity reservation whose instances the notice is about, where it names
+    none. `replay` is the name of the replay that sent the event again out of an archive.
     """
 
     id: str
@@ -62,6 +68,8 @@ class Notice:
     event: str = ""
     over: frozenset[InstanceId] = frozenset()
     into_pool: bool = False
+    reservation: str = ""
+    replay: str = ""
 
 
 class MalformedNotice(ValueError):

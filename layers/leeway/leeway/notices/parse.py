@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from leeway.notices import autoscaling, ec2, health
+from leeway.notices import autoscaling, ec2, health, status_checks
 from leeway.notices.envelope import Envelope
 from leeway.notices.model import MalformedNotice, Notice, UnknownNotice
 
@@ -13,6 +13,7 @@ _PARSERS: dict[str, dict[str, Callable[[Envelope], Notice]]] = {
     ec2.SOURCE: ec2.PARSERS,
     autoscaling.SOURCE: autoscaling.PARSERS,
     health.SOURCE: health.PARSERS,
+    status_checks.SOURCE: status_checks.PARSERS,
 }
 
 

@@ -1,16 +1,17 @@
 """Notices that never came, in the form in which they would have come.
 
-The shapes are those of `ec2`, `autoscaling` and `health`, which parse them again: what is made up
-here is received like what EventBridge delivers. An id tells what it is about, so that saying it
-again changes nothing.
+The shapes are those of `ec2`, `autoscaling`, `health` and `status_checks`, which parse them again:
+what is made up here is received like what EventBridge delivers. An id tells what it is about, so
+that saying it again changes nothing.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
 
-from leeway.notices import autoscaling, ec2, health
+from leeway.notices import autoscaling, ec2, health, status_checks
 from leeway.notices.model import InterruptionAction, LifecycleHook
 
 type Event = dict[str, Any]
@@ -76,6 +77,20 @@ class Place:
             "affectedEntities": [{"entityValue": instance}],
         }
         return self._event(health.SOURCE, "AWS Health Event", about, at, detail)
+
+    def impaired_status(
+        self,
+        about: str,
+        at: datetime,
+        instance: str,
+        checks: Collection[str],
+        *,
+        over: bool = False,
+    ) -> Event:
+        """Status checks of an instance fail, or pass again; `checks` name those that fail."""
+        status = "ok" if over else "impaired"
+        detail = {"instance-id": instance, "status": status, "failed-checks": sorted(checks)}
+        return self._event(status_checks.SOURCE, status_checks.IMPAIRED, about, at, detail)
 
     def _event(
         self, source: str, detail_type: str, about: str, at: datetime, detail: dict[str, Any]

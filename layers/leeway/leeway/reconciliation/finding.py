@@ -12,7 +12,6 @@ from leeway.failures import described
 from leeway.hooks import EKS_HOOKS
 from leeway.notices import NoticeKind
 from leeway.notices.synthetic import Place
-from leeway.owners import OwnerKind
 from leeway.parallel import in_parallel
 from leeway.policies import ClusterPolicy
 from leeway.reconciliation.omissions import (
@@ -22,18 +21,28 @@ from leeway.reconciliation.omissions import (
     about_arrival,
     about_called_off,
     about_change,
+    about_change_over,
     about_detached,
     about_eks_hook,
     about_hook,
+    about_impairment,
     about_interruption,
+    about_recovery,
     about_retirement,
     about_return,
     about_start,
     about_state,
+    is_detached_too_long,
 )
 from leeway.records.arrival import Arrival
 from leeway.records.retirement import Retirement
-from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
+from leeway.sightings import (
+    SeenChange,
+    SeenHook,
+    SeenImpairment,
+    SeenInstance,
+    SeenInterruption,
+)
 
 HANDS = 8
 """Instances of a cluster that are seen to at the same time: when a storm's notices got lost, each
@@ -50,11 +59,13 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """What AWS shows of a region, all at once. `changes` is None where they could not be read."""
+    """What AWS shows of a region, all at once. `changes` and `impairments` are None where they
+    could not be read."""
 
     instances: Sequence[SeenInstance]
     interruptions: Sequence[SeenInterruption] = ()
     changes: Sequence[SeenChange] | None = None
+    impairments: Sequence[SeenImpairment] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +115,10 @@ class Finding:
             looks.append(partial(about_start, record, self._clock.now()))
             state = there.state if there else None
             looks.append(partial(self._record, record, state, policy.dry_run))
+            # A rehearsal would rehearse it once a minute. Whoever attaches it to a group keeps it.
+            grouped = there is not None and bool(there.group)
+            if isinstance(record, Retirement) and not policy.dry_run and not grouped:
+                looks.append(partial(self._detached, record))
         problems = [f"records: {wrong}" for wrong in under_way.unread]
         try:
             hooks = self._waiting.of_groups({one.group for one in cared.values() if one.group})
@@ -113,12 +128,19 @@ class Finding:
         looks += [partial(self._hook, case, one) for one in hooks.seen if one.instance in cared]
         looks += self._at_interruptions(case, region.interruptions)
         looks += self._at_changes(case, region.changes)
+        looks += self._at_impairments(case, region.impairments)
         looks += self._at_instances(case)
         return _collected(looks, problems)
 
-    def returned(self, seen: Iterable[SeenInstance]) -> Search:
-        """Look at instances whose nodes are marked as retiring, for some that are to stay."""
-        return _collected([partial(self._return, one) for one in seen], [])
+    def returned(
+        self,
+        seen: Iterable[SeenInstance],
+        policy: ClusterPolicy,
+        changes: Sequence[SeenChange] | None,
+    ) -> Search:
+        """Look at instances whose nodes are marked as retiring, for some that are to stay.
+        `changes` are None where they could not be read."""
+        return _collected([partial(self._return, one, policy, changes) for one in seen], [])
 
     def _at_interruptions(self, case: _Case, seen: Iterable[SeenInterruption]) -> Iterator[Look]:
         if case.policy.heeds(NoticeKind.SPOT_INTERRUPTION):
@@ -140,14 +162,23 @@ class Finding:
             if known.retirement is not None:
                 yield partial(self._called_off, case, known.retirement, seen)
 
+    def _at_impairments(self, case: _Case, seen: Sequence[SeenImpairment] | None) -> Iterator[Look]:
+        if seen is None:
+            return  # nobody knows, and nothing is undone
+        if case.policy.heeds(NoticeKind.IMPAIRED_STATUS):
+            for one in seen:
+                there = case.cared.get(one.instance)
+                if there is not None and there.state == "running":
+                    yield partial(self._impairment, case, one)
+        for known in case.known.values():
+            if known.retirement is not None:
+                yield partial(self._recovery, case, known.retirement, seen)
+
     def _at_instances(self, case: _Case) -> Iterator[Look]:
         heeds_states = case.policy.heeds(NoticeKind.STATE_CHANGE)
         for one in case.cared.values():
             if heeds_states and one.state in STOPS_OR_ENDS:
                 yield partial(self._state, case, one)
-            # A rehearsal would rehearse it once a minute.
-            if one.facts.owner.kind is OwnerKind.DETACHED and not case.policy.dry_run:
-                yield partial(self._detached, case, one)
 
     def _record(
         self, record: Retirement | Arrival, state: str | None, dry_run: bool
@@ -188,24 +219,44 @@ class Finding:
         policy = case.policy.notices[NoticeKind.SCHEDULED_CHANGE]
         return about_called_off(retirement, seen, policy, self._place, self._clock.now())
 
+    def _impairment(self, case: _Case, seen: SeenImpairment) -> Omission | None:
+        policy = case.policy.notices[NoticeKind.IMPAIRED_STATUS]
+        now, dry_run = self._clock.now(), case.policy.dry_run
+        if about_impairment(seen, None, policy, self._place, now) is None:
+            return None  # it is tolerated, and its record need not be read
+        retirement = self._known(case, seen.instance).retirement
+        return about_impairment(seen, retirement, policy, self._place, now, dry_run)
+
+    def _recovery(
+        self, case: _Case, retirement: Retirement, seen: Sequence[SeenImpairment]
+    ) -> Omission | None:
+        policy = case.policy.notices[NoticeKind.IMPAIRED_STATUS]
+        return about_recovery(retirement, seen, policy, self._place, self._clock.now())
+
     def _state(self, case: _Case, seen: SeenInstance) -> Omission | None:
         retirement = self._known(case, seen.facts.instance).retirement
         now, dry_run = self._clock.now(), case.policy.dry_run
         return about_state(seen, retirement, self._place, now, dry_run)
 
-    def _return(self, seen: SeenInstance) -> Omission | None:
+    def _return(
+        self, seen: SeenInstance, policy: ClusterPolicy, changes: Sequence[SeenChange] | None
+    ) -> Omission | None:
         retirement = self._records.known(seen.facts.instance).retirement
-        return about_return(seen, retirement, self._place, self._clock.now())
+        now = self._clock.now()
+        omission = about_return(seen, retirement, self._place, now)
+        if omission is not None or changes is None:
+            return omission
+        here = policy.notices[NoticeKind.SCHEDULED_CHANGE]
+        return about_change_over(seen, retirement, changes, here, self._place, now)
 
-    def _detached(self, case: _Case, seen: SeenInstance) -> Omission | None:
-        """What runs in a list of before, and has been retired by now, may have ended in between:
-        EC2 is asked again."""
-        instance = seen.facts.instance
-        retirement = self._known(case, instance).retirement
-        omission = about_detached(seen, retirement, self._place, self._clock.now())
-        if omission is None or self._sweep.states([instance]).get(instance) != seen.state:
+    def _detached(self, record: Retirement) -> Omission | None:
+        """The list of instances is older than the record, and tags decide what is in it: EC2 is
+        asked for the instance's state by its id."""
+        now = self._clock.now()
+        if not is_detached_too_long(record, now):
             return None
-        return omission
+        state = self._sweep.states([record.instance]).get(record.instance)
+        return about_detached(record, state, self._place, now)
 
     def _known(self, case: _Case, instance: str) -> Known:
         """Return what is on record of an instance; what is not under way takes a read."""

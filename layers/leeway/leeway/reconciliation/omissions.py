@@ -14,11 +14,19 @@ from leeway.notices.synthetic import Event, Place
 from leeway.policies import SAFETY_MARGIN, VOLUNTARY, Action, Policy
 from leeway.records.arrival import Arrival
 from leeway.records.generations import has_lived_on
-from leeway.records.retirement import OVER, OVERDUE, Phase, Retirement, due
+from leeway.records.retirement import (
+    OVER,
+    OVERDUE,
+    TERMINATED_WITHIN,
+    Phase,
+    Retirement,
+    due,
+)
 from leeway.sightings import (
     CHANGE_PREFIX,
     SeenChange,
     SeenHook,
+    SeenImpairment,
     SeenInstance,
     SeenInterruption,
     is_over,
@@ -41,13 +49,13 @@ LOST_START_UNTIL = timedelta(minutes=6)
 their turn and do nothing for long; to these, too, that does no harm: the second start of a name
 finds the first."""
 
-ENDS_WITHIN = timedelta(minutes=1)
-"""How long after a retirement is closed its instance may still run: it is terminated right after,
-with retries."""
-
 SCHEDULE_LATE = timedelta(minutes=2)
 """How long after its lead a change is begun by the schedule that its notice has left: EventBridge
 Scheduler takes up to a minute."""
+
+SURELY_OVER = timedelta(days=1)
+"""How long after its time a change counts as over of which EC2 does not tell: AWS Health knows of
+more than EC2, and its word of the end may have got lost."""
 
 ASKED_AGAIN_AFTER = timedelta(hours=1)
 """How long after a change came to nothing, declined or only rehearsed, it is told of again: what
@@ -118,11 +126,30 @@ def about_hook(
     if record.phase not in OVER:
         return None
     if record.answer is not None:
+        if _waits_for_another(seen, retirement, arrival, now):
+            why = f"it waits for {seen.hook.name} again, after its answer, and nobody said so"
+            return Lost(seen.instance, event, why)
         why = f"what {seen.hook.name} waits for has ended, and its answer did not arrive"
         return LostAnswer(seen.instance, seen.hook, record.answer, why)
     if isinstance(record, Arrival) or dry_run:
         return None
     return Lost(seen.instance, event, f"it waits for {seen.hook.name}, and nothing has been done")
+
+
+def _waits_for_another(
+    seen: SeenHook, retirement: Retirement | None, arrival: Arrival | None, now: datetime
+) -> bool:
+    """Whether an instance waits for another action of a hook than the one that was answered. An
+    action that nobody answers lasts for its hook's timeout; and an instance that came in again, or
+    was to go again, since the answer may be back from its group's warm pool."""
+    record, other = (arrival, retirement) if seen.launching else (retirement, arrival)
+    if record is None or record.ended_at is None:
+        return True
+    if isinstance(record, Arrival) and record.into_pool:
+        return True  # its answer let the instance into the pool, and now it comes out
+    if now >= record.ended_at + timedelta(seconds=seen.timeout):
+        return True
+    return other is not None and other.noticed_at > record.ended_at
 
 
 def about_eks_hook(
@@ -232,6 +259,44 @@ def about_return(
     return Lost(seen.facts.instance, event, "it was stopped and runs again, and nobody said so")
 
 
+def about_change_over(
+    seen: SeenInstance,
+    retirement: Retirement | None,
+    changes: Collection[SeenChange],
+    policy: Policy,
+    place: Place,
+    now: datetime,
+) -> Lost | None:
+    """Decide about an instance whose node is marked as retiring, and was drained for a scheduled
+    change: one that came through it, and that nothing succeeds, is to be freed. A reboot changes
+    neither its state nor its launch. `changes` are all that EC2 has scheduled, or had of late."""
+    if seen.state != "running" or retirement is None or retirement.replaced is not None:
+        return None
+    drained = retirement.phase is Phase.FINISHED and not retirement.came_to_nothing
+    if retirement.kind is not NoticeKind.SCHEDULED_CHANGE or not drained:
+        return None
+    if not (
+        _is_called_off(retirement, changes, policy, now) or _is_long_past(retirement, changes, now)
+    ):
+        return None
+    event = place.scheduled_change(
+        f"over-{retirement.instance}-{retirement.event}-{retirement.generation}",
+        now,
+        retirement.instance,
+        retirement.event,
+        now,
+        called_off=True,
+    )
+    why = "it came through the scheduled change that it was drained for, and nobody said so"
+    return Lost(retirement.instance, event, why)
+
+
+def _is_long_past(retirement: Retirement, changes: Collection[SeenChange], now: datetime) -> bool:
+    if retirement.deadline is None or now < retirement.deadline + SURELY_OVER:
+        return False
+    return not any(one.instance == retirement.instance and not one.over for one in changes)
+
+
 def about_change(
     seen: SeenChange,
     retirement: Retirement | None,
@@ -266,12 +331,70 @@ def _serves_a_change(
     ended_at = retirement.ended_at
     if retirement.came_to_nothing and not dry_run:
         return ended_at is not None and now < ended_at + ASKED_AGAIN_AFTER
-    if retirement.kind is NoticeKind.REBALANCE:
+    if retirement.counts_from_its_turn:
         if retirement.begun_at is None:
             return False  # its turn may never come
-        if ended_at is not None and now >= ended_at + ENDS_WITHIN:
+        if ended_at is not None and now >= ended_at + TERMINATED_WITHIN:
             return False  # it has left the instance, and maybe pods that budgets blocked
     return begins is None or retirement.noticed_at >= begins
+
+
+def about_impairment(
+    seen: SeenImpairment,
+    retirement: Retirement | None,
+    policy: Policy,
+    place: Place,
+    now: datetime,
+    dry_run: bool = False,
+) -> Lost | None:
+    """Decide about an instance whose status checks fail: once for each time that they begin to."""
+    since = seen.lasts_since(policy.checks)
+    if since is None or now < since + policy.tolerates:
+        return None
+    if retirement is not None and _serves_an_impairment(retirement, since, now, dry_run):
+        return None
+    generation = retirement.generation if retirement else 0
+    about = f"impaired-{seen.instance}-{int(since.timestamp())}-{generation}"
+    failed = sorted(seen.since.keys() & policy.checks)
+    event = place.impaired_status(about, now, seen.instance, failed)
+    why = f"EC2's {' and '.join(failed)} status checks fail since {since:%Y-%m-%d %H:%M:%S} UTC"
+    return Lost(seen.instance, event, why)
+
+
+def _serves_an_impairment(
+    retirement: Retirement, since: datetime, now: datetime, dry_run: bool
+) -> bool:
+    if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
+        return False
+    if retirement.phase is Phase.FINISHED:
+        if retirement.came_to_nothing and not dry_run:
+            ended_at = retirement.ended_at
+            return ended_at is not None and now < ended_at + ASKED_AGAIN_AFTER
+        return retirement.noticed_at >= since
+    if retirement.kind in VOLUNTARY - {NoticeKind.IMPAIRED_STATUS}:
+        return retirement.begun_at is not None or retirement.replaced is not None
+    return True
+
+
+def about_recovery(
+    retirement: Retirement,
+    seen: Collection[SeenImpairment],
+    policy: Policy,
+    place: Place,
+    now: datetime,
+) -> Lost | None:
+    """Decide about a retirement that waits for its turn since status checks failed: they may pass
+    again by now. `seen` are all instances of which some fail."""
+    waits = retirement.kind is NoticeKind.IMPAIRED_STATUS and retirement.phase is Phase.NOTICED
+    fails = any(
+        one.instance == retirement.instance and one.lasts_since(policy.checks) is not None
+        for one in seen
+    )
+    if not waits or fails or now < retirement.noticed_at + PATIENCE:
+        return None
+    about = f"recovered-{retirement.instance}-{retirement.generation}"
+    event = place.impaired_status(about, now, retirement.instance, (), over=True)
+    return Lost(retirement.instance, event, "its status checks pass again")
 
 
 def about_called_off(
@@ -314,24 +437,32 @@ def _is_called_off(
     return retirement.event not in to_come
 
 
+def is_detached_too_long(record: Retirement, now: datetime) -> bool:
+    """Whether it is time to look for an instance that Leeway's own record says it detached, and did
+    not end: twice as long after each failure."""
+    if record.phase not in OVER or not record.is_to_be_terminated or record.replaced is None:
+        return False
+    waits = TERMINATED_WITHIN * 2**record.replaced.failures
+    return record.ended_at is None or now >= record.ended_at + waits
+
+
 def about_detached(
-    seen: SeenInstance, retirement: Retirement | None, place: Place, now: datetime
+    record: Retirement, state: str | None, place: Place, now: datetime
 ) -> Lost | None:
-    """Decide about an instance that Leeway took out of its group, and that still runs. Nobody but
-    Leeway ends it."""
-    if seen.state != "running":
+    """Decide about an instance that Leeway's own record says it detached, and did not end: nobody
+    else does. `state` is a fresh read, None where EC2 knows no such instance any more."""
+    if not is_detached_too_long(record, now):
         return None
-    if retirement is not None and retirement.phase not in OVER:
+    about = f"detached-{record.instance}-{record.generation}"
+    if state is None or state in GONE:
+        event = place.state_change(about, now, record.instance, state or "terminated")
+        why = "it was detached from its group, and it has ended by now"
+    elif state == "running":
+        event = place.rebalance(about, now, record.instance)
+        why = "it was detached from its group to be drained and terminated, and it still runs"
+    else:
         return None
-    ended_at = retirement.ended_at if retirement else None
-    if ended_at is not None and now < ended_at + ENDS_WITHIN:
-        return None
-    generation = retirement.generation if retirement else 0
-    event = place.rebalance(
-        f"detached-{seen.facts.instance}-{generation}", now, seen.facts.instance
-    )
-    why = "it was detached from its group to be drained and terminated, and was not terminated"
-    return Lost(seen.facts.instance, event, why, begun=Action.RETIRE)
+    return Lost(record.instance, event, why, begun=Action.RETIRE)
 
 
 def about_start(record: Retirement | Arrival, now: datetime) -> LostStart | None:
@@ -355,6 +486,8 @@ def about_retirement(
 ) -> Lost | None:
     """Decide about a retirement that has not ended, or that has and left its group one larger.
     `state` is its instance's, None where EC2 lists it no more."""
+    if record.phase in OVER and not record.owes:
+        return None
     if now < due(record) + OVERDUE or (dry_run and record.phase in OVER):
         return None
     about = f"dead-retirement-{record.instance}-{record.generation}"
@@ -366,7 +499,9 @@ def about_retirement(
         event = place.lifecycle_action(
             about, now, record.instance, record.hooks[-1], launching=False
         )
-    elif record.kind in {NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE}:
+    elif record.kind is NoticeKind.IMPAIRED_STATUS:
+        event = place.impaired_status(about, now, record.instance, ())
+    elif record.kind in VOLUNTARY:
         event = place.rebalance(about, now, record.instance)
     elif record.kind is NoticeKind.STATE_CHANGE:
         event = place.state_change(about, now, record.instance, "stopping")

@@ -26,6 +26,7 @@ from leeway.cloud.ports import (
 from leeway.cloud.stores import ClusterPolicies, Index, Unfinished
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, Node, Remains
 from leeway.failures import described
+from leeway.notices import INSTANCE_ID
 from leeway.notices.synthetic import Place
 from leeway.parallel import in_parallel
 from leeway.policies import ClusterPolicy
@@ -35,7 +36,7 @@ from leeway.reconciliation.cleaning import Cleaned, Cleaning, Result
 from leeway.reconciliation.finding import HANDS, Finding, Region, Search
 from leeway.reconciliation.omissions import GONE, Lost, LostAnswer, LostStart, Omission
 from leeway.records.retirement import InstanceFacts
-from leeway.sightings import SeenInstance
+from leeway.sightings import SeenChange, SeenInstance
 from leeway.typed_json import adapter_of
 
 AT_ONCE = 32
@@ -52,7 +53,7 @@ _TROUBLE = (CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused)
 class Round:
     """What one run is for: all clusters or, where an instance is named, what that one leaves."""
 
-    instance: Annotated[str, Field(pattern=r"^(i-[0-9a-f]{8,17})?$")] = ""
+    instance: Annotated[str, Field(pattern=f"^({INSTANCE_ID})?$")] = ""
     cluster: str = ""
 
 
@@ -153,7 +154,8 @@ class Reconciliation:
         instances = sweep.instances(names)
         interruptions = report.guard("Spot requests", lambda: list(sweep.interruptions()))
         changes = report.guard("scheduled events", lambda: list(sweep.changes()))
-        return Region(instances, interruptions or (), changes), report.problems
+        impairments = report.guard("status checks", lambda: list(sweep.impairments()))
+        return Region(instances, interruptions or (), changes, impairments), report.problems
 
     def _clean_up_after(self, wanted: Round) -> ClusterReport:
         """Clean up after an instance that is on record as one of a cluster under Leeway's care.
@@ -194,7 +196,8 @@ class Reconciliation:
         if not policy.dry_run:
             remains = report.guard("nodes", lambda: self._clean_up(report, policy, ours, index))
         if remains is not None:
-            report.guard("marked nodes", lambda: self._free_who_stays(report, ours))
+            free = partial(self._free_who_stays, report, policy, ours, region.changes)
+            report.guard("marked nodes", free)
         report.guard("index", lambda: self._keep_index(report, ours, index, remains))
 
     def _make_good(self, report: ClusterReport, search: Search, dry_run: bool) -> None:
@@ -283,7 +286,13 @@ class Reconciliation:
             cleaned.instance for cleaned in report.cleaned if cleaned.result is Result.CLEANED
         }
 
-    def _free_who_stays(self, report: ClusterReport, ours: Mapping[str, SeenInstance]) -> None:
+    def _free_who_stays(
+        self,
+        report: ClusterReport,
+        policy: ClusterPolicy,
+        ours: Mapping[str, SeenInstance],
+        changes: Sequence[SeenChange] | None,
+    ) -> None:
         """Look among the nodes that are marked as retiring for some whose instance is to stay."""
         marked = set(self._world.cluster_named(report.cluster).retiring())
         seen = [
@@ -291,7 +300,7 @@ class Reconciliation:
             for name, one in ours.items()
             if one.state == "running" and {one.facts.private_dns_name, name} & marked
         ]
-        self._make_good(report, self._finding.returned(seen), dry_run=False)
+        self._make_good(report, self._finding.returned(seen, policy, changes), dry_run=False)
 
     def _keep_index(
         self,

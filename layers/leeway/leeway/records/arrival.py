@@ -19,7 +19,8 @@ class Arrival(BaseModel):
     `labels` are put on the node, and `startup_taints` are keys of taints that whoever they wait for
     takes off, before it counts as ready. `hooks` wait for what comes of it, if any do, and are
     answered with `answer` when it has ended; None says that nobody waits for one. `into_pool` says
-    that the instance goes into its group's warm pool, where it needs no node.
+    that the instance goes into its group's warm pool, where it needs no node. `ended_at` is when it
+    was closed.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -37,6 +38,7 @@ class Arrival(BaseModel):
     startup_taints: tuple[str, ...] = ()
     answer: HookResult | None = None
     into_pool: bool = False
+    ended_at: AwareDatetime | None = None
 
     @property
     def instance(self) -> str:

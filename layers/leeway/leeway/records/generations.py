@@ -4,11 +4,13 @@ less urgent does not, what outranks it does, and so does that by which the insta
 from datetime import datetime, timedelta
 from typing import Any
 
+from leeway.hooks import LONGEST_TIMEOUT
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policies import SPOT_WARNING, VOLUNTARY, Action, Ruling
 from leeway.records.retirement import (
     INTERRUPTIONS,
     OVERDUE,
+    TERMINATED_WITHIN,
     Change,
     InstanceFacts,
     Phase,
@@ -22,15 +24,20 @@ MATTERS = timedelta(seconds=5)
 be told of twice, some seconds apart."""
 
 # How surely the instance ends at its deadline. EC2 takes an interrupted one whatever happens; a
-# group waits for its hook; what is scheduled may be called off; a recommendation is one.
+# group waits for its hook; what is scheduled may be called off, and failed checks may pass again; a
+# recommendation is one.
 _HARDNESS = {
     NoticeKind.REBALANCE: 1,
     NoticeKind.SCHEDULED_CHANGE: 2,
+    NoticeKind.IMPAIRED_STATUS: 2,
     NoticeKind.TERMINATE_HOOK: 3,
     NoticeKind.STATE_CHANGE: 4,
     NoticeKind.SPOT_INTERRUPTION: 4,
     NoticeKind.CAPACITY_RESERVATION: 4,
 }
+
+_CALLED_OFF = frozenset({NoticeKind.SCHEDULED_CHANGE, NoticeKind.IMPAIRED_STATUS})
+"""Notices that may be taken back."""
 
 LIVED_ON = timedelta(minutes=10)
 """How long after its retirement an instance that somebody ends has begun to end. One that stops
@@ -81,7 +88,7 @@ def undo(stored: Retirement | None, notice: Notice) -> Change[Retirement] | None
         reason = _why_undone(stored, notice)
     if reason is None:
         return None
-    called_off = notice.kind is NoticeKind.SCHEDULED_CHANGE
+    called_off = notice.kind in _CALLED_OFF
     # Its id is not remembered: a change that comes later is received again under the same.
     undoing = stored.model_copy(
         update={
@@ -102,6 +109,9 @@ def _why_undone(stored: Retirement, notice: Notice) -> str | None:
         return None
     if stored.kind in INTERRUPTIONS and notice.time < stored.noticed_at + CLOCKS:
         return None  # it ran before it was interrupted
+    if notice.kind is NoticeKind.IMPAIRED_STATUS:
+        waits = stored.kind is notice.kind and stored.phase is Phase.NOTICED
+        return "the status checks pass again" if waits and stored.replaced is None else None
     if notice.kind is NoticeKind.SCHEDULED_CHANGE:
         same = stored.kind is notice.kind and stored.event in {"", notice.event}
         if not same or stored.replaced is not None:
@@ -174,7 +184,8 @@ def _is_of_an_earlier_life(stored: Retirement, notice: Notice) -> bool:
     """Whether the instance must have stopped, and run again, before it was interrupted, or
     recommended to go: only of running ones that is told."""
     stopped = _only_stops(notice) and _is_stopped_by(notice.kind, notice.time, stored.noticed_at)
-    return stopped and stored.kind in INTERRUPTIONS | {NoticeKind.REBALANCE}
+    told_of_running = {NoticeKind.REBALANCE, NoticeKind.IMPAIRED_STATUS}
+    return stopped and stored.kind in INTERRUPTIONS | told_of_running
 
 
 def _is_about_to_go(stored: Retirement, notice: Notice) -> bool:
@@ -226,6 +237,10 @@ def _after_the_end(stored: Retirement, notice: Notice, ruling: Ruling) -> str | 
         return "the retirement before it came to nothing"
     if stored.owes and notice.kind not in VOLUNTARY:
         return "the retirement before it left its group one larger"
+    if stored.is_to_be_terminated and notice.kind is NoticeKind.STATE_CHANGE:
+        # Its own end is told of within seconds of the request for it.
+        late = stored.ended_at is not None and notice.time >= stored.ended_at + TERMINATED_WITHIN
+        return "the retirement before it detached the instance and did not end it" if late else None
     if notice.kind in VOLUNTARY and _is_about_to_go(stored, notice):
         return None
     if _only_cordoned_before(stored, notice, ruling):
@@ -268,10 +283,19 @@ def _remember(stored: Retirement, notice: Notice) -> Retirement:
     )
 
 
+def _are_hooks_over(stored: Retirement, now: datetime) -> bool:
+    """Whether every action that was answered has ended by now, taken or timed out: an answer for
+    one that comes later is another."""
+    if stored.answer is None or stored.ended_at is None:
+        return False
+    return now >= stored.ended_at + timedelta(seconds=LONGEST_TIMEOUT)
+
+
 def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceFacts) -> Retirement:
     fresh = stored.phase in {Phase.UNDOING, Phase.UNDONE}
-    anew: dict[str, Any] = {"hooks": ()} if fresh else {}
-    if fresh and not stored.owes:
+    over = fresh or _are_hooks_over(stored, notice.time)
+    anew: dict[str, Any] = {"hooks": ()} if over else {}
+    if fresh and not (stored.owes or stored.is_to_be_terminated):
         anew["replaced"] = None
     if stored.action is Action.CORDON and not fresh:
         anew["stays_cordoned"] = True
@@ -282,7 +306,7 @@ def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceF
             "phase": Phase.NOTICED,
             "running_at": None,
             "begun_at": None,
-            "emptied": False,
+            "emptied": stored.emptied and stored.is_to_be_terminated,
             "answer": None,
             **_asked(notice, ruling),
         }

@@ -27,6 +27,10 @@ NOTICES_REMEMBERED = 50
 OVERDUE = timedelta(minutes=10)
 """How long after it is due a retirement that has not ended counts as dead."""
 
+TERMINATED_WITHIN = timedelta(minutes=1)
+"""How long after a retirement is closed its instance may still run: it is terminated right after,
+with retries."""
+
 LONGEST = timedelta(days=7)
 """How long any execution lives: as long as the template allows for RetirementTimeout."""
 
@@ -59,7 +63,10 @@ OVER = frozenset({Phase.FINISHED, Phase.UNDONE})
 
 
 class InstanceFacts(BaseModel):
-    """What EC2 says of an instance that a retirement needs, and that does not change."""
+    """What EC2 says of an instance that a retirement needs, and that seldom changes.
+
+    `joined` says that it has joined the cluster, by a tag that only EKS can write.
+    """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -70,6 +77,7 @@ class InstanceFacts(BaseModel):
     instance_type: str
     capacity_type: str
     owner: Owner
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,9 @@ class ReplacementIntent(BaseModel):
     `desired` is what the group wants with it, at the least. No zones: none was asked for by name,
     or it has failed since, and its group launches another one. `owed` says that the group may be
     larger for it and is to be as large as before, `ending` that it is just being asked to end the
-    instance for that.
+    instance for that. `detached` says that the group has let the instance go, so that Leeway has to
+    end it: by this alone may it be terminated. `settled` says that Leeway has nothing more to do
+    for that end, and `failures` how often its node was drained and it did not end.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -109,6 +119,9 @@ class ReplacementIntent(BaseModel):
     successors: tuple[Successor, ...] = ()
     owed: bool = False
     ending: bool = False
+    detached: bool = False
+    settled: bool = False
+    failures: Annotated[int, Field(ge=0)] = 0
 
 
 class Retirement(BaseModel):
@@ -165,7 +178,7 @@ class Retirement(BaseModel):
     def counts_from_its_turn(self) -> bool:
         """Whether the deadline is counted from when the pods are first asked to go: nothing happens
         to the instance by itself, and waiting for a turn must use up nothing."""
-        return self.kind is NoticeKind.REBALANCE
+        return self.kind in {NoticeKind.REBALANCE, NoticeKind.IMPAIRED_STATUS}
 
     @property
     def owes(self) -> bool:
@@ -176,7 +189,12 @@ class Retirement(BaseModel):
     @property
     def is_open(self) -> bool:
         """Whether something is still to come of it."""
-        return self.phase not in OVER or self.owes
+        return self.phase not in OVER or self.owes or self.is_to_be_terminated
+
+    @property
+    def is_to_be_terminated(self) -> bool:
+        """Whether Leeway has detached the instance, and has still to terminate it."""
+        return self.replaced is not None and self.replaced.detached and not self.replaced.settled
 
     @property
     def ends_in_its_group(self) -> bool:

@@ -1,6 +1,6 @@
 """How a retirement ends: closed, its hooks answered, its instance terminated, and reported."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
@@ -9,8 +9,7 @@ from leeway.execution.orders import Order
 from leeway.execution.steps import Steps
 from leeway.hooks import HookResult
 from leeway.lifecycle_actions import Answered, LifecycleActions
-from leeway.owners import OwnerKind
-from leeway.records.retirement import Phase, Retirement
+from leeway.records.retirement import Phase, ReplacementIntent, Retirement
 from leeway.replacement import Method
 from leeway.retirement.launching import Launching
 from leeway.retirement.outcome import FAILED, Outcome
@@ -23,6 +22,21 @@ HOOK_TOLD_WITHIN = timedelta(seconds=10)
 
 LOOK_EVERY = 0.5
 """Seconds."""
+
+
+ATTEMPTS = 6
+"""How often an instance that is detached and drained is tried to be terminated: for an hour, since
+`reconcile` waits twice as long after each failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminated:
+    """What came of terminating an instance: whether EC2 was `asked` to, what it `refused`, and why
+    the instance is `left` running, both empty where neither is so."""
+
+    asked: bool = False
+    refused: tuple[str, ...] = ()
+    left: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +68,16 @@ class Ending:
         """
         lowered = Lowered(record)
         if standing.drained or not record.counts_from_its_turn:
-            lowered = self._lower(order, record)
-        closed = self._close(
-            order, lowered, Phase.FINISHED, HookResult.CONTINUE, standing.left_nothing
-        )
+            stays = standing.drained and not standing.is_known_to_be_empty(record)
+            lowered = self._lower(order, record, stays)
+        closed = self._close(order, lowered, Phase.FINISHED, HookResult.CONTINUE, standing)
         if closed is None:
             return Finished(None)
-        terminated, refused = False, lowered.refused
-        if standing.drained and _is_ended_by_nobody_else(closed, standing.replaced):
-            terminated, said = self._terminate(closed)
-            refused += said
+        terminated = Terminated()
+        if standing.replaced.settled and closed.replaced is not None and closed.replaced.detached:
+            terminated = self._terminate(order, closed, standing)
         answered = self._actions.answer(order.instance, closed.hooks, HookResult.CONTINUE)
-        return self._finished(closed, standing, answered, refused, terminated)
+        return self._finished(closed, standing, answered, lowered.refused, terminated)
 
     def finish_early(self, order: Order, record: Retirement, located: Located) -> Finished:
         """Close a retirement that does not go as far as a drain: one that only cordons, is
@@ -91,7 +103,7 @@ class Ending:
         standing: Standing,
         answered: Answered,
         refused: tuple[str, ...],
-        terminated: bool = False,
+        terminated: Terminated = Terminated(),
     ) -> Finished:
         """Render how it ended, and log it. `refused` is what AWS said before the hooks' answers."""
         located, replaced, drain = standing.located, standing.replaced, standing.drain
@@ -109,9 +121,14 @@ class Ending:
             deadline=closed.deadline,
             replacement=replaced.method if replaced.settled else FAILED,
             replacement_reason=replaced.reason,
-            refused=refused + tuple(refusal.said for refusal in answered.refused),
+            refused=(
+                *refused,
+                *terminated.refused,
+                *(refusal.said for refusal in answered.refused),
+            ),
             hooks=tuple(hook.name for hook in closed.hooks),
-            terminated=terminated,
+            terminated=terminated.asked,
+            left_running=terminated.left,
             pods=tuple(drain.pods.values()),
             load_balancers=drain.load_balancers,
             kept=closed.owes,
@@ -154,36 +171,61 @@ class Ending:
         lowered: Lowered,
         phase: Phase,
         answer: HookResult | None,
-        emptied: bool = False,
+        standing: Standing | None = None,
     ) -> Retirement | None:
-        """Close the record; None where a newer generation has taken over."""
+        """Close the record; None where a newer generation has taken over. `standing` is how far a
+        retirement has come that was to end its instance."""
         if lowered.record is None:
             return None
         ended_at = self._world.clock.now()
-        fields = {"phase": phase, "answer": answer, "ended_at": ended_at, "emptied": emptied}
 
         def closed(record: Retirement) -> tuple[Retirement, None]:
             intent = record.replaced
             if intent is not None:
                 owed = {"owed": intent.owed and not lowered.settled, "ending": False}
                 intent = intent.model_copy(update=owed)
-            return record.model_copy(update={**fields, "replaced": intent}), None
+            if intent is not None and standing is not None:
+                intent = _detached(intent, standing.replaced, record.ec2_takes_it)
+            fields = {
+                "phase": phase,
+                "answer": answer,
+                "ended_at": ended_at,
+                "emptied": standing.left_nothing(record) if standing else record.emptied,
+                "replaced": intent,
+            }
+            return record.model_copy(update=fields), None
 
         written = self._world.write(order, lowered.record, closed)
         return written[0] if written else None
 
-    def _terminate(self, record: Retirement) -> tuple[bool, tuple[str, ...]]:
-        """Terminate the instance: whether that was asked for, and what was refused, in words. One
-        that EC2 takes anyway is left to it where EC2 throttles."""
+    def _terminate(self, order: Order, record: Retirement, standing: Standing) -> Terminated:
+        """Terminate an instance that Leeway detached. One that EC2 takes anyway is left to it where
+        EC2 throttles. What fails is tried again, ATTEMPTS times in all."""
+        if not standing.drained:
+            return Terminated(left="since it is not drained")
+        terminated = self._asked_to_terminate(record, standing)
+        if record.ec2_takes_it:
+            return terminated
+        failed = bool(terminated.left)
+        written = self._world.write(order, record, partial(_tried, failed))
+        intent = written[0].replaced if written else None
+        if intent is None or not failed or not intent.settled:
+            return terminated
+        last = f"{terminated.left}; this was the last of {ATTEMPTS} attempts: terminate it yourself"
+        return replace(terminated, left=last)
+
+    def _asked_to_terminate(self, record: Retirement, standing: Standing) -> Terminated:
+        if not standing.is_known_to_be_empty(record):
+            return Terminated(left="since it has no node, and nothing shows that it had one")
         try:
             self._world.instances.terminate(record.instance)
         except CloudRefused as error:
-            return True, (str(error),)
+            return Terminated(True, (str(error),), "since EC2 refuses to terminate it")
         except CloudUnavailable:
             if not record.ec2_takes_it:
                 raise
-            return False, ()
-        return True, ()
+            return Terminated()
+        return Terminated(asked=True)
 
     def report(self, order: Order, located: Located, finished: Finished, steps: Steps) -> None:
         """Tell the others how it ended, and go on answering hooks whose answer was refused."""
@@ -219,10 +261,27 @@ class Ending:
             self._world.telemetry.not_told(outcome, f"no Kubernetes Event: {error}")
 
 
-def _is_ended_by_nobody_else(closed: Retirement, replaced: Replaced) -> bool:
-    """Whether the instance has left its group: by this retirement, or by one before it whose
-    record is lost."""
-    return replaced.method is Method.DETACH or closed.facts.owner.kind is OwnerKind.DETACHED
+def _detached(
+    intent: ReplacementIntent, replaced: Replaced, ec2_takes_it: bool
+) -> ReplacementIntent:
+    """Note whether the instance has left its group for this retirement, so that Leeway has to end
+    it, unless EC2 does. Somebody may have attached it to a group again."""
+    if intent.method is not Method.DETACH or not replaced.settled:
+        return intent
+    if replaced.method is not Method.DETACH:
+        return intent.model_copy(update={"detached": False})
+    return intent.model_copy(update={"detached": True, "settled": ec2_takes_it})
+
+
+def _tried(failed: bool, record: Retirement) -> tuple[Retirement, None]:
+    """Note what came of asking EC2 to end a detached instance."""
+    intent = record.replaced
+    if intent is None:
+        return record, None
+    failures = intent.failures + failed
+    settled = not failed or failures >= ATTEMPTS
+    tried = intent.model_copy(update={"settled": settled, "failures": failures})
+    return record.model_copy(update={"replaced": tried}), None
 
 
 def _ending(record: Retirement) -> tuple[Retirement, None]:

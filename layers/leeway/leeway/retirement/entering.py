@@ -9,7 +9,7 @@ from leeway.cluster.ports import Marks
 from leeway.draining.engine import pause_before_next
 from leeway.execution.orders import Order
 from leeway.execution.steps import Steps
-from leeway.policies import LONGEST_TURN, VOLUNTARY, Action
+from leeway.policies import LONGEST_TURN, SUCCESSOR_WITHIN, VOLUNTARY, Action
 from leeway.records.retirement import INTERRUPTIONS, Phase, Retirement, due
 from leeway.records.turns import (
     Turn,
@@ -23,6 +23,11 @@ from leeway.retirement.taking_turns import Turns
 
 JOINS = timedelta(seconds=5)
 """Between two looks for the node of an interrupted instance that may still be booting."""
+
+JOIN_EVERY = 10
+JOIN_LOOKS = int(SUCCESSOR_WITHIN.total_seconds()) // JOIN_EVERY
+"""Seconds between two looks for the node of an instance that may be booting, in which the execution
+is suspended, and how many looks there are."""
 
 SETTLES_IN = timedelta(seconds=20)
 """After which nothing that an execution began before it was superseded is still under way."""
@@ -66,6 +71,24 @@ class Entering:
                 return self._not_now(order, record, told)
             return self.cordon(order, record)
         return self.cordon(order, record, just_read=True)
+
+    def await_node(self, order: Order, located: Located, steps: Steps) -> Located:
+        """Wait for a node that was not there, before anything is asked of the instance's group: a
+        machine that is booting joins within minutes, and one that never does may be none of the
+        cluster's. Its node is cordoned when it joins."""
+        look = 0
+        while never_joined(located) and look < JOIN_LOOKS:
+            look += 1
+            steps.wait(f"wait-to-join-{look}", JOIN_EVERY)
+            work = partial(self._joined, order, by_name=look < JOIN_LOOKS)
+            located = steps.run(f"join-{look}", Located, work)
+        return located
+
+    def _joined(self, order: Order, by_name: bool) -> Located:
+        record = self._world.read_patiently(order)
+        if record is None:
+            return Located(settled=False)
+        return self.cordon(order, record, by_name=by_name)
 
     def expect(self, order: Order, located: Located, replaced: Replaced, steps: Steps) -> Located:
         """Look again for a node that was not there: a machine that was booting may have joined.
@@ -205,6 +228,15 @@ class Entering:
 def _may_still_join(record: Retirement) -> bool:
     """Whether EC2 leaves the instance its time: neither its group ends it before, nor Leeway."""
     return record.kind in INTERRUPTIONS and not record.hooks and record.replaced is None
+
+
+def never_joined(located: Located) -> bool:
+    """Whether nothing shows that the instance is one of the cluster's nodes, and nothing has been
+    asked of its group yet: nor need it be, for what can wait."""
+    record = located.record
+    if record is None or not located.settled or located.node:
+        return False
+    return record.kind in VOLUNTARY and record.replaced is None and not record.facts.joined
 
 
 def course_of(record: Retirement) -> Course:

@@ -103,7 +103,8 @@ class Launching:
         if intent is None:
             return False
         group = groups.facts(record.instance)
-        if group is not None and group.lifecycle_state == "InService" and not stays:
+        serves = group is not None and group.lifecycle_state == "InService"
+        if group is not None and serves and not stays:
             successors = self._launched(record)
             lowered = group.desired < intent.desired and not any(self._serving(successors))
             launched = bool(successors) or not intent.zones
@@ -111,10 +112,10 @@ class Launching:
                 record.instance, decrement=launched and group.may_shrink and not lowered
             )
             return group.holds
-        if again and not stays:
+        if again and not serves:
             return group is not None and group.holds
         for successor, its_group in self._serving(self._launched(record)):
-            if stays or its_group.desired >= intent.desired:
+            if serves or its_group.desired >= intent.desired:
                 groups.terminate_in_group(successor.instance, decrement=its_group.may_shrink)
         return False
 

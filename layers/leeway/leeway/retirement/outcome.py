@@ -53,6 +53,7 @@ class Outcome:
     """A retirement that has ended. Times are UTC; `hooks` are the lifecycle hooks that told of it,
     `refused` what AWS said to the calls at the end that it refused, `load_balancers` what was said
     to them, `kept` that the instance is still in its group, which is one larger for it,
+    `left_running` why an instance that was detached is not terminated, empty where it is,
     `pods_left_out` how many pods are not told of for want of room, `still_attached` the pods that
     went while their volumes stayed, and `successors` what was launched for the instance, as far as
     that is known."""
@@ -76,6 +77,7 @@ class Outcome:
     pods: tuple[PodProgress, ...]
     load_balancers: str = ""
     kept: bool = False
+    left_running: str = ""
     pods_left_out: int = 0
     still_attached: tuple[str, ...] = ()
     successors: tuple[Successor, ...] = ()
@@ -114,7 +116,8 @@ class Outcome:
     def sentence(self) -> str:
         """What happened, in one sentence for people."""
         if self.result is Result.NO_NODE:
-            return f"{self.kind}: {self.instance} has no node in {self.cluster}: nothing to drain"
+            said = f"{self.kind}: {self.instance} has no node in {self.cluster}: nothing to drain"
+            return "; ".join([said, *self._unended, *self.refused])
         if self.result is Result.REHEARSED:
             return self._rehearsed
         if self.result in {Result.CORDONED, Result.DECLINED, Result.UNDONE}:
@@ -133,15 +136,20 @@ class Outcome:
         told = [f"{self.kind}: {self.node or self.instance} {self.result}", done]
         replacement = f"replacement: {self.replacement}"
         told.append(" ".join([replacement, *(one.instance for one in self.successors)]))
-        if self.replacement == Method.DETACH and not self.terminated:
-            drained = self.result is Result.DRAINED
-            why = "left to EC2 to end" if drained else "left running, since it is not drained"
-            told.append(f"detached and {why}")
+        told += self._unended
         if self.kept and self.result is Result.INCOMPLETE:
             told.append("left in service, since it is not drained")
         if self.result is Result.INCOMPLETE:
             told.append(self.reason)
         return "; ".join([*told, *self.refused])
+
+    @property
+    def _unended(self) -> tuple[str, ...]:
+        if self.left_running:
+            return (f"detached and left running, {self.left_running}",)
+        if self.replacement == Method.DETACH and not self.terminated:
+            return ("detached and left to EC2 to end",)
+        return ()
 
     @property
     def _rehearsed(self) -> str:
@@ -164,7 +172,8 @@ class Outcome:
     @property
     def troubled(self) -> bool:
         """Whether somebody should look at it."""
-        return self.result is Result.INCOMPLETE or self.replacement == FAILED or bool(self.refused)
+        problems = bool(self.refused) or bool(self.left_running)
+        return problems or self.result is Result.INCOMPLETE or self.replacement == FAILED
 
     def to_json(self) -> str:
         """Render the detail of the Leeway event. Of more pods than it has room for, those that went

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from leeway.clock import Clock
 from leeway.cloud.ports import CloudRefused, CloudUnavailable, Groups
 from leeway.cloud.stores import Memory, Recalled
+from leeway.hooks import HookSettings
 from leeway.notices import LifecycleHook
 from leeway.replacement import GroupRules
 from leeway.typed_json import adapter_of
@@ -106,15 +107,17 @@ class KnownGroups:
         read = partial(self._groups.rules, group)
         return self._recollection.recall(f"group/{group}", GroupRules, read)
 
-    def timeout_of(self, hook: LifecycleHook) -> int | None:
-        """Return a hook's HeartbeatTimeout in seconds; None where the group has no such hook.
+    def hook_settings(self, hook: LifecycleHook) -> HookSettings | None:
+        """Return a hook's settings; None where the group has no such hook.
 
         Raises:
             CloudUnavailable, CloudRefused: Auto Scaling did not tell.
         """
         try:
-            known = self.rules_of(hook.group).timeouts.get(hook.name)
+            rules = self.rules_of(hook.group)
         except CloudRefused:
-            known = None
-        # What is not there is only believed of a fresh answer.
-        return self._groups.heartbeat_timeout(hook) if known is None else known
+            return self._groups.hook_settings(hook)
+        timeout = rules.timeouts.get(hook.name)
+        if timeout is None:  # what is not there is only believed of a fresh answer
+            return self._groups.hook_settings(hook)
+        return HookSettings(timeout, hook.name in rules.with_target)

@@ -184,7 +184,6 @@ class Replacing:
             case Method.TERMINATE_IN_GROUP:
                 self._world.groups.terminate_in_group(instance)
             case Method.DETACH:
-                self._tag_as_detached(record, group.name)
                 self._world.groups.detach(instance, group.name)
             case Method.LAUNCH:
                 # Without a hook to keep it, the instance is ended when it is drained.
@@ -199,15 +198,6 @@ class Replacing:
                     with suppress(CloudRefused):  # asked again at the end, which says so
                         self._launching.end(record, again=again)
         return record
-
-    def _tag_as_detached(self, record: Retirement, group: str) -> None:
-        """Note on the instance whose it was, for whoever finds it outside of its group. Of one that
-        EC2 takes nobody has to: the tags that EC2 allows, ten a second, hold up no successor."""
-        try:
-            self._world.instances.tag_as_detached(record.instance, group)
-        except CloudUnavailable:
-            if not record.ec2_takes_it:
-                raise
 
     def _look(self, order: Order, replaced: Replaced, look: int) -> Replaced:
         """Look whether the successor is Ready; ask again where asking failed."""
@@ -279,7 +269,7 @@ def _with_intent(fields: dict[str, Any], record: Retirement) -> tuple[Retirement
 
 def _still_holds(intent: ReplacementIntent, group: GroupFacts | None) -> bool:
     """Whether what was once intended is what happened: an instance that is to be detached has left
-    its group or is leaving it, and is not in the group's own hands by now."""
+    its group or is leaving it. One that is still in service was not detached."""
     if group is None or intent.method is not Method.DETACH:
         return True
-    return group.lifecycle_state in {"InService", "Detaching", "Detached"}
+    return group.lifecycle_state in {"Detaching", "Detached"}

@@ -110,10 +110,19 @@ class Standing:
         """Whether every pod that had to go is gone. Where there is no node there is none."""
         return self.located.settled and (not self.located.node or self.drain.drained)
 
-    @property
-    def left_nothing(self) -> bool:
-        """Whether there was a node, and nothing is left on it: no pod that had to go, no volume."""
-        return bool(self.located.node) and self.drained and not self.drain.unclean
+    def left_nothing(self, record: Retirement) -> bool:
+        """Whether there was a node, now or before, and nothing is left on it: no pod that had to
+        go, no volume."""
+        if not self.located.node:
+            return self.drained and record.emptied
+        return self.drained and not self.drain.unclean
+
+    def is_known_to_be_empty(self, record: Retirement) -> bool:
+        """Whether no pod is left on the instance. That it has no node shows nothing of an instance
+        that is not known to have had one: it may be no node at all, and serve something else."""
+        if self.located.node or not self.drained:
+            return self.drained
+        return record.emptied or record.facts.joined
 
     @property
     def over(self) -> bool:

@@ -8,7 +8,7 @@ from leeway.execution.steps import Steps
 from leeway.lifecycle_actions import LifecycleActions
 from leeway.retirement.emptying import Emptying
 from leeway.retirement.ending import Ending
-from leeway.retirement.entering import Entering
+from leeway.retirement.entering import Entering, never_joined
 from leeway.retirement.launching import Launching
 from leeway.retirement.outcome import Outcome
 from leeway.retirement.recollection import KnownGroups
@@ -56,8 +56,14 @@ class RetireNode:
     def _empty(self, order: Order, located: Located, steps: Steps) -> Finished:
         """See to the successor and the pods, and to what failed before, until all is done or the
         time is up."""
+        located = self._entering.await_node(order, located, steps)
         if located.record is None:
             return Finished(None)
+        if never_joined(located):
+            left = Replaced(True, located.record, reason="it has no node, and is left as it is")
+            standing = Standing(located, left)
+            finish = partial(self._ending.finish, order, located.record, standing)
+            return steps.run("finish", Finished, finish)
         replaced = self._replacing.succeed(order, located.record, steps)
         located = self._entering.expect(order, located, replaced, steps)
         passed = Passed(Drain(), replaced.record, held=replaced.held)

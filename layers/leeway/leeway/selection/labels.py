@@ -19,6 +19,7 @@ WINDOWS_BUILD = "node.kubernetes.io/windows-build"
 HOSTNAME = "kubernetes.io/hostname"
 INSTANCE = "karpenter.k8s.aws/instance-"
 """The prefix of the labels that describe an instance type."""
+FAMILY = f"{INSTANCE}family"
 
 RESERVED, SPOT, ON_DEMAND = "reserved", "spot", "on-demand"
 CAPACITY_TYPES = (RESERVED, SPOT, ON_DEMAND)

@@ -82,6 +82,20 @@ def quantity(text: str) -> Quantity:
     return Quantity(value, form)
 
 
+def asked(text: str) -> Quantity:
+    """Read a quantity that may be asked for or given: not negative, and no more than 64 bits count.
+
+    Raises:
+        BadQuantity: the text is none.
+    """
+    read = quantity(text)
+    if read.value < 0:
+        raise BadQuantity(f'expected an amount that is not negative, got "{text}"')
+    if read.value > _LARGEST_BINARY:
+        raise BadQuantity(f'expected an amount of at most {_LARGEST_BINARY}, got "{text}"')
+    return read
+
+
 def parse(text: str | int) -> Fraction:
     """Read a quantity's exact value.
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 
 from leeway.selection.labels import WELL_KNOWN, normalised, short
@@ -13,6 +14,9 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 # Source: Kubernetes "Labels and Selectors", "Syntax and character set".
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"(?=.{1,253}/)[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/")
+
+_ALIKE = 0.8
+"""How alike two labels are, if one is perhaps written for the other."""
 
 
 class BadRequirement(ValueError):
@@ -70,7 +74,8 @@ class Requirement:
     """What one label has to be.
 
     It holds of the values in `values`, or with `complement` of all others; with a bound only of
-    integers within it. `absent`: it holds of a node without the label too.
+    integers within it. `absent`: it holds of a node without the label too, which no bound does:
+    bounds that leave no integer between them hold of no node.
     """
 
     key: str
@@ -113,18 +118,6 @@ class Requirement:
                 return cls(name, frozenset(), True, low, high, min_values=min_values)
 
     @property
-    def crossed(self) -> bool:
-        """Whether the bounds leave no integer between them."""
-        return (
-            self.at_least is not None and self.at_most is not None and self.at_least > self.at_most
-        )
-
-    @property
-    def admits_absence(self) -> bool:
-        """Whether a node without the label will do; crossed bounds come to DoesNotExist."""
-        return self.absent or self.crossed
-
-    @property
     def has_values(self) -> bool:
         """Whether any value will do."""
         if not self.complement:
@@ -139,7 +132,7 @@ class Requirement:
     @property
     def is_empty(self) -> bool:
         """Whether no node at all will do."""
-        return not self.has_values and not self.admits_absence
+        return not self.has_values and not self.absent
 
     def has(self, value: str) -> bool:
         """Whether the label may have this value."""
@@ -157,7 +150,7 @@ class Requirement:
 
     def admits(self, value: str | None) -> bool:
         """Whether a node will do whose label has this value; None: it has no such label."""
-        return self.admits_absence if value is None else self.has(value)
+        return self.absent if value is None else self.has(value)
 
     def intersection(self, other: "Requirement") -> "Requirement":
         """Return what holds where both do; `min_values` is the larger one."""
@@ -202,10 +195,10 @@ class Requirement:
 
     def __str__(self) -> str:
         name = short(self.key)
-        if self.is_empty:
-            return f"{name} without any value left"
-        if not self.has_values:
+        if not self.has_values and self.absent:
             return f"{name} DoesNotExist"
+        if self.is_empty and not self.complement:
+            return f"{name} without any value left"
         if not self.complement:
             return f"{name} In [{', '.join(sorted(self.values))}]"
         parts = []
@@ -215,7 +208,8 @@ class Requirement:
             parts.append(f"Lt {self.at_most + 1}")
         if self.values:
             parts.append(f"NotIn [{', '.join(sorted(self.values))}]")
-        return f"{name} {' and '.join(parts or ['Exists'])}"
+        left = ", which leaves no value" if self.is_empty else ""
+        return f"{name} {' and '.join(parts or ['Exists'])}{left}"
 
 
 def _operator(operator: Operator | str, values: Collection[str]) -> Operator:
@@ -268,6 +262,15 @@ def _largest(one: int | None, other: int | None) -> int | None:
 
 def _smallest(one: int | None, other: int | None) -> int | None:
     return min((n for n in (one, other) if n is not None), default=None)
+
+
+def _near(key: str, known: Iterable[str]) -> str:
+    """Name the label that was perhaps meant: of the same name without its prefix, or nearly the
+    same."""
+    name = key.rpartition("/")[2]
+    meant = [each for each in sorted(known) if each.rpartition("/")[2] == name]
+    meant += get_close_matches(key, sorted(known), n=1, cutoff=_ALIKE)
+    return f"; did you mean {meant[0]}?" if meant else ""
 
 
 class Requirements(Mapping[str, Requirement]):
@@ -347,11 +350,12 @@ class Requirements(Mapping[str, Requirement]):
         `allow_undefined`: its value comes with the instance type."""
         for key, asked in wanted._by_key.items():
             given = self._by_key.get(key)
+            if asked.is_empty:
+                return f"{asked}"
             if given is None:
-                if key not in allow_undefined and not asked.admits_absence:
-                    return f"{asked}: no node of the pool has the label"
+                if key not in allow_undefined and not asked.absent:
+                    near = _near(key, {*allow_undefined, *self._by_key})
+                    return f"{asked}: no node of the pool has the label{near}"
             elif given.intersection(asked).is_empty:
                 return f"{asked} against the pool's {given}"
-            elif asked.is_empty:
-                return f"{asked}"
         return None

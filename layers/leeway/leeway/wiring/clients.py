@@ -34,6 +34,12 @@ HASTY_TRIES = 2
 """Of a call for whose answer a drain would wait: a retirement tries again by itself, or can do
 without."""
 
+ANSWERS_WITHIN = 5
+"""Seconds that an answer usually may take."""
+
+LISTS_WITHIN = 20
+"""Seconds that EC2 may take to describe a thousand instances, with all of their tags."""
+
 CONNECTIONS = 32
 """That a client keeps: so many hands call at once, and one more connection is closed after its
 call."""
@@ -113,14 +119,15 @@ def patient_client(service: str, region: str | None = None) -> Any:
 
 
 @cache
-def client(service: str, tries: int = 0) -> Any:
-    """Build a boto3 client, once per warm function; `tries` where not the service's usual. Many
-    hands may want their first at the same time, and a session builds one after the other only."""
+def client(service: str, tries: int = 0, answers_within: int = ANSWERS_WITHIN) -> Any:
+    """Build a boto3 client, once per warm function; `tries` where not the service's usual, and the
+    seconds that an answer may take. Many hands may want their first at the same time, and a session
+    builds one after the other only."""
     usual = HASTY_TRIES if service in HASTY else TRIES
     config = Config(
         retries={"mode": "standard", "total_max_attempts": tries or usual},
         connect_timeout=2,
-        read_timeout=5,
+        read_timeout=answers_within,
     )
     with _BUILDING:
         return session().client(service, config=_LEAN.merge(config))

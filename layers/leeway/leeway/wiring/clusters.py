@@ -1,12 +1,15 @@
 """Opens clusters' APIs."""
 
+import os
 from functools import cache, partial
+from urllib.parse import urlsplit
 
 from leeway.cloud.eks import EksClusters
 from leeway.cloud.endpoints import RememberedClusters
 from leeway.cloud.ports import ClusterEndpoint
 from leeway.cluster.connection import Connection
 from leeway.cluster.eks import eks_connection
+from leeway.cluster.eks_hosts import refused_because
 from leeway.cluster.lightkube_cluster import LightkubeCluster
 from leeway.cluster.opened import OpenedClusters
 from leeway.wiring.clients import client, clock, session, settings
@@ -30,9 +33,20 @@ def _cluster_on(connection: Connection) -> LightkubeCluster:
 @cache
 def _connections() -> OpenedClusters[Connection]:
     asked = RememberedClusters(
-        partial(client, "dynamodb"), settings().table, EksClusters(partial(client, "eks")), clock()
+        partial(client, "dynamodb"),
+        settings().table,
+        EksClusters(partial(client, "eks")),
+        clock(),
+        _refused_because,
     )
     return OpenedClusters(asked, _connect, clock())
+
+
+def _refused_because(url: str) -> str:
+    """Say why no token is sent to an address. Whoever sets AWS_ENDPOINT_URL, as the sandbox does,
+    trusts its host with the functions' credentials, and with tokens as well."""
+    configured = urlsplit(os.environ.get("AWS_ENDPOINT_URL", "")).hostname or ""
+    return refused_because(url, session().region_name, configured)
 
 
 def _connect(endpoint: ClusterEndpoint) -> Connection:

@@ -1,33 +1,60 @@
 """Puts together what receives notices, for all functions that do."""
 
+import os
 from functools import cache, partial
 
-from leeway.cloud.functions import LambdaCleanUp, LambdaExecutions
+from leeway.cloud.functions import LambdaCleanUp, LambdaExecutions, Pace
 from leeway.cloud.memory import DynamoMemory
 from leeway.cloud.ports import Schedules
 from leeway.cloud.unavailable import DynamoUnavailableOfferings
+from leeway.notices.synthetic import Place
 from leeway.reception import Reception, Surroundings
-from leeway.wiring.clients import client, clock, configuration, instances, records, settings
+from leeway.wiring.clients import (
+    client,
+    clock,
+    configuration,
+    instances,
+    records,
+    session,
+    settings,
+)
+
+
+@cache
+def place() -> Place:
+    """Read which account and region this function is in."""
+    return Place(os.environ["LEEWAY_ACCOUNT"], session().region_name)
 
 
 @cache
 def retirements() -> LambdaExecutions:
     """Build what starts `retire_node`."""
-    return LambdaExecutions(partial(client, "lambda"), settings().retire_node, "retire")
+    return LambdaExecutions(
+        partial(client, "lambda"), settings().retire_node, "retire", settings().table, _pace()
+    )
 
 
 @cache
 def admissions() -> LambdaExecutions:
     """Build what starts `admit_node`."""
-    return LambdaExecutions(partial(client, "lambda"), settings().admit_node, "admit")
+    return LambdaExecutions(
+        partial(client, "lambda"), settings().admit_node, "admit", settings().table, _pace()
+    )
+
+
+@cache
+def _pace() -> Pace:
+    return Pace(clock())
 
 
 def reception_with(schedules: Schedules) -> Reception:
     """Build the use case, with what keeps notices that are to be received again later."""
     return Reception(
         Surroundings(
+            place=place(),
             records=records(),
             instances=instances(),
+            current=instances(),
             changes=instances(),
             policies=configuration(),
             retire_node=retirements(),

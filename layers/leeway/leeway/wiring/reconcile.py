@@ -1,6 +1,5 @@
 """Puts together `reconcile`."""
 
-import os
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache, partial
@@ -10,11 +9,11 @@ from leeway.cloud.dynamodb_index import DynamoIndex
 from leeway.cloud.ports import CloudRefused
 from leeway.cloud.sweep import Ec2Sweep
 from leeway.cloud.waiting import AutoScalingWaitingActions
-from leeway.notices.synthetic import Place
 from leeway.reconciliation.reconcile import Reconciliation, Round, Surroundings
 from leeway.records.retirement import Retirement
 from leeway.wiring.clients import (
     HASTY_TRIES,
+    LISTS_WITHIN,
     TRIES,
     client,
     clock,
@@ -22,11 +21,10 @@ from leeway.wiring.clients import (
     groups,
     prepare,
     records,
-    session,
     settings,
 )
 from leeway.wiring.clusters import cluster_named
-from leeway.wiring.reception import admissions, reception_with, retirements
+from leeway.wiring.reception import admissions, place, reception_with, retirements
 
 
 class _NothingAhead:
@@ -46,8 +44,8 @@ def reconciliation() -> Reconciliation:
     return Reconciliation(
         Surroundings(
             clusters=frozenset(settings().clusters),
-            place=Place(os.environ["LEEWAY_ACCOUNT"], session().region_name),
-            sweep=Ec2Sweep(partial(client, "ec2")),
+            place=place(),
+            sweep=Ec2Sweep(partial(client, "ec2", answers_within=LISTS_WITHIN)),
             hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=HASTY_TRIES)),
             waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=TRIES)),
             groups=groups(),

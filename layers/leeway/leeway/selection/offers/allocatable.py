@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cache
 
 from leeway.selection.offers.branches import POD_ENI
-from leeway.selection.offers.machines import Machine
+from leeway.selection.offers.machines import EFA, Machine
 from leeway.selection.offers.node_class import GIB, AmiFamily, NodeClass
 from leeway.selection.quantities import parse, whole
 from leeway.selection.resources import EBS_VOLUMES, Resources
@@ -43,6 +43,9 @@ def capacity(machine: Machine, node_class: NodeClass) -> Resources:
     """Return what the kubelet would report as the node's capacity."""
     memory = machine.memory_mib - (_ARM_KEEPS_MIB if machine.arm else 0)
     memory -= _share(memory, node_class.vm_memory_overhead)
+    interfaces = {POD_ENI: machine.branches, EFA: machine.devices.get(EFA, 0)}
+    if node_class.family.windows:
+        interfaces = dict.fromkeys(interfaces, 0)
     return Resources(
         {
             "cpu": machine.vcpus * 1000,
@@ -50,8 +53,8 @@ def capacity(machine: Machine, node_class: NodeClass) -> Resources:
             "ephemeral-storage": _storage(machine, node_class),
             "pods": max_pods(machine, node_class),
             EBS_VOLUMES: max(0, machine.volumes - _own_volumes(node_class.family)),
-            POD_ENI: 0 if node_class.family.windows else machine.branches,
             **machine.devices,
+            **interfaces,
         }
     )
 

@@ -14,6 +14,7 @@ from typing import Protocol
 from leeway.selection.labels import (
     ARCH,
     CAPACITY_TYPE,
+    FAMILY,
     INSTANCE_LABELS,
     INSTANCE_TYPE,
     OS,
@@ -23,6 +24,7 @@ from leeway.selection.labels import (
     ZONE_ID,
 )
 from leeway.selection.offers.branches import POD_ENI
+from leeway.selection.offers.machines import EFA
 from leeway.selection.offers.node_class import WINDOWS_BUILDS, NodeClass
 from leeway.selection.offers.unavailable import ANY, Unavailable
 from leeway.selection.requirements import Requirement, Requirements
@@ -31,6 +33,9 @@ from leeway.selection.resources import Resources
 # The labels that come with a type's offering; all others that a type has describe itself.
 _OF_TYPES = frozenset({INSTANCE_TYPE, ARCH, OS, REGION, WINDOWS_BUILD, *INSTANCE_LABELS})
 OF_MARKETS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
+
+INTERFACES = frozenset({POD_ENI, EFA})
+"""Extended resources that are parts of the network: a type that has them is an ordinary one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class InstanceType:
     def exotic(self) -> bool:
         """Whether it is only for those who ask for it: bare metal, or with accelerators."""
         return self.name.rpartition(".")[2].startswith("metal") or any(
-            "/" in resource and resource != POD_ENI for resource in self.capacity
+            "/" in resource and resource not in INTERFACES for resource in self.capacity
         )
 
 
@@ -73,7 +78,7 @@ class Column:
 
     def matching(self, requirement: Requirement) -> int:
         """Return the types that meet a requirement of this label."""
-        found = self.absent if requirement.admits_absence else 0
+        found = self.absent if requirement.absent else 0
         if not requirement.complement:
             for value in requirement.values:
                 if requirement.has(value):
@@ -114,6 +119,10 @@ class Shapes(Protocol):
 
     def bootable(self) -> int:
         """Return the types that an operating system is known for."""
+        ...
+
+    def share_gpus(self) -> int:
+        """Return the types whose GPU is a part of a GPU."""
         ...
 
     def resources(self, index: int, node_class: NodeClass) -> tuple[Resources, Resources]:
@@ -231,6 +240,16 @@ class TypeTable:
             if key in _OF_TYPES:
                 found &= self.meeting(requirement)
         return found
+
+    def withheld(self, requirements: Requirements) -> int:
+        """Return the types with a share of a GPU that requirements do not name, by type or by
+        family: a pod that asks for a GPU means a whole one."""
+        named = 0
+        for key in (INSTANCE_TYPE, FAMILY):
+            requirement = requirements.get(key)
+            if requirement is not None and not requirement.complement:
+                named |= self.meeting(requirement)
+        return self.catalog.shapes.share_gpus() & ~named
 
     def offered(self, requirements: Requirements) -> int:
         """Return the types with an available offering of a zone and capacity type required."""
@@ -364,6 +383,9 @@ class _Ready:
 
     def bootable(self) -> int:
         return (1 << len(self._given)) - 1
+
+    def share_gpus(self) -> int:
+        return 0
 
     def resources(self, index: int, node_class: NodeClass) -> tuple[Resources, Resources]:
         return self._given[index].capacity, self._given[index].allocatable

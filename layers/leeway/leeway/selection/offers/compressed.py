@@ -21,10 +21,10 @@ from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.offers.survey import Part, Survey
 from leeway.selection.resources import Resources
 
-VERSION = 2
+VERSION = 3
 
 _NUMBERS = ("vcpus", "memory_mib", "interfaces", "addresses", "branches", "volumes", "disks")
-_SETS = ("bootable", "spot", "on_demand")
+_SETS = ("bootable", "spot", "on_demand", "shares_gpu")
 _HEADER = 4  # bytes of its length
 
 
@@ -133,6 +133,9 @@ class _Columns:
 
     def bootable(self) -> int:
         return self._sets["bootable"]
+
+    def share_gpus(self) -> int:
+        return self._sets["shares_gpu"]
 
     def resources(self, index: int, node_class: NodeClass) -> tuple[Resources, Resources]:
         # Of the labels, only the architecture matters here; all of them would take longer than

@@ -4,7 +4,7 @@ Reads the documents of DescribeInstanceTypes, and nothing else.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,14 @@ GPU_RESOURCES = {
 _USUAL_VOLUMES = 27  # of the Nitro system's 28 attachments, where EC2 does not say
 
 NEURON = "aws.amazon.com/neuron"
+NEURON_CORE = "aws.amazon.com/neuroncore"
+EFA = "vpc.amazonaws.com/efa"
+"""Elastic Fabric Adapters: network interfaces that pods ask for by number."""
 
 _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 _CATEGORY = re.compile(r"^([a-z]+)(\-[0-9]+tb)?([0-9]+).*\.")
 _WORD_BREAKS = re.compile(r"[^a-z0-9.]+")
+_GIGABIT = re.compile(r"(?:([0-9]+)x )?([0-9.]+) Gigabit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class Machine:
     addresses of each; `branches` are those that pods with security groups of their own get.
     `volumes` are the EBS volumes that may be attached beside its interfaces, the root one among
     them. `disks` is the size of all local NVMe disks in bytes. `devices` are extended resources.
+    `shares_gpu`: its one GPU is a part of a GPU.
     `bootable`: the AMIs that Leeway knows run on it. `spot`, `on_demand`: what EC2 sells it as.
     """
 
@@ -46,6 +51,7 @@ class Machine:
     volumes: int
     disks: int
     devices: Mapping[str, int]
+    shares_gpu: bool
     bootable: bool
     spot: bool
     on_demand: bool
@@ -75,6 +81,7 @@ def machine(document: Mapping[str, Any]) -> Machine:
         volumes=_volumes(document.get("EbsInfo", {})),
         disks=_nvme_gb(document) * 10**9,
         devices=_devices(document),
+        shares_gpu=any(not gpu["Count"] for gpu in _gpus(document)),
         bootable=bool(known) and "hvm" in document.get("SupportedVirtualizationTypes", ["hvm"]),
         spot="spot" in usage,
         on_demand="on-demand" in usage,
@@ -114,14 +121,14 @@ def _labels(document: Mapping[str, Any], architecture: str) -> Iterator[tuple[st
 
 
 def _gpu_labels(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    gpus = document.get("GpuInfo", {}).get("Gpus", [])
+    gpus = _gpus(document)
     # Labels have one value: a type with two kinds of GPU cannot be described by them.
     if len(gpus) != 1:
         return
     gpu = gpus[0]
     yield f"{INSTANCE}gpu-name", _kebab(gpu["Name"])
     yield f"{INSTANCE}gpu-manufacturer", _kebab(gpu["Manufacturer"])
-    yield f"{INSTANCE}gpu-count", str(_gpu_count(gpu))
+    yield f"{INSTANCE}gpu-count", str(gpu["Count"])
     if memory := gpu.get("MemoryInfo", {}).get("SizeInMiB"):
         yield f"{INSTANCE}gpu-memory", str(memory)
 
@@ -139,18 +146,25 @@ def _accelerator_labels(document: Mapping[str, Any]) -> Iterator[tuple[str, str]
 
 def _devices(document: Mapping[str, Any]) -> dict[str, int]:
     devices: dict[str, int] = {}
-    for gpu in document.get("GpuInfo", {}).get("Gpus", []):
+    for gpu in _gpus(document):
         resource = GPU_RESOURCES.get(_kebab(gpu["Manufacturer"]))
         if resource:
             devices[resource] = devices.get(resource, 0) + _gpu_count(gpu)
     neurons = document.get("NeuronInfo", {}).get("NeuronDevices", [])
-    if count := sum(device["Count"] for device in neurons):
-        devices[NEURON] = count
-    return devices
+    cores = (device["Count"] * device.get("CoreInfo", {}).get("Count", 0) for device in neurons)
+    devices[NEURON] = sum(device["Count"] for device in neurons)
+    devices[NEURON_CORE] = sum(cores)
+    devices[EFA] = document["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
+    return {name: count for name, count in devices.items() if count}
+
+
+def _gpus(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    found: Sequence[Mapping[str, Any]] = document.get("GpuInfo", {}).get("Gpus", [])
+    return found
 
 
 def _gpu_count(gpu: Mapping[str, Any]) -> int:
-    """A share of a GPU is described as no GPU and one logical one, which is what a node sees."""
+    """A share of a GPU is described as no GPU and one logical one, which a node reports as one."""
     count: int = gpu["Count"] or gpu.get("LogicalGpuCount", 0)
     return count
 
@@ -169,8 +183,13 @@ def _volumes(ebs: Mapping[str, Any]) -> int:
 
 
 def _network_mbps(network: Mapping[str, Any]) -> int:
-    """What all network cards have without bursting."""
+    """The bandwidth without bursting. A description names it for the cards together, as in `200
+    Gigabit` or `4x 100 Gigabit`; of several cards, each may be described with the whole. `Up to 10
+    Gigabit` names the burst: what the cards have without it counts then."""
     cards = network.get("NetworkCards", [])
+    named = _GIGABIT.fullmatch(network.get("NetworkPerformance", ""))
+    if named and len(cards) > 1:
+        return round(int(named[1] or 1) * float(named[2]) * 1000)
     return sum(round(card.get("BaselineBandwidthInGbps", 0) * 1000) for card in cards)
 
 

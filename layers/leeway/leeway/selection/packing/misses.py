@@ -44,9 +44,14 @@ def _of_pool(spec: PodSpec, pool: NodePool, table: TypeTable, supply: Supply) ->
         for term, conflict in zip(spec.terms or (Requirements(),), conflicts, strict=True)
         if conflict is None
     ]
-    found = 0
+    found, withheld = 0, 0
     for requirements in met:
-        found |= table.matching(requirements)
+        matching, unnamed = table.matching(requirements), table.withheld(requirements)
+        found |= matching & ~unnamed
+        withheld |= matching & unnamed
+    if withheld and not found:
+        names = ", ".join(table.catalog.names[index] for index in bits(withheld))
+        return f"{names} has a part of a GPU, and is launched only for pods or pools that name it"
     if found and any(supply.daemons_in_the_way(spec)) and not _open_to(spec, pool, supply):
         return f"a daemon of its nodes has the host port {_ports(spec, supply)}"
     if not found:

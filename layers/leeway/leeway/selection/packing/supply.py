@@ -179,7 +179,7 @@ class Supply:
         have, let it go: O."""
         key = (spec.terms, spec.tolerations, spec.ports)
         if key not in self._allowed:
-            found = self._let_in(spec, soft=True)
+            found = self._let_in(spec, daemon=False)
             for daemon in self.daemons_in_the_way(spec):
                 found &= ~self._daemon_is_on(daemon)
             found.setflags(write=False)
@@ -196,15 +196,25 @@ class Supply:
         """Where a daemon runs, whose controller minds no soft taints: O."""
         key = (daemon.terms, daemon.tolerations)
         if key not in self._allowed:
-            self._allowed[key] = self._let_in(daemon, soft=False)
+            self._allowed[key] = self._let_in(daemon, daemon=True)
         return self._allowed[key]
 
-    def _let_in(self, spec: PodSpec, soft: bool) -> Bools:
+    def _let_in(self, spec: PodSpec, daemon: bool) -> Bools:
         found = np.zeros(len(self.candidates), dtype=bool)
         for number, pool in enumerate(self.pools):
-            if spec.untolerated(pool.taints, soft) is None:
+            if spec.untolerated(pool.taints, soft=not daemon) is None:
                 for term in spec.terms or (_NOTHING,):
-                    found |= self._meeting(number, term)
+                    met = self._meeting(number, term)
+                    found |= met if daemon else met & ~self._withheld(number, term)
+        return found
+
+    def _withheld(self, number: int, term: Requirements) -> Bools:
+        """What a pod gets only if it or the pool names the type; daemons run on every node."""
+        table = self.tables[number]
+        withheld = np.zeros(len(table), dtype=bool)
+        asked = self.pools[number].requirements.intersection(term)
+        withheld[list(bits(table.withheld(asked)))] = True
+        found: Bools = withheld[self._rows[:, 1]]
         return found
 
     def _meeting(self, number: int, term: Requirements) -> Bools:

@@ -150,7 +150,7 @@ class Counters:
     def _index(self, term: PodTerm, number: int) -> None:
         """By a label that it needs, so that a pod is held only against what may select it."""
         for key, requirement in term.selector.requirements.items() if term.selector else ():
-            if not requirement.complement and not requirement.admits_absence:
+            if not requirement.complement and not requirement.absent:
                 for value in requirement.values:
                     self._by_label.setdefault((key, value), []).append((term, number))
                 return

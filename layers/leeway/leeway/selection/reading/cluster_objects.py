@@ -7,45 +7,13 @@ from typing import Any
 from leeway.selection.labels import NODEPOOL, normalised
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import Taint
-from leeway.selection.quantities import BadQuantity
-from leeway.selection.reading.objects import BadObject, Document
-from leeway.selection.reading.pod_objects import pod_spec, with_volumes
-from leeway.selection.reading.volumes import EBS_DRIVER, Volumes, volumes_of
+from leeway.selection.reading.admission import Admission, admission_of
+from leeway.selection.reading.kinds import WORKLOADS
+from leeway.selection.reading.objects import BadObject, Document, shown
+from leeway.selection.reading.pod_objects import bare_spec, with_volumes
+from leeway.selection.reading.shapes import check
+from leeway.selection.reading.volumes import EBS_DRIVER, Volumes, once, volumes_of
 from leeway.selection.resources import EBS_VOLUMES, Resources
-
-WORKLOADS = frozenset({"Deployment", "StatefulSet", "Job", "ReplicaSet", "ReplicationController"})
-BESIDE = frozenset(
-    {"CSINode", "PersistentVolumeClaim", "PersistentVolume", "StorageClass", "PriorityClass"}
-)
-"""Kinds that say something about pods or nodes, and are none themselves."""
-
-ALONGSIDE = frozenset(
-    {
-        "CSIDriver",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "ConfigMap",
-        "ControllerRevision",
-        "CronJob",
-        "EndpointSlice",
-        "Endpoints",
-        "Event",
-        "HorizontalPodAutoscaler",
-        "Ingress",
-        "Lease",
-        "Namespace",
-        "NetworkPolicy",
-        "PodDisruptionBudget",
-        "Role",
-        "RoleBinding",
-        "Secret",
-        "Service",
-        "ServiceAccount",
-        "VolumeAttachment",
-    }
-)
-"""Kinds that stand in manifests with pods, or in what kubectl says of a whole cluster, and decide
-nothing about where pods go."""
 
 MANY = 1000
 """EBS volumes that a node takes of which nobody says how many: no machine has room for more."""
@@ -54,58 +22,83 @@ _FINISHED = frozenset({"Succeeded", "Failed"})
 _MOST_REPLICAS = 100_000
 
 
-def listed(documents: Iterable[Document]) -> Iterator[Document]:
-    """Take lists apart."""
-    for document in documents:
-        if str(document.get("kind") or "").endswith("List") and "items" in document:
-            kind = str(document["kind"]).removesuffix("List")
-            for item in document["items"] or ():
-                yield item if item.get("kind") or not kind else {"kind": kind, **item}
-        else:
-            yield document
+class Checked(tuple[Document, ...]):
+    """Objects whose shapes were checked: they are not checked again."""
+
+    __slots__ = ()
+
+
+def checked(objects: Iterable[Document]) -> Checked:
+    """Check the shape of every object.
+
+    Raises:
+        BadObject: one is not as the API has it; its path begins with its position.
+    """
+    if isinstance(objects, Checked):
+        return objects
+    found = Checked(objects)
+    for position, document in enumerate(found):
+        try:
+            _check(document)
+        except BadObject as error:
+            raise error.below(position) from error
+    return found
+
+
+def _both(
+    objects: Sequence[Document], others: Sequence[Document]
+) -> tuple[Checked, Sequence[Document]]:
+    """Check some objects, and return them with all of both."""
+    try:
+        first, second = checked(objects), checked(others)
+    except BadObject:
+        checked([*objects, *others])  # names the position among all of them
+        raise
+    return first, [*first, *second]
+
+
+def _check(document: Document) -> None:
+    if not isinstance(document, Mapping):
+        raise BadObject((), f"expected a Kubernetes object, got {shown(document)}")
+    kind = document.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise BadObject(("kind",), "expected text; every object has it")
+    check(document, kind)
+    metadata = document.get("metadata") or {}
+    if not (metadata.get("name") or metadata.get("generateName")):
+        raise BadObject(("metadata", "name"), "expected text; every object has it")
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What other objects say of pods: `nodes` are the names of those there are, `attachable` how
-    many EBS volumes some of them attach."""
+    """What other objects say of pods: `attachable` is how many EBS volumes some nodes attach,
+    `admission` what the API server adds to pods."""
 
     volumes: Volumes
     priorities: Mapping[str, int]
-    nodes: frozenset[str]
     attachable: Mapping[str, int]
+    admission: Admission
 
 
 def beside(objects: Sequence[Document]) -> Beside:
-    """Read what is no pod and says something about pods.
-
-    Raises:
-        BadObject: an object is not as the API has it; its path begins with its position.
-    """
-    _check_shapes(objects)
-    priorities: dict[str, int] = {}
-    for position, document in enumerate(objects):
-        if document.get("kind") == "PriorityClass":
-            value = document.get("value", 0)
-            if not isinstance(value, int):
-                raise BadObject((position, "value"), f"expected a whole number, got {value}")
-            priorities[_name(document)] = value
-    nodes = frozenset(_name(d) for d in objects if d.get("kind") == "Node")
-    return Beside(volumes_of(objects), priorities, nodes, dict(_attachable(objects)))
+    """Read what is no pod and says something about pods, from objects that were checked."""
+    classes = [d for d in objects if d.get("kind") == "PriorityClass"]
+    return Beside(
+        volumes_of(objects),
+        {_name(d): d.get("value") or 0 for d in classes},
+        dict(_attachable(objects)),
+        admission_of(objects),
+    )
 
 
 def _attachable(objects: Sequence[Document]) -> Iterator[tuple[str, int]]:
     """What the EBS driver says of the nodes that it runs on."""
-    for position, document in enumerate(objects):
-        if document.get("kind") != "CSINode":
-            continue
-        try:
+    for document in objects:
+        if document.get("kind") == "CSINode":
             for driver in (document.get("spec") or {}).get("drivers") or ():
                 if driver.get("name") == EBS_DRIVER:
-                    yield _name(document), int((driver.get("allocatable") or {}).get("count", MANY))
-        except (AttributeError, TypeError, ValueError) as error:
-            said = f"expected drivers as the Kubernetes API has them ({error})"
-            raise BadObject((position, "spec", "drivers"), said) from error
+                    count = (driver.get("allocatable") or {}).get("count")
+                    yield _name(document), MANY if count is None else count
 
 
 def waiting_pods(
@@ -125,30 +118,47 @@ def waiting_pods(
     Raises:
         BadObject: an object is not as the API has it; its path begins with its position.
     """
-    known = beside([*objects, *others])
-    owners = _owners(objects)
+    objects, everything = _both(objects, others)
+    known = beside(everything)
+    claims: set[str] = set()
     pods: list[Pod] = []
-    for position, document in enumerate(objects):
+    for position, document in of_pods_that_wait(objects, others):
         try:
-            if document.get("kind") in WORKLOADS and _identity(document) not in owners:
-                pods += _expanded(document, replicas, known)
-            elif document.get("kind") == "Pod" and _waits(document, known.nodes):
-                pods.append(
-                    Pod(_key(document), pod_spec(document, known.volumes, known.priorities))
-                )
+            if document.get("kind") == "Pod":
+                pods.append(Pod(_key(document), _spec(document, known, claims)))
+            else:
+                pods += _expanded(document, replicas, known, claims)
         except BadObject as error:
-            raise BadObject((position, *error.path), str(error)) from error
+            raise error.below(position) from error
     return tuple(pods)
 
 
-def _check_shapes(objects: Sequence[Document]) -> None:
+def of_pods_that_wait(
+    objects: Sequence[Document], others: Sequence[Document] = ()
+) -> Iterator[tuple[int, Document]]:
+    """Return the objects that `waiting_pods` makes pods of, each with its position.
+
+    Raises:
+        BadObject: an object is not as the API has it; its path begins with its position.
+    """
+    objects, everything = _both(objects, others)
+    nodes = frozenset(_name(d) for d in everything if d.get("kind") == "Node")
+    owners = _owners(objects)
     for position, document in enumerate(objects):
-        for part in ("metadata", "spec", "status"):
-            if not isinstance(document.get(part) or {}, Mapping):
-                raise BadObject((position, part), "expected a mapping")
-        metadata = document.get("metadata") or {}
-        if not isinstance(metadata.get("name") or metadata.get("generateName"), str):
-            raise BadObject((position, "metadata", "name"), "expected text; every object has it")
+        if document.get("kind") in WORKLOADS:
+            waits = _identity(document) not in owners
+        else:
+            waits = document.get("kind") == "Pod" and _waits(document, nodes)
+        if waits:
+            yield position, document
+
+
+def _spec(pod: Document, known: Beside, claims: set[str]) -> PodSpec:
+    """Read a pod. `claims` are attached already, by pods before it, and those of this one join."""
+    kept = known.admission.admitted(pod)
+    bare = bare_spec(kept, known.priorities)
+    wanted = known.volumes.of_pod(kept.get("spec") or {}, bare.namespace)
+    return with_volumes(bare, once(wanted, claims))
 
 
 def _owners(objects: Sequence[Document]) -> frozenset[tuple[str, str, str]]:
@@ -157,7 +167,7 @@ def _owners(objects: Sequence[Document]) -> frozenset[tuple[str, str, str]]:
     found: set[tuple[str, str, str]] = set()
     for document in objects:
         for owner in (document.get("metadata") or {}).get("ownerReferences") or ():
-            kind, name = str(owner.get("kind")), str(owner.get("name"))
+            kind, name = owner["kind"], owner["name"]
             found.add((kind, _namespace(document), name))
             if kind == "ReplicaSet":  # named after its Deployment, with a hash
                 found.add(("Deployment", _namespace(document), name.rpartition("-")[0]))
@@ -168,24 +178,27 @@ def _identity(document: Document) -> tuple[str, str, str]:
     return str(document.get("kind")), _namespace(document), _name(document)
 
 
-def daemons_of(objects: Sequence[Document]) -> tuple[PodSpec, ...]:
+def daemons_of(objects: Sequence[Document], others: Sequence[Document] = ()) -> tuple[PodSpec, ...]:
     """Read the pods that nodes get one of each: of DaemonSets, or, of those that are not given,
     of a pod that one of them owns.
 
     Raises:
         BadObject: an object is not as the API has it; its path begins with its position.
     """
-    _check_shapes(objects)
+    _, given = _both(objects, others)
+    known = beside(given)
     found: dict[str, PodSpec] = {}
-    templates = [(i, _key(d), d) for i, d in enumerate(objects) if d.get("kind") == "DaemonSet"]
-    owned = [(i, _daemon(d), d) for i, d in enumerate(objects) if d.get("kind") == "Pod"]
+    templates = [(i, _key(d), d) for i, d in enumerate(given) if d.get("kind") == "DaemonSet"]
+    owned = [(i, _daemon(d), d) for i, d in enumerate(given) if d.get("kind") == "Pod"]
     for position, key, document in [*templates, *owned]:
         if key and key not in found:
+            of_set = document.get("kind") == "DaemonSet"
             try:
-                daemon = document.get("kind") == "DaemonSet"
-                found[key] = pod_spec(_template(document) if daemon else _anywhere(document))
+                pod = _template(document) if of_set else _anywhere(document)
+                found[key] = bare_spec(known.admission.admitted(pod), known.priorities)
             except BadObject as error:
-                raise BadObject((position, *error.path), str(error)) from error
+                inside = error.below("spec", "template") if of_set else error
+                raise inside.below(position) from error
     return tuple(found.values())
 
 
@@ -193,8 +206,8 @@ def _daemon(pod: Document) -> str:
     """The DaemonSet that owns a pod, as `namespace/name`; empty where none does."""
     metadata = pod.get("metadata") or {}
     for owner in metadata.get("ownerReferences") or ():
-        if owner.get("kind") == "DaemonSet":
-            return f"{metadata.get('namespace') or 'default'}/{owner.get('name')}"
+        if owner["kind"] == "DaemonSet":
+            return f"{_namespace(pod)}/{owner['name']}"
     return ""
 
 
@@ -213,29 +226,28 @@ def _anywhere(pod: Document) -> Document:
     return {**pod, "spec": {**spec, "affinity": affinity}}
 
 
-def unknown_kind(objects: Sequence[Document]) -> int | None:
-    """The position of an object of a kind that is not taken; kinds that applications bring along
-    are, but not by themselves."""
-    known = {"Pod", "Node", "DaemonSet", *WORKLOADS, *BESIDE}
-    taken = known | ALONGSIDE if any(d.get("kind") in known for d in objects) else known
-    return next((i for i, d in enumerate(objects) if d.get("kind") not in taken), None)
-
-
 def _expanded(
     document: Document,
     replicas: Mapping[str, int],
     known: Beside,
+    claims: set[str],
 ) -> Iterator[Pod]:
     name = _name(document)
     count = replicas.get(name, _written_replicas(document))
-    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST_REPLICAS:
+    if not 0 <= count <= _MOST_REPLICAS:
         raise BadObject(("spec", "replicas"), f"expected 0 to {_MOST_REPLICAS}, got {count}")
-    of = pod_spec(_template(document), known.volumes, known.priorities)
+    template = _template(document)
+    try:
+        seen = claims if count else set()
+        first, rest = (_spec(template, known, seen) for _ in range(2))
+    except BadObject as error:
+        raise error.below("spec", "template") from error
     spec = document.get("spec") or {}
     claimed = (spec.get("volumeClaimTemplates") or ()) if _stateful(document) else ()
-    first = (spec.get("ordinals") or {}).get("start") or 0 if _stateful(document) else 0
-    for ordinal in range(first, first + count):
-        pod = f"{name}-{ordinal}"
+    start = (spec.get("ordinals") or {}).get("start") or 0 if _stateful(document) else 0
+    for number in range(count):
+        pod = f"{name}-{start + number}"
+        of = rest if number else first
         asked = known.volumes.of_replica(claimed, of.namespace, pod)
         yield Pod(f"{of.namespace}/{pod}", with_volumes(of, asked))
 
@@ -244,25 +256,23 @@ def _stateful(document: Document) -> bool:
     return document.get("kind") == "StatefulSet"
 
 
-def _written_replicas(document: Document) -> Any:
+def _written_replicas(document: Document) -> int:
     """How many pods a workload says that it has; 1 where it says nothing."""
     spec = document.get("spec") or {}
     if document["kind"] != "Job":
-        return 1 if spec.get("replicas") is None else spec["replicas"]
+        replicas: int | None = spec.get("replicas")
+        return 1 if replicas is None else replicas
     if spec.get("suspend"):
         return 0
-    at_once = 1 if spec.get("parallelism") is None else spec["parallelism"]
-    whole = spec.get("completions")
-    return min(at_once, whole) if isinstance(at_once, int) and isinstance(whole, int) else at_once
+    at_once: int = 1 if spec.get("parallelism") is None else spec["parallelism"]
+    whole: int | None = spec.get("completions")
+    return at_once if whole is None else min(at_once, whole)
 
 
 def _template(document: Document) -> Document:
-    template = (document.get("spec") or {}).get("template")
-    if not isinstance(template, Mapping):
-        raise BadObject(("spec", "template"), "expected a pod template")
-    metadata = template.get("metadata") or {}
-    namespace = (document.get("metadata") or {}).get("namespace") or "default"
-    return {**template, "metadata": {**metadata, "namespace": namespace}}
+    template: Document = document["spec"]["template"]
+    metadata = {**(template.get("metadata") or {}), "namespace": _namespace(document)}
+    return {**template, "metadata": {k: v for k, v in metadata.items() if k != "uid"}}
 
 
 def existing_nodes(
@@ -274,35 +284,34 @@ def existing_nodes(
     Raises:
         BadObject: an object is not as the API has it; its path begins with its position.
     """
-    known = beside([*objects, *others])
+    objects, everything = _both(objects, others)
+    known = beside(everything)
     bound: dict[str, _Bound] = {}
     for position, document in enumerate(objects):
         node = _node_of(document)
         if document.get("kind") == "Pod" and node and not _finished(document):
+            there = bound.setdefault(node, _Bound())
             try:
-                spec = pod_spec(document, known.volumes, known.priorities)
+                there.take(document, _spec(document, known, there.claims))
             except BadObject as error:
-                raise BadObject((position, *error.path), str(error)) from error
-            bound.setdefault(node, _Bound()).take(document, spec)
+                raise error.below(position) from error
     nodes = []
-    for position, document in enumerate(objects):
+    for document in objects:
         if document.get("kind") == "Node" and not _ending(document):
-            try:
-                found = _node(document, bound.get(_name(document), _Bound()))
-                attachable = Resources({EBS_VOLUMES: known.attachable.get(found.name, MANY)})
-                nodes.append(replace(found, allocatable=found.allocatable + attachable))
-            except (BadQuantity, AttributeError, KeyError, TypeError) as error:
-                raise BadObject((position, "status"), f"expected a node: {error}") from error
+            found = _node(document, bound.get(_name(document), _Bound()))
+            attachable = Resources({EBS_VOLUMES: known.attachable.get(found.name, MANY)})
+            nodes.append(replace(found, allocatable=found.allocatable + attachable))
     return tuple(nodes)
 
 
 @dataclass(slots=True)
 class _Bound:
-    """The pods of a node."""
+    """The pods of a node, and the claims that are attached to it for them."""
 
     pods: tuple[PodSpec, ...] = ()
     leaving: Resources = field(default_factory=Resources)
     daemons: Resources = field(default_factory=Resources)
+    claims: set[str] = field(default_factory=set)
 
     def take(self, document: Document, spec: PodSpec) -> None:
         if _ending(document):
@@ -315,12 +324,12 @@ class _Bound:
 
 def _node(document: Document, bound: _Bound) -> ExistingNode:
     metadata, spec, status = (document.get(part) or {} for part in ("metadata", "spec", "status"))
-    labels = {normalised(k): str(v) for k, v in (metadata.get("labels") or {}).items()}
+    labels = {normalised(k): v for k, v in (metadata.get("labels") or {}).items()}
     taints = [Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()]
     if spec.get("unschedulable"):
         taints.append(Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"))
     return ExistingNode(
-        name=metadata["name"],
+        name=_name(document),
         labels=labels,
         allocatable=_amounts(status.get("allocatable") or status.get("capacity") or {}),
         capacity=_amounts(status.get("capacity") or {}),

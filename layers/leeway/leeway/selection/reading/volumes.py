@@ -1,11 +1,11 @@
 """Where volumes let pods go, and which of them a node attaches, from claims, volumes and storage
 classes as the API has them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from leeway.selection.reading.objects import BadObject, Document
-from leeway.selection.requirements import BadRequirement, Requirement, Requirements
+from leeway.selection.reading.objects import Document
+from leeway.selection.requirements import Requirement, Requirements
 
 type Terms = tuple[Requirements, ...]
 """One of them has to be met; with none, any node will do."""
@@ -14,15 +14,20 @@ EBS_DRIVER = "ebs.csi.aws.com"
 _EBS = frozenset({EBS_DRIVER, "kubernetes.io/aws-ebs"})
 """The driver, and the provisioner whose volumes it has taken over."""
 
-_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+_DEFAULT_CLASS = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What one volume asks of a node: `terms`, and to be attached, if it is one of EBS."""
+    """What one volume asks of a node: `terms`, and to be attached, if it is one of EBS. `claim` is
+    the `namespace/claim` that it is by, empty where it has none."""
 
     terms: Terms = ()
     attached: bool = False
+    claim: str = ""
 
 
 _NOTHING = Wanted()
@@ -49,12 +54,13 @@ class Volumes:
             claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
             if claim:
-                found = self.claims.get(f"{namespace}/{claim}", _NOTHING)
+                key = f"{namespace}/{claim}"
+                found = replace(self.claims.get(key, _NOTHING), claim=key)
             elif template:
                 found = self.of_class((template.get("spec") or {}).get("storageClassName"))
             else:
                 found = Wanted(attached=bool(volume.get("awsElasticBlockStore")))
-            if found != _NOTHING:
+            if found.terms or found.attached:
                 yield found
 
     def of_replica(
@@ -70,23 +76,32 @@ class Volumes:
                 yield found
 
 
+def once(wanted: Iterable[Wanted], seen: set[str]) -> tuple[Wanted, ...]:
+    """Return what volumes ask, of which each claim is attached once: not where it is in `seen`,
+    which it joins."""
+    found = []
+    for each in wanted:
+        again = each.claim in seen
+        if each.claim:
+            seen.add(each.claim)
+        found.append(replace(each, attached=False) if again else each)
+    return tuple(found)
+
+
 def volumes_of(documents: Sequence[Document]) -> Volumes:
     """Read PersistentVolumeClaims: what their PersistentVolumes ask, or, where there is no volume
-    yet, their StorageClasses.
-
-    Raises:
-        BadObject: one is not as the API has it; its path begins with its position.
-    """
+    yet, their StorageClasses. Their shapes were checked."""
     bound: dict[str, Wanted] = {}
     classes: dict[str, Wanted] = {}
-    default = ""
-    for position, document in enumerate(documents):
+    for document in documents:
         match document.get("kind"):
             case "PersistentVolume":
-                bound[_name(document)] = _read(_volume_terms, _is_ebs, document, position)
+                bound[_name(document)] = Wanted(tuple(_volume_terms(document)), _is_ebs(document))
             case "StorageClass":
-                classes[_name(document)] = _read(_class_terms, _is_of_ebs, document, position)
-                default = _name(document) if _is_default(document) else default
+                classes[_name(document)] = Wanted(
+                    tuple(_class_terms(document)), _is_of_ebs(document)
+                )
+    default = default_class(documents)
     known = Volumes({}, classes, default)
     claims: dict[str, Wanted] = {}
     for document in documents:
@@ -100,16 +115,20 @@ def volumes_of(documents: Sequence[Document]) -> Volumes:
     return Volumes(claims, classes, default)
 
 
-def _read(
-    reading: Callable[[Document], Iterable[Requirements]],
-    attached: Callable[[Document], bool],
-    document: Document,
-    position: int,
-) -> Wanted:
-    try:
-        return Wanted(tuple(reading(document)), attached(document))
-    except (BadRequirement, AttributeError, KeyError, TypeError) as error:
-        raise BadObject((position,), f"its topology is not as the API has it: {error}") from error
+def default_class(documents: Iterable[Document]) -> str:
+    """Name the class of claims that name none: of several defaults the newest, and of those as old
+    as each other the first by name. Empty where there is none.
+
+    Source: Kubernetes documentation, "Storage Classes" (default StorageClass).
+    """
+    found = [d for d in documents if d.get("kind") == "StorageClass" and _is_default(d)]
+    found.sort(key=_name)
+    return _name(max(found, key=_created)) if found else ""
+
+
+def _created(document: Document) -> str:
+    """Timestamps of the API are of one form, and sort as text."""
+    return (document.get("metadata") or {}).get("creationTimestamp") or ""
 
 
 def _volume_terms(volume: Document) -> Iterator[Requirements]:
@@ -142,7 +161,7 @@ def _is_of_ebs(storage: Document) -> bool:
 
 def _is_default(storage: Document) -> bool:
     annotations = (storage.get("metadata") or {}).get("annotations") or {}
-    return annotations.get(_DEFAULT_CLASS) == "true"
+    return any(annotations.get(key) == "true" for key in _DEFAULT_CLASS)
 
 
 def _name(document: Document) -> str:

@@ -1,0 +1,72 @@
+"""Has status checks of an instance fail, and pass again, on command.
+
+Stands in for hardware and networks that fail, and for DescribeInstanceStatus telling of it: moto's
+instances pass every check.
+"""
+
+import time
+from typing import Any, Literal
+
+from moto.ec2.models.instances import Instance
+from pydantic import BaseModel, ConfigDict
+
+from sandbox.aws import instances
+from sandbox.aws.cloud import ACCOUNT, Cloud
+from sandbox.aws.notices import timestamp
+
+CHECKS = ("instance", "system", "attached-ebs")
+FILTERS = {f"{check}-status.status": check for check in CHECKS}
+
+
+class Impairment(BaseModel):
+    """One command: the check has failed for `lasts` seconds; None says that it passes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    instance: str
+    check: Literal["instance", "system", "attached-ebs"] = "system"
+    lasts: float | None = 0
+
+
+def impair(cloud: Cloud, command: Impairment) -> dict[str, list[str]]:
+    """Let DescribeInstanceStatus show it; `{"failed": […]}`, the checks that fail now."""
+    ec2 = instances.find(command.instance, cloud.region, ACCOUNT)
+    if ec2 is None:
+        raise instances.UnknownInstance(f"no instance {command.instance}")
+    failed = _failed(ec2.get_instance(command.instance))
+    if command.lasts is None:
+        failed.pop(command.check, None)
+    else:
+        failed[command.check] = time.time() - command.lasts
+    return {"failed": sorted(failed)}
+
+
+def has_status(instance: Instance, check: str, wanted: list[str]) -> bool:
+    """Whether a check has one of these statuses, as the filters of DescribeInstanceStatus ask."""
+    return _summary(instance, check)["Status"] in wanted
+
+
+def install() -> None:
+    """Let moto's instances show the status of each check."""
+    Instance.instance_status = _shown("instance")  # type: ignore[assignment,method-assign]
+    Instance.system_status = _shown("system")  # type: ignore[assignment,method-assign]
+    Instance.attached_ebs_status = _shown("attached-ebs")  # type: ignore[attr-defined]
+
+
+def _shown(check: str) -> property:
+    return property(lambda instance: _summary(instance, check))
+
+
+def _failed(instance: Instance) -> dict[str, float]:
+    """Since when which checks fail, in epoch seconds."""
+    found: dict[str, float] = instance.__dict__.setdefault("failed_checks", {})
+    return found
+
+
+def _summary(instance: Instance, check: str) -> dict[str, Any]:
+    since = _failed(instance).get(check)
+    if since is None or instance.state != "running":
+        passed = {"Name": "reachability", "Status": "passed"}
+        return {"Status": "ok", "Details": [passed]}
+    failed = {"Name": "reachability", "Status": "failed", "ImpairedSince": timestamp(since)}
+    return {"Status": "impaired", "Details": [failed]}

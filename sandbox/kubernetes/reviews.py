@@ -1,0 +1,100 @@
+"""Answers reviews: who somebody is, and what they or others may do."""
+
+from __future__ import annotations
+
+import re
+
+from sandbox.kubernetes import errors
+from sandbox.kubernetes.authentication import User
+from sandbox.kubernetes.authorization import Authorizer
+from sandbox.kubernetes.objects import Object
+
+_PATH = re.compile(
+    r"/apis/(?P<group>authorization|authentication)\.k8s\.io/v1"
+    r"(/namespaces/(?P<namespace>[^/]+))?/(?P<plural>\w+reviews)"
+)
+_GROUP = "authorization.k8s.io"
+
+
+def is_review(path: str) -> bool:
+    """Say whether a path is that of a kind of review."""
+    return _PATH.fullmatch(path) is not None
+
+
+def answer(authorizer: Authorizer, user: User, path: str, body: Object) -> Object | None:
+    """Answer a review; None for a kind that there is not, 403 for who may not ask about others."""
+    found = _PATH.fullmatch(path)
+    if found is None:
+        return None
+    spec = body.get("spec") or {}
+    match (found["group"], found["plural"], found["namespace"]):
+        case ("authentication", "selfsubjectreviews", None):
+            info = {"username": user.name, "groups": list(user.groups)}
+            about = {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"}
+            return {**about, "metadata": {}, "status": {"userInfo": info}}
+        case ("authorization", "selfsubjectaccessreviews", None):
+            return _answer("SelfSubjectAccessReview", spec, _verdict(authorizer, user, spec))
+        case ("authorization", "selfsubjectrulesreviews", None):
+            rules = authorizer.rules(user, spec.get("namespace", ""))
+            return _answer("SelfSubjectRulesReview", spec, _told(rules))
+        case ("authorization", "subjectaccessreviews", None):
+            _check_right(authorizer, user, "subjectaccessreviews", "")
+            return _answer("SubjectAccessReview", spec, _others(authorizer, spec))
+        case ("authorization", "localsubjectaccessreviews", str(namespace)):
+            _check_right(authorizer, user, "localsubjectaccessreviews", namespace)
+            asked = (spec.get("resourceAttributes") or {}).get("namespace", "")
+            if asked != namespace:
+                raise errors.bad_request(f"spec.resourceAttributes.namespace must be {namespace}")
+            return _answer("LocalSubjectAccessReview", spec, _others(authorizer, spec))
+    return None
+
+
+def _answer(kind: str, spec: Object, status: Object) -> Object:
+    about = {"kind": kind, "apiVersion": f"{_GROUP}/v1", "metadata": {}}
+    return {**about, "spec": spec, "status": status}
+
+
+def _check_right(authorizer: Authorizer, user: User, resource: str, namespace: str) -> None:
+    if authorizer.allows(user, "create", _GROUP, resource, namespace, ""):
+        return
+    scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    why = f'User "{user.name}" cannot create resource "{resource}" in API group "{_GROUP}" {scope}'
+    details = {"group": _GROUP, "kind": resource}
+    raise errors.ApiError(403, "Forbidden", f"{resource}.{_GROUP} is forbidden: {why}", details)
+
+
+def _others(authorizer: Authorizer, spec: Object) -> Object:
+    about = User(spec.get("user", ""), tuple(spec.get("groups") or ()))
+    if not about.name and not about.groups:
+        why = "at least one of user or group must be specified"
+        raise errors.ApiError(
+            422, "Invalid", f'SubjectAccessReview "" is invalid: spec.user: {why}'
+        )
+    return _verdict(authorizer, about, spec)
+
+
+def _verdict(authorizer: Authorizer, user: User, spec: Object) -> Object:
+    asked = spec.get("resourceAttributes")
+    if asked is None:
+        path = spec.get("nonResourceAttributes") or {}
+        allowed = authorizer.allows_path(user, path.get("verb", ""), path.get("path", ""))
+        return {"allowed": allowed}
+    resource = "/".join(filter(None, (asked.get("resource"), asked.get("subresource"))))
+    group, namespace, name = (asked.get(one, "") for one in ("group", "namespace", "name"))
+    verb = asked.get("verb", "")
+    return {"allowed": authorizer.allows(user, verb, group, resource, namespace, name)}
+
+
+def _told(rules: list[Object]) -> Object:
+    """Return rules as a review tells them: those of resources and those of paths apart."""
+    resources = ("verbs", "apiGroups", "resources", "resourceNames")
+    paths = ("verbs", "nonResourceURLs")
+    return {
+        "resourceRules": [_only(one, resources) for one in rules if one.get("resources")],
+        "nonResourceRules": [_only(one, paths) for one in rules if one.get("nonResourceURLs")],
+        "incomplete": False,
+    }
+
+
+def _only(rule: Object, names: tuple[str, ...]) -> Object:
+    return {name: rule[name] for name in names if name in rule}

@@ -1,0 +1,101 @@
+"""docs/command-line-policy.json grants what the command line calls, and writes manifests alone."""
+
+import json
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leeway.cloud.surveys import DynamoSurveys
+from leeway.selection.offers.compressed import compressed
+
+from cli import main
+from cli.catalogs import sandbox_survey
+from cli.situation import read_situation
+from cli.stack import Stack
+from tests.cli.conftest import forget_clients
+from tests.cli.test_status import retire, show
+from tests.cloud.stored import TABLE
+from tests.sandbox.aws.started import Sandbox
+from tests.template.granted import actions_of, keys_of
+
+POLICY = Path(__file__).parents[2] / "docs" / "command-line-policy.json"
+KEY = "AKIACOMMANDLINE00001"
+
+type Right = tuple[str, str]
+"""An action, and how the partition keys begin that it reaches; empty where it has none."""
+
+
+def statements() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(POLICY.read_text())["Statement"]
+    return found
+
+
+def granted() -> set[Right]:
+    """The policy's rights on the table itself, by the beginning of the keys."""
+    return {
+        (action, key.partition("#")[0] + "#")
+        for statement in statements()
+        if statement["Resource"].endswith(":table/TABLE")
+        for action in actions_of(statement)
+        for key in keys_of(statement)
+    }
+
+
+@pytest.fixture
+def used(
+    aws: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> tuple[set[str], set[Right]]:
+    """The actions that the commands call, and what they reach in the table."""
+    record = retire(aws)
+    show(aws, record)
+    survey = compressed(sandbox_survey())
+    DynamoSurveys(partial(aws.client, "dynamodb"), TABLE).write("us-east-1", survey)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    forget_clients()
+    file = tmp_path / "prod.yaml"
+    file.write_text("apiVersion: leeway.sh/v1\nkind: Cluster\nmetadata: {name: prod}\n")
+    of_prod = ["--cluster", "prod"]
+    for command in (
+        ["apply", "-f", str(file), *of_prod],
+        ["diff", "-f", str(file), *of_prod],
+        ["get", *of_prod],
+        ["pause", "prod"],
+        ["status", *of_prod],
+        ["types", "-o", "json"],
+        ["delete", "-f", str(file), *of_prod],
+    ):
+        assert main.run(command) == 0
+    read_situation(Stack(TABLE, ("prod",)), "prod", watched=["i-0123456789abcdef0"])
+    monkeypatch.delenv("LEEWAY_TABLE")
+    assert main.run(["get", *of_prod]) == 1  # the stack is not there, and is looked for
+    said = aws.control("GET", "status")
+    reached = said["records_by_access_key"][KEY]
+    return set(said["calls_by_access_key"][KEY]), {
+        (action, kind) for action, kinds in reached.items() for kind in kinds
+    }
+
+
+def test_the_policy_grants_what_the_commands_use_and_no_more(
+    used: tuple[set[str], set[Right]],
+) -> None:
+    actions, reached = used
+    assert actions == {action for statement in statements() for action in actions_of(statement)}
+    # A watched retirement that has ended is read alone; INSTANCE and PROGRESS share a statement.
+    shared = {("dynamodb:BatchGetItem", "INSTANCE#"), ("dynamodb:GetItem", "PROGRESS#")}
+    assert granted() - shared == reached
+
+
+def test_whoever_applies_manifests_can_write_nothing_but_manifests() -> None:
+    writes = [s for s in statements() if any(verb in str(s["Action"]) for verb in ("Put", "Del"))]
+    assert [keys_of(statement) for statement in writes] == [("MANIFESTS#CLUSTER",)]
+    own = ("ENDPOINT#CLUSTER", "INSTANCE#i-1", "GROUP#web", "RECALLED#x", "HEADROOM#CLUSTER")
+    assert not [key for key in own for s in writes for p in keys_of(s) if fnmatchcase(key, p)]
+
+
+def test_each_statement_about_the_table_names_its_keys() -> None:
+    for statement in statements():
+        assert "*" not in str(statement["Action"])
+        if "dynamodb:" in str(statement["Action"]):
+            assert keys_of(statement)

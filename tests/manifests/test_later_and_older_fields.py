@@ -1,0 +1,249 @@
+"""Fields of Karpenter's API that came after its first v1, and the version before it."""
+
+from datetime import timedelta
+
+import pytest
+from leeway.manifests.documents import read_documents
+from leeway.manifests.interpreting import interpret
+from leeway.manifests.kinds import kinds_called
+from leeway.manifests.node_class import EC2NodeClass
+from leeway.manifests.node_pool import NodePool
+from leeway.manifests.pools import pools_of
+from leeway.manifests.reading import Reading, read_manifests
+from leeway.selection.offers.node_class import GIB, AmiFamily, NodeClass
+from leeway.selection.pools import NodePool as Pool
+from leeway.selection.pools import Taint
+
+from tests.wrong_shapes import WRONG, paths, replaced
+
+CLASS = """\
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: web}
+spec:
+"""
+OLD_CLASS = CLASS.replace("/v1\n", "/v1beta1\n")
+OLD_POOL = """\
+apiVersion: karpenter.sh/v1beta1
+kind: NodePool
+metadata: {name: web}
+spec:
+  weight: 10
+  limits: {cpu: "1000"}
+  template:
+    metadata: {labels: {team: web}}
+    spec:
+      nodeClassRef: {apiVersion: karpenter.k8s.aws/v1beta1, kind: EC2NodeClass, name: web}
+      requirements:
+        - {key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m], minValues: 2}
+      taints: [{key: team, value: web, effect: NoSchedule}]
+      startupTaints: [{key: cni, effect: NoExecute}]
+      kubelet: {maxPods: 20}
+  disruption: {consolidationPolicy: WhenUnderutilized, expireAfter: 24h}
+"""
+PROVISIONER = """\
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata: {name: web}
+spec: {kubeletConfiguration: {KUBELET}}
+"""
+TEMPLATE = """\
+apiVersion: karpenter.k8s.aws/v1alpha1
+kind: AWSNodeTemplate
+metadata: {name: web}
+spec:
+"""
+
+
+def read(*texts: str) -> Reading:
+    found = read_manifests("---\n".join(texts), "pools.yaml")
+    assert not found.problems, [str(problem) for problem in found.problems]
+    return found
+
+
+def warnings(*texts: str) -> list[str]:
+    return [str(warning) for warning in read(*texts).warnings]
+
+
+def problems(text: str) -> list[str]:
+    return [str(problem) for problem in read_manifests(text, "pools.yaml").problems]
+
+
+def meant_class(text: str) -> EC2NodeClass:
+    (written,) = read(text).written
+    assert isinstance(written.meant, EC2NodeClass)
+    return written.meant
+
+
+def pool(*texts: str) -> Pool:
+    (found,) = pools_of(one.meant for one in read(*texts).written)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        (
+            "placementGroupSelector: {name: training}",
+            "nodes are not launched into placement groups",
+        ),
+        (
+            "cpuOptions: {threadsPerCore: 1}",
+            "every node is taken to have the vCPUs of its instance type",
+        ),
+        (
+            "connectionTracking: {tcpEstablishedTimeout: 300s}",
+            "idle connections are tracked as long as EC2 does by default",
+        ),
+    ],
+)
+def test_a_released_field_that_is_not_acted_on_is_a_warning(field: str, said: str) -> None:
+    name = field.partition(":")[0]
+    assert warnings(CLASS + f"  {field}\n") == [f"pools.yaml:5: spec.{name}: {said}"]
+
+
+def test_a_balanced_consolidation_is_one() -> None:
+    text = (
+        "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: web}\n"
+        "spec: {disruption: {consolidationPolicy: Balanced, consolidateAfter: 5m}}\n"
+    )
+    assert [w.partition(": ")[2] for w in warnings(text)] == [
+        "spec.disruption: this version does not give nodes back"
+    ]
+
+
+def test_a_pool_of_v1beta1_is_the_pool_that_it_became() -> None:
+    found = pool(OLD_POOL, OLD_CLASS + "  amiFamily: Bottlerocket\n  role: node\n")
+    category = found.requirements["karpenter.k8s.aws/instance-category"]
+    assert category.values == {"c", "m"}
+    assert category.min_values == 2
+    assert found.labels["team"] == "web"
+    assert found.taints == (Taint("team", "web", "NoSchedule"),)
+    assert found.startup_taints == (Taint("cni", "", "NoExecute"),)
+    assert (found.weight, found.limits) == (10, {"cpu": 1_000_000})
+    assert found.node_class.name == "web"
+    assert found.node_class.family is AmiFamily.BOTTLEROCKET
+    assert found.node_class.kubelet.max_pods == 20
+
+
+def test_how_a_pool_of_v1beta1_gives_nodes_back_is_how_its_pool_of_v1_does() -> None:
+    meant = read(OLD_POOL).written[0].meant
+    assert isinstance(meant, NodePool)
+    assert meant.spec.disruption.consolidation_policy == "WhenEmptyOrUnderutilized"
+    assert str(meant.spec.template.spec.expire_after) == "1 day, 0:00:00"
+    assert warnings(OLD_POOL) == [
+        "pools.yaml:16: spec.disruption: this version does not give nodes back"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("disruption", "said"),
+    [
+        ("{consolidationPolicy: WhenEmpty}", "expected consolidateAfter with WhenEmpty"),
+        ("{consolidateAfter: 30s}", "expected consolidateAfter only with WhenEmpty"),
+        (
+            "{consolidationPolicy: WhenEmptyOrUnderutilized}",
+            "expected 'WhenEmpty' or 'WhenUnderutilized'",
+        ),
+    ],
+)
+def test_what_v1beta1_did_not_take_is_an_error(disruption: str, said: str) -> None:
+    written = "{consolidationPolicy: WhenUnderutilized, expireAfter: 24h}"
+    (problem,) = problems(OLD_POOL.replace(written, disruption))
+    assert said in problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OLD_POOL.replace("maxPods: 20", "KUBELET"),
+        PROVISIONER,
+    ],
+)
+def test_durations_of_a_kubelet_survive_the_conversion(text: str) -> None:
+    kubelet = (
+        "evictionSoft: {memory.available: 500Mi}, evictionSoftGracePeriod: {memory.available: 1m}"
+    )
+    meant = read(text.replace("KUBELET", kubelet)).written[0].meant
+    assert isinstance(meant, NodePool)
+    found = meant.kubelet()
+    assert found is not None
+    assert found.eviction_soft_grace_period == {"memory.available": timedelta(minutes=1)}
+
+
+def test_a_node_class_of_v1beta1_lets_pods_reach_the_metadata_service() -> None:
+    found = meant_class(
+        OLD_CLASS + "  amiFamily: AL2023\n  metadataOptions: {httpTokens: optional}"
+    )
+    assert found.spec.metadata_options.http_put_response_hop_limit == 2
+    assert found.spec.metadata_options.http_tokens == "optional"
+    assert (
+        meant_class(CLASS + "  role: node\n").spec.metadata_options.http_put_response_hop_limit == 1
+    )
+
+
+@pytest.mark.parametrize("text", [OLD_CLASS, TEMPLATE])
+def test_ubuntu_of_old_is_read_as_al2_with_its_volume(text: str) -> None:
+    found = meant_class(text + "  amiFamily: Ubuntu\n")
+    assert found.spec.family is AmiFamily.AL2
+    assert found.storage(AmiFamily.AL2) == 20 * GIB
+    read_as_al2, no_image = warnings(text + "  amiFamily: Ubuntu\n")
+    assert read_as_al2.startswith("pools.yaml:5: spec.amiFamily: Ubuntu is read as AL2")
+    assert "amiSelectorTerms have to name one" in no_image
+
+
+def test_ubuntu_with_images_and_volumes_of_its_own_keeps_them() -> None:
+    text = OLD_CLASS + (
+        "  amiFamily: Ubuntu\n  amiSelectorTerms: [{id: ami-1}]\n"
+        "  blockDeviceMappings: [{rootVolume: true, ebs: {volumeSize: 50Gi}}]\n"
+    )
+    assert meant_class(text).storage(AmiFamily.AL2) == 50 * GIB
+    assert len(warnings(text)) == 1
+
+
+def test_ubuntu_is_no_family_of_v1() -> None:
+    (problem,) = problems(CLASS + "  amiFamily: Ubuntu\n")
+    assert problem.startswith("pools.yaml:5: spec.amiFamily: expected 'AL2'")
+
+
+OLD_CLASS_WITH_ALL = (
+    OLD_CLASS
+    + """\
+  amiFamily: Ubuntu
+  role: node
+  amiSelectorTerms: [{tags: {a: b}}]
+  subnetSelectorTerms: [{id: subnet-1}]
+  securityGroupSelectorTerms: [{name: nodes}]
+  metadataOptions: {httpTokens: optional}
+  blockDeviceMappings: [{deviceName: /dev/xvda, ebs: {volumeSize: 20Gi}}]
+"""
+)
+
+
+@pytest.mark.parametrize("text", [OLD_POOL, OLD_CLASS_WITH_ALL, TEMPLATE + "  amiFamily: Ubuntu"])
+def test_a_value_of_any_shape_at_any_path_is_read_or_named(text: str) -> None:
+    (value,) = read_documents(text, "pools.yaml").values
+    document = value.plain()
+    for path in paths(document):
+        for wrong in WRONG:
+            found = interpret(replaced(document, path, wrong), "pools.yaml", value.line_of)
+            if found.written is None:
+                assert all(str(each).startswith("pools.yaml:") for each in found.problems)
+                assert found.problems
+            else:
+                pools_of([found.written.meant])
+
+
+def test_a_kind_of_several_versions_is_the_latest() -> None:
+    for word in ("nodepools", "ec2nodeclass"):
+        assert kinds_called(word)[-1].api_version.endswith("/v1")
+
+
+def test_versions_of_one_pool_are_one_pool() -> None:
+    new = OLD_POOL.replace("v1beta1", "v1")
+    assert read(OLD_POOL).written[0].title == "nodepool.karpenter.sh/web"
+    assert any("apiVersion" in each or "unknown field" in each for each in problems(new))
+
+
+def test_a_pool_of_v1beta1_without_a_node_class_gets_the_defaults() -> None:
+    assert pool(OLD_POOL.replace("kubelet: {maxPods: 20}", "")).node_class == NodeClass(name="web")

@@ -1,0 +1,11 @@
+"""The control token of the sandbox's processes that tests start by themselves."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sandbox.access import bearer, new_token
+
+_FOLDER = TemporaryDirectory(prefix="leeway-tests-")
+FILE = Path(_FOLDER.name) / "control-token"
+HEADERS = bearer(new_token(FILE))
+OPTIONS = ["--control-token", str(FILE)]

@@ -1,0 +1,322 @@
+"""What clients besides Leeway's ask of an API server: shapes, versions, patches, apply."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.sandbox.kubernetes.live import DEPLOYMENTS, PODS, Live, bare_pod, deployment
+
+_MAPS = "/api/v1/namespaces/default/configmaps"
+_PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here")
+
+
+def make(live: Live, name: str, **data: str) -> dict[str, Any]:
+    """Create a ConfigMap labelled map=NAME."""
+    metadata = {"name": name, "labels": {"map": name}}
+    return live.create(_MAPS, {"metadata": metadata, "data": data})
+
+
+def kubectl(live: Live, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the stock client."""
+    command = ["kubectl", "--kubeconfig", str(live.kubeconfig()), *arguments]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def test_metadata_alone_is_told_where_asked_for(live: Live) -> None:
+    make(live, "lean", a="1")
+
+    one = live.api.get(f"{_MAPS}/lean", headers={"Accept": _PARTIAL}).json()
+    several = live.api.get(
+        _MAPS, params={"labelSelector": "map=lean"}, headers={"Accept": _PARTIAL_LIST}
+    ).json()
+
+    assert (one["kind"], one["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+    assert one["metadata"]["name"] == "lean"
+    assert "data" not in one
+    assert several["kind"] == "PartialObjectMetadataList"
+    assert [item["metadata"]["name"] for item in several["items"]] == ["lean"]
+    assert "data" not in several["items"][0]
+    params = {"watch": "1", "timeoutSeconds": "1", "labelSelector": "map=lean"}
+    watched = live.api.get(_MAPS, params=params, headers={"Accept": _PARTIAL}).text
+    event = json.loads(watched.splitlines()[0])
+    assert event["object"]["kind"] == "PartialObjectMetadata"
+    assert "data" not in event["object"]
+
+
+@pytest.mark.parametrize(
+    ("accept", "code"),
+    [
+        ("text/html", 406),
+        ("application/cbor", 406),
+        ("application/cbor, application/json", 200),
+        ("application/vnd.kubernetes.protobuf", 200),
+        ("*/*", 200),
+    ],
+)
+def test_a_format_that_is_not_there_is_not_acceptable(live: Live, accept: str, code: int) -> None:
+    for params in ({}, {"watch": "1", "timeoutSeconds": "1"}):
+        answer = live.api.get(_MAPS, params=params, headers={"Accept": accept})
+        assert answer.status_code == code
+    if code == 406:
+        assert answer.json()["reason"] == "NotAcceptable"
+
+
+def test_a_list_of_exactly_one_version_shows_what_there_was(live: Live) -> None:
+    version = make(live, "earlier", a="1")["metadata"]["resourceVersion"]
+    live.patch(f"{_MAPS}/earlier", {"data": {"a": "2"}})
+    make(live, "later")
+    selected = {"labelSelector": "map in (earlier,later)"}
+
+    exact = {"resourceVersion": version, "resourceVersionMatch": "Exact"}
+    then = live.api.get(_MAPS, params={**selected, **exact}).json()
+    now = live.api.get(_MAPS, params=selected).json()
+
+    assert [one["data"] for one in then["items"]] == [{"a": "1"}]
+    assert then["metadata"]["resourceVersion"] == version
+    assert len(now["items"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"resourceVersionMatch": "Exact"}, "unless resourceVersion is provided"),
+        ({"resourceVersionMatch": "Exact", "resourceVersion": "0"}, "is forbidden for"),
+        ({"resourceVersionMatch": "Near", "resourceVersion": "1"}, "Unsupported value"),
+    ],
+)
+def test_a_match_that_makes_no_sense(live: Live, params: dict[str, str], told: str) -> None:
+    refused = live.api.get(_MAPS, params=params)
+
+    assert refused.status_code == 422
+    assert told in refused.json()["message"]
+
+
+def test_an_exact_version_that_is_forgotten_has_expired(live: Live) -> None:
+    params = {"resourceVersion": "1", "resourceVersionMatch": "Exact"}
+
+    assert live.api.get(_MAPS, params=params).status_code == 410
+
+
+def test_what_leaves_a_watchs_selection_is_told_as_it_last_was_in_it(live: Live) -> None:
+    made = make(live, "leaver", a="1")
+    version = made["metadata"]["resourceVersion"]
+    live.patch(f"{_MAPS}/leaver", {"metadata": {"labels": {"map": "gone"}}, "data": {"a": "2"}})
+
+    params = {"watch": "1", "timeoutSeconds": "1", "labelSelector": "map=leaver"}
+    watched = live.api.get(_MAPS, params={**params, "resourceVersion": version}).text
+
+    [event] = [json.loads(line) for line in watched.splitlines()]
+    assert event["type"] == "DELETED"
+    assert event["object"]["metadata"]["labels"] == {"map": "leaver"}
+    assert event["object"]["data"] == {"a": "1"}
+    assert int(event["object"]["metadata"]["resourceVersion"]) > int(version)
+
+
+def json_patch(live: Live, path: str, *operations: dict[str, Any]) -> httpx.Response:
+    """Send a JSON patch."""
+    return live.patch(path, list(operations), "json-patch+json")
+
+
+def test_a_json_patch_replaces_a_field_that_is_missing(live: Live) -> None:
+    make(live, "patched", a="1")
+    path = f"{_MAPS}/patched"
+
+    missing = {"op": "replace", "path": "/data/b~1c", "value": "2"}
+    nowhere = {"op": "replace", "path": "/binaryData/c", "value": "2"}
+    removal = {"op": "remove", "path": "/data/none"}
+
+    assert json_patch(live, path, missing).json()["data"] == {"a": "1", "b/c": "2"}
+    assert json_patch(live, path, nowhere).status_code == 422
+    assert json_patch(live, path, removal).status_code == 422
+
+
+def applied(live: Live, body: dict[str, Any], manager: str, **params: str) -> httpx.Response:
+    """Apply on the server."""
+    return live.api.patch(
+        f"{_MAPS}/{body['metadata']['name']}",
+        params={"fieldManager": manager, **params},
+        content=json.dumps({"apiVersion": "v1", "kind": "ConfigMap", **body}),
+        headers={"Content-Type": "application/apply-patch+yaml"},
+    )
+
+
+def by_kubectl(live: Live, name: str, **data: str) -> dict[str, Any]:
+    """Create a ConfigMap as `kubectl apply` does."""
+    own = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+    noted = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(own)}
+    body = {**own, "metadata": {"name": name, "annotations": noted}}
+    params = {"fieldManager": "kubectl-client-side-apply"}
+    live.api.post(_MAPS, json=body, params=params).raise_for_status()
+    return own
+
+
+def test_kubectl_takes_over_on_the_server_what_it_applied_as_a_client(live: Live) -> None:
+    own = by_kubectl(live, "taken-over", a="1")
+    own["data"] = {"a": "2"}
+
+    other = applied(live, own, "flux")
+    taken = applied(live, own, "kubectl")
+
+    assert other.status_code == 409
+    assert taken.status_code == 200, taken.text
+    assert taken.json()["data"] == {"a": "2"}
+    noted = taken.json()["metadata"]["annotations"]
+    last = json.loads(noted["kubectl.kubernetes.io/last-applied-configuration"])
+    assert last["data"] == {"a": "2"}
+
+
+def test_kubectl_does_not_take_over_what_it_did_not_apply(live: Live) -> None:
+    own = by_kubectl(live, "shared", a="1")
+    changed = live.api.patch(
+        f"{_MAPS}/shared",
+        params={"fieldManager": "somebody"},
+        content=json.dumps({"data": {"b": "1"}}),
+        headers={"Content-Type": "application/merge-patch+json"},
+    )
+    own["data"] = {"a": "2", "b": "2"}
+
+    refused = applied(live, own, "kubectl")
+
+    assert changed.status_code == 200
+    assert refused.status_code == 409
+    [cause] = refused.json()["details"]["causes"]
+    assert (cause["field"], cause["message"].split()[2]) == (".data.b", '"somebody"')
+
+
+def test_managed_fields_can_be_written(live: Live) -> None:
+    own = by_kubectl(live, "handed-on", a="1")
+    managed = live.api.get(f"{_MAPS}/handed-on").json()["metadata"]["managedFields"]
+    renamed = [{**one, "manager": "flux", "operation": "Apply"} for one in managed]
+
+    operation = {"op": "replace", "path": "/metadata/managedFields", "value": renamed}
+    json_patch(live, f"{_MAPS}/handed-on", operation).raise_for_status()
+
+    own["data"] = {}
+    dropped = applied(live, own, "flux")
+    assert "data" not in dropped.json() or not dropped.json()["data"]
+
+
+@needs_kubectl
+def test_kubectl_applies_on_the_server_after_the_client(live: Live, tmp_path: Path) -> None:
+    manifest = tmp_path / "web.json"
+    body = deployment("handover", 1)
+    manifest.write_text(json.dumps(body))
+    first = kubectl(live, "apply", "-f", str(manifest))
+    body["spec"]["replicas"] = 2
+    body["spec"]["template"]["spec"]["containers"][0]["image"] = "pause:2"
+    manifest.write_text(json.dumps(body))
+
+    second = kubectl(live, "apply", "--server-side", "-f", str(manifest))
+    third = kubectl(live, "apply", "--server-side", "-f", str(manifest))
+    back = kubectl(live, "apply", "-f", str(manifest))
+
+    for done in (first, second, third, back):
+        assert done.returncode == 0, done.stderr
+    found = live.api.get(f"{DEPLOYMENTS}/handover").json()
+    assert found["spec"]["replicas"] == 2
+    managers = {(one["manager"], one["operation"]) for one in found["metadata"]["managedFields"]}
+    assert ("kubectl", "Apply") in managers
+
+
+@needs_kubectl
+def test_kubectl_patches_by_json(live: Live) -> None:
+    live.create(PODS, bare_pod("by-json"))
+    operation = {"op": "replace", "path": "/metadata/annotations", "value": {"a": "b"}}
+
+    done = kubectl(live, "patch", "pod", "by-json", "--type=json", "-p", json.dumps([operation]))
+
+    assert done.returncode == 0, done.stderr
+    assert live.api.get(f"{PODS}/by-json").json()["metadata"]["annotations"] == {"a": "b"}
+
+
+@needs_kubectl
+@pytest.mark.parametrize(
+    ("arguments", "path", "expected"),
+    [
+        (
+            ["deployment", "by-hand", "--image=nginx:1", "--replicas=0", "--port=80"],
+            f"{DEPLOYMENTS}/by-hand",
+            {
+                "replicas": 0,
+                "selector": {"matchLabels": {"app": "by-hand"}},
+                "template": {
+                    "metadata": {"labels": {"app": "by-hand"}},
+                    "spec": {
+                        "containers": [
+                            {
+                                "name": "nginx",
+                                "image": "nginx:1",
+                                "ports": [{"containerPort": 80, "protocol": "TCP"}],
+                            }
+                        ]
+                    },
+                },
+                "strategy": {"type": "RollingUpdate"},
+            },
+        ),
+        (
+            ["pdb", "by-hand", "--selector=app=by-hand", "--max-unavailable=50%"],
+            "/apis/policy/v1/namespaces/default/poddisruptionbudgets/by-hand",
+            {"maxUnavailable": "50%", "selector": {"matchLabels": {"app": "by-hand"}}},
+        ),
+        (
+            ["pdb", "by-number", "--selector=app=by-hand", "--min-available=2"],
+            "/apis/policy/v1/namespaces/default/poddisruptionbudgets/by-number",
+            {"minAvailable": 2},
+        ),
+        (
+            ["job", "by-hand", "--image=busybox", "--", "sleep", "1"],
+            "/apis/batch/v1/namespaces/default/jobs/by-hand",
+            {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "by-hand"}]}}},
+        ),
+        (["namespace", "by-hand"], "/api/v1/namespaces/by-hand", {"finalizers": ["kubernetes"]}),
+    ],
+    ids=lambda one: " ".join(one[:2]) if isinstance(one, list) else "",
+)
+def test_kubectl_creates_without_a_file(
+    live: Live, arguments: list[str], path: str, expected: dict[str, Any]
+) -> None:
+    done = kubectl(live, "create", *arguments)
+
+    assert done.returncode == 0, done.stderr
+    assert covers(live.api.get(path).json()["spec"], expected)
+
+
+def covers(found: Any, expected: Any) -> bool:
+    """Say whether what was found has all that was expected."""
+    if isinstance(expected, dict):
+        return all(name in found and covers(found[name], expected[name]) for name in expected)
+    if isinstance(expected, list):
+        pairs = zip(found, expected, strict=False)
+        return len(found) == len(expected) and all(covers(*pair) for pair in pairs)
+    return bool(found == expected)
+
+
+@needs_kubectl
+def test_kubectl_creates_what_has_no_spec(live: Live) -> None:
+    maps = kubectl(live, "create", "configmap", "by-hand", "--from-literal=a=b")
+    classes = kubectl(live, "create", "priorityclass", "by-hand", "--value=-7")
+    accounts = kubectl(live, "create", "serviceaccount", "by-hand")
+
+    for done in (maps, classes, accounts):
+        assert done.returncode == 0, done.stderr
+    assert live.api.get(f"{_MAPS}/by-hand").json()["data"] == {"a": "b"}
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses/by-hand"
+    assert live.api.get(path).json()["value"] == -7
+
+
+@needs_kubectl
+def test_what_is_not_known_of_protobuf_is_refused_and_not_lost(live: Live) -> None:
+    refused = kubectl(live, "create", "service", "clusterip", "by-hand", "--tcp=80")
+
+    assert refused.returncode != 0
+    assert live.api.get("/api/v1/namespaces/default/services/by-hand").status_code == 404

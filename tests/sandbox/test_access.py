@@ -1,0 +1,168 @@
+"""Only who holds the control token moves the sandbox, and only under its own names."""
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from cli import main
+from sandbox.access import Gate, TokenFileError, check_address, new_token, read_token
+from sandbox.children import RefusedError
+from sandbox.containers import bridge_address
+from sandbox.up import Sandbox
+from sandbox.world import World
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A sandbox without nodes that answers at a second address, which it advertises."""
+    folder = tmp_path_factory.mktemp("sandbox")
+    with Sandbox.start(
+        World("empty", groups=()), state_dir=folder, host="127.0.0.2", advertise="sandbox.test"
+    ) as started:
+        yield started
+
+
+def controls(sandbox: Sandbox) -> dict[str, str]:
+    """Return where each part's control API answers."""
+    ends = sandbox.endpoints
+    return {"aws": ends.aws, "lambda": ends.lambda_, "kubernetes": ends.kubernetes_control}
+
+
+@pytest.mark.parametrize("part", ["aws", "lambda", "kubernetes"])
+@pytest.mark.parametrize("name", ["status", "journal", "faults", "functions"])
+def test_every_control_call_needs_the_token(sandbox: Sandbox, part: str, name: str) -> None:
+    url = f"{controls(sandbox)[part]}/_sandbox/{name}"
+
+    for method in ("GET", "PUT", "POST"):
+        assert httpx.request(method, url, json={}).status_code == 401
+    wrong = {"Authorization": "Bearer wrong"}
+    assert httpx.get(url, headers=wrong).status_code == 401
+
+
+def test_nobody_registers_code_without_the_token(sandbox: Sandbox, tmp_path: Path) -> None:
+    before = sandbox.status()["lambda"]["functions"]
+    function = {"name": "mine", "arn": "arn:aws:lambda:us-east-1:123456789012:function:mine"}
+    code = {"handler": "os.system", "code": [str(tmp_path)]}
+
+    url = f"{sandbox.lambda_url}/_sandbox/functions"
+    answer = httpx.put(url, json={"functions": [{**function, **code}]})
+
+    assert answer.status_code == 401
+    assert "control token" in answer.json()["error"]
+    assert sandbox.status()["lambda"]["functions"].keys() == before.keys()
+
+
+def test_motos_own_api_needs_the_token_too(sandbox: Sandbox) -> None:
+    assert httpx.post(f"{sandbox.aws_url}/moto-api/reset").status_code == 401
+
+
+@pytest.mark.parametrize("part", ["aws", "lambda", "kubernetes"])
+def test_a_name_that_is_not_the_sandboxs_is_refused(sandbox: Sandbox, part: str) -> None:
+    url = controls(sandbox)[part]
+
+    for path in ("/", "/_sandbox/status", "/2015-03-31/functions/x/invocations"):
+        rebound = httpx.get(url + path, headers={"Host": "evil.example:80"})
+        assert rebound.status_code == 421
+
+
+def test_it_answers_at_both_addresses_and_by_the_advertised_name(sandbox: Sandbox) -> None:
+    for url in (sandbox.aws_url, sandbox.lambda_url):
+        port = url.rpartition(":")[2]
+        for host in (f"127.0.0.2:{port}", f"sandbox.test:{port}", f"LOCALHOST:{port}"):
+            answer = httpx.get(f"http://127.0.0.2:{port}/_sandbox/status", headers={"Host": host})
+            assert answer.status_code == 401
+    port = sandbox.kubernetes_url.rpartition(":")[2]
+    verify = False  # The name of the certificate is not what this is about.
+    assert httpx.get(f"https://127.0.0.2:{port}/healthz", verify=verify).text == "ok"
+
+
+def test_workers_calls_are_taken_from_this_machines_loopback_only(sandbox: Sandbox) -> None:
+    path = "/_runtime/echo-1/2018-06-01/runtime/invocation/next"
+    port = sandbox.lambda_url.rpartition(":")[2]
+    transport = httpx.HTTPTransport(local_address="127.0.0.2")
+    with httpx.Client(transport=transport) as client:
+        assert "only" in client.get(f"http://127.0.0.2:{port}{path}").json()["error"]
+
+
+def test_what_holds_secrets_is_readable_by_its_owner_only(sandbox: Sandbox) -> None:
+    for name in ("control-token", "sandbox.json", "kubeconfig", "certificate/tls.key"):
+        mode = stat.S_IMODE((sandbox.state_dir / name).stat().st_mode)
+        assert mode == 0o600, name
+    token = (sandbox.state_dir / "control-token").read_text()
+    assert token not in json.dumps([sandbox.environment(), sandbox.sam_environment()])
+    assert not any(token in log.read_text() for log in sandbox.state_dir.glob("*.log"))
+
+
+def test_a_token_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    assert new_token(file) == read_token(file)
+    file.chmod(0o640)
+
+    with pytest.raises(TokenFileError, match="mode 0640"):
+        read_token(file)
+
+
+EVERYWHERE = ["0.0.0.0", "::", "", "0", "0.0", "::ffff:0.0.0.0", "[::]"]  # noqa: S104
+
+
+@pytest.mark.parametrize("host", EVERYWHERE)
+def test_every_interface_is_no_address_to_bind(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ValueError, match=r"interface|not an address"):
+        check_address(host)
+    with (
+        pytest.raises(RefusedError),
+        Sandbox.start(World("empty", groups=()), state_dir=tmp_path / "no", host=host),
+    ):
+        pytest.fail("it started")
+
+
+def test_up_refuses_every_interface_as_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["sandbox", "up", "--host", "0.0.0.0", "--state-dir", str(tmp_path)]  # noqa: S104
+
+    assert main.run(command) == 2
+    assert "every interface" in capsys.readouterr().err
+
+
+def test_up_finds_the_address_or_is_given_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["sandbox", "up", "--for-containers", "--state-dir", str(tmp_path)]
+
+    assert main.run([*command, "--host", "127.0.0.1"]) == 2
+    assert "give no --host" in capsys.readouterr().err
+
+
+def test_up_without_an_engine_says_what_to_give(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.platform", "linux")
+
+    assert main.run(["sandbox", "up", "--for-containers", "--state-dir", str(tmp_path)]) == 2
+    assert "Give --host and --advertise" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("config", "address"),
+    [
+        ({"Subnet": "172.17.0.0/16", "Gateway": "172.17.0.1"}, "172.17.0.1"),
+        ({"Subnet": "10.88.0.0/16"}, "10.88.0.1"),
+    ],
+)
+def test_docker_tells_the_address_of_its_bridge(config: dict[str, str], address: str) -> None:
+    assert bridge_address(json.dumps([{"IPAM": {"Config": [config]}}])) == address
+
+
+@pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1.evil.example", "[", "a@b:c"])
+def test_a_gate_knows_its_own_names_only(host: str) -> None:
+    gate = Gate("secret", ["172.17.0.1"])
+
+    assert gate.refusal("/", {"Host": host}) is not None
+    assert gate.refusal("/", {"Host": "172.17.0.1:80"}) is None
+    assert gate.refusal("/", {"Host": "bucket.localhost"}) is None
