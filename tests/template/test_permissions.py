@@ -220,10 +220,9 @@ def test_only_functions_that_talk_to_clusters_write_where_clusters_are() -> None
     assert {role for role in roles if writing("ENDPOINT#prod", role)} == CONNECTS
 
 
-def test_only_retire_node_writes_the_ledgers_of_groups_and_of_departures() -> None:
-    assert writing("GROUP#web", "RetireNodeRole")
-    for key in ("GROUP#web", "CHURN#prod"):
-        assert writing(key) == writing(key, "RetireNodeRole")
+def test_only_retire_node_writes_the_ledger_of_departures() -> None:
+    assert writing("CHURN#prod", "RetireNodeRole")
+    assert writing("CHURN#prod") == writing("CHURN#prod", "RetireNodeRole")
 
 
 def writing(key: str, *roles: str) -> list[dict[str, Any]]:
