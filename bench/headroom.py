@@ -20,6 +20,7 @@ from leeway.cluster.connection import Connection
 from leeway.cluster.http_workloads import HttpWorkloads
 from leeway.cluster.kubeconfig import kubeconfig_connection
 from leeway.configuration import Configuration
+from leeway.headroom.pause import NAMESPACE
 from leeway.manifests.interpreting import Written
 from leeway.manifests.reading import read_manifests
 from leeway.upkeep.keep_headroom import HeadroomReport, KeepHeadroom
@@ -173,7 +174,9 @@ def _table(url: str) -> Any:
 
 
 def _furnish(connection: Connection) -> None:
-    """Users' Deployments, which the ScaledObjects scale."""
+    """Leeway's namespace, and users' Deployments, which the ScaledObjects scale."""
+    namespace = {"metadata": {"name": NAMESPACE}}
+    connection.plain.request("POST", "/api/v1/namespaces", json=namespace).raise_for_status()
     for number in range(TARGETS):
         body = deployment("default", f"web-{number}", 1, pod_spec(grace=5))
         answer = connection.plain.request(

@@ -1,6 +1,8 @@
 """Checks a plan pod by pod, slowly and by the book: it shares no code with packing's decisions.
 
-Every rule is checked on the plan as a whole, so that it holds in whatever order pods come.
+Every rule is checked on the plan as a whole, so that it holds in whatever order pods come. Spreads
+and affinities that do not hold so have to hold in some order: each pod is admitted by those that
+are bound before it, on nodes that are there before new ones come.
 """
 
 from collections import Counter
@@ -13,6 +15,11 @@ from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm, Spread
 from leeway.selection.pools import NodePool, Taint
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
+
+from bench import scheduler_simulation
+
+NEW = "new-"
+"""What the names of new nodes begin with."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +55,27 @@ def violations(
         found += _fits(host)
         for pod in host.new:
             found += _admitted(pod, host)
-            found += _topology(pod, host, hosts)
+            found += _apart(pod, host, hosts)
         found += _ports(host)
-    return found + list(_lonely(hosts))
+    unsure = [line for host in hosts for pod in host.new for line in _uneven(pod, host, hosts)]
+    unsure += _lonely(hosts)
+    return found + (unsure if unsure and _unbindable(hosts) else [])
+
+
+def _unbindable(hosts: Sequence[Host]) -> list[str]:
+    def split(new: bool) -> list[tuple[scheduler_simulation.Host, Sequence[Pod]]]:
+        return [
+            (
+                scheduler_simulation.Host(
+                    h.name, h.labels, h.taints, Counter(), h.allocatable, list(h.old)
+                ),
+                h.new,
+            )
+            for h in hosts
+            if h.name.startswith(NEW) == new
+        ]
+
+    return scheduler_simulation.bindable(split(False), split(True))
 
 
 def _new_hosts(plan: Plan, pods: Mapping[str, Pod], daemons: Sequence[PodSpec]) -> Iterator[Host]:
@@ -63,10 +88,10 @@ def _new_hosts(plan: Plan, pods: Mapping[str, Pod], daemons: Sequence[PodSpec]) 
             ZONE_ID: chosen.offering.zone_id,
             CAPACITY_TYPE: chosen.offering.capacity_type,
             NODEPOOL: pool.name,
-            HOSTNAME: f"new-{number}",
+            HOSTNAME: f"{NEW}{number}",
         }
         new = tuple(pods[name] for name in node.pods)
-        bare = Host(f"new-{number}", labels, pool.taints, chosen.type.allocatable, new)
+        bare = Host(f"{NEW}{number}", labels, pool.taints, chosen.type.allocatable, new)
         here = tuple(d for d in daemons if not list(_admitted(Pod("daemon", d), bare)))
         yield Host(bare.name, labels, pool.taints, bare.allocatable, new, here)
 
@@ -173,22 +198,32 @@ def _lonely(hosts: Sequence[Host]) -> Iterator[str]:
         yield f"{pod.name} on {hosts[at].name} is near no pod that it has to be near"
 
 
-def _topology(pod: Pod, host: Host, hosts: Sequence[Host]) -> Iterator[str]:
+def _apart(pod: Pod, host: Host, hosts: Sequence[Host]) -> Iterator[str]:
     for term in pod.spec.apart:
         others = _count(term, host, hosts) - term.selects(pod.spec)
         if others:
             yield f"{pod.name} on {host.name} is to be apart from {others} pods"
+    for other in hosts:
+        for neighbour in other.old:
+            for term in neighbour.apart:
+                domain = host.labels.get(term.topology)
+                near = domain is not None and domain == other.labels.get(term.topology)
+                if near and term.selects(pod.spec):
+                    yield f"{pod.name} on {host.name}: a pod there keeps apart from it"
+
+
+def _uneven(pod: Pod, host: Host, hosts: Sequence[Host]) -> Iterator[str]:
     for spread in pod.spec.spreads:
         if spread.required:
-            counted = [each for each in hosts if _counts_in(spread, pod.spec, each)]
-            least = _least(spread.pods, spread.min_domains, counted)
-            skew = _count(spread.pods, host, counted) - least
-            if skew > spread.max_skew:
-                yield f"{pod.name} on {host.name}: skew {skew} by {spread.pods.topology}"
-    for neighbour in host.old:
-        for term in neighbour.apart:
-            if term.topology == HOSTNAME and term.selects(pod.spec):
-                yield f"{pod.name} on {host.name}: a pod there keeps apart from it"
+            yield from _skewed(spread, pod, host, hosts)
+
+
+def _skewed(spread: Spread, pod: Pod, host: Host, hosts: Sequence[Host]) -> Iterator[str]:
+    counted = [each for each in hosts if _counts_in(spread, pod.spec, each)]
+    least = _least(spread.pods, spread.min_domains, counted)
+    skew = _count(spread.pods, host, counted) - least
+    if skew > spread.max_skew:
+        yield f"{pod.name} on {host.name}: skew {skew} by {spread.pods.topology}"
 
 
 def _count(term: PodTerm, host: Host, hosts: Sequence[Host]) -> int:

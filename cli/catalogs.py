@@ -1,11 +1,11 @@
 """Which catalog a command chooses from: the sandbox's, or the one of an account's region."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.errors import BadInputError, CannotBeDoneError
+from cli.output import tell
 
 if TYPE_CHECKING:
     from leeway.selection.offers.catalog import Catalog
@@ -112,7 +112,7 @@ def _read_now(region: str) -> "Catalog":
     from leeway.selection.offers.survey import Survey
     from leeway.wiring.clients import patient_client
 
-    sys.stderr.write(f"{region}: no catalog is kept; reading what EC2 offers\n")
+    tell(f"{region}: no catalog is kept; reading what EC2 offers")
     market = Ec2Market(partial(patient_client, "ec2", region))
     prices = PricingPriceList(partial(patient_client, "pricing", pricing_region(region)))
     try:
@@ -122,5 +122,5 @@ def _read_now(region: str) -> "Catalog":
         raise CannotBeDoneError(str(error)) from error
     for part in parts:
         if part.problem:
-            sys.stderr.write(f"warning: {part.part}: {part.problem}\n")
+            tell(f"warning: {part.part}: {part.problem}")
     return opened(compressed(survey))

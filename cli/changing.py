@@ -1,6 +1,5 @@
 """Changes to a cluster's manifests: planned, made under the table's locks, and told."""
 
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from leeway.cloud.stores import RecordChanged, StoredManifest
 from cli.aws import aws_trouble
 from cli.changes import Change, Planned, plan
 from cli.errors import CannotBeDoneError
-from cli.output import Format, print_json
+from cli.output import Format, print_json, show
 from cli.stack import Stack
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def report(made: Sequence[Planned], cluster: str, dry_run: bool, output: Format)
         suffix = " (dry run)" if dry_run else ""
         for one in made:
             if not one.conflict:
-                sys.stdout.write(f"{_line(one)}{suffix}\n")
+                show(f"{_line(one)}{suffix}")
     conflicts = [f"{one.title}: conflict: {one.conflict}" for one in made if one.conflict]
     if conflicts:
         raise CannotBeDoneError(conflicts[0], "\n".join(conflicts[1:]))

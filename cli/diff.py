@@ -1,13 +1,13 @@
 """`leeway diff`: what applying manifests would change, line by line."""
 
 import difflib
-import sys
 from typing import TYPE_CHECKING
 
 import typer
 
 from cli.errors import BadInputError, CannotBeDoneError
 from cli.manifest_files import FilesOption, read_files
+from cli.output import show
 from cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def diff(
     told = [
         line for one in planned if one.before != one.after for line in _lines(one.before, one.after)
     ]
-    sys.stdout.writelines(told)
     if told:
+        show("".join(told).removesuffix("\n"))
         raise typer.Exit(DIFFERS)
 
 

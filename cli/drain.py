@@ -1,6 +1,5 @@
 """`leeway drain`: the drain engine from a terminal, with all that `kubectl drain` offers."""
 
-import sys
 from collections.abc import Collection
 from contextlib import closing
 from datetime import timedelta
@@ -15,7 +14,7 @@ from cli.cluster_trouble import cluster_trouble
 from cli.drain_options import PAGE, DryRun
 from cli.durations import parse_duration
 from cli.errors import BadInputError
-from cli.output import Format, FormatOption
+from cli.output import Format, FormatOption, tell
 
 if TYPE_CHECKING:
     from leeway.clock import Clock
@@ -72,6 +71,9 @@ def drain(
     dry_run: options.OnlySay = DryRun.NONE,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
+    as_user: options.As = "",
+    as_group: options.AsGroup = None,
+    as_uid: options.AsUid = "",
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Cordon nodes and evict their pods, each in time for a deadline.
@@ -85,6 +87,7 @@ def drain(
     leeway drain -l pool=old --ignore-daemonsets --timeout 1h
     """
     from leeway.clock import SystemClock
+    from leeway.cluster.impersonation import Impersonation
     from leeway.cluster.kubeconfig import kubeconfig_cluster
 
     from cli.drain_run import DrainRun
@@ -102,9 +105,10 @@ def drain(
         clock, deadline, on_blocked, grace_period, disable_eviction, skip_wait_for_delete_timeout
     )
     gives_up = parse_duration("--timeout", timeout)
+    who = Impersonation(as_user, tuple(as_group or ()), as_uid)
     with (
         cluster_trouble(by_labels=bool(selector or pod_selector)),
-        closing(kubeconfig_cluster(kubeconfig, context, chunk_size)) as cluster,
+        closing(kubeconfig_cluster(kubeconfig, context, chunk_size, who)) as cluster,
     ):
         run = DrainRun(
             cluster=cluster,
@@ -117,7 +121,7 @@ def drain(
         )
         named = names or cluster.select_nodes(selector)
         if not named:
-            sys.stderr.write(f"No node has the labels {selector}.\n")
+            tell(f"No node has the labels {selector}.")
         if dry_run is DryRun.NONE:
             run.drain(named, as_list=bool(selector))
         else:

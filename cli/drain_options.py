@@ -61,4 +61,10 @@ OnlySay = Annotated[
 Kubeconfig = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Default: $KUBECONFIG, ~/.kube/config.")
 ]
+As = Annotated[str, typer.Option("--as", metavar="USER", help="Act in this user's name.")]
+AsGroup = Annotated[
+    list[str] | None,
+    typer.Option("--as-group", metavar="GROUP", help="With --as: in this group's; repeatable."),
+]
+AsUid = Annotated[str, typer.Option(metavar="UID", help="With --as: the user's UID.")]
 Context = Annotated[str | None, typer.Option(help="The kubeconfig's context.")]

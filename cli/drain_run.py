@@ -1,8 +1,7 @@
 """One run of `leeway drain`: all nodes decided first, then drained side by side."""
 
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from threading import Thread
 from typing import Any
@@ -12,12 +11,13 @@ from leeway.cluster.lightkube_cluster import LightkubeCluster
 from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
 from leeway.drain.answers import Meaning, read_answer
 from leeway.drain.deadline import Terms, grace_that_fits
-from leeway.drain.pods import Pod, PodDecision, Verdict, decide_pod
-from leeway.drain.progress import Drain, PodProgress, Stage, Way
-from leeway.draining.engine import Draining
+from leeway.drain.pods import Pod, PodDecision, Refusal, Verdict, decide_pod
+from leeway.drain.progress import DISPLACED, Drain, PodProgress, Stage, Way
+from leeway.draining.engine import SURE_FOR, Draining, Machine
+from leeway.printable import printable
 
 from cli.errors import CannotBeDoneError
-from cli.output import Format, print_json, results
+from cli.output import Format, print_json, results, show, tell
 from cli.pod_plans import pods_as_data, pods_as_table
 from cli.refusals import refusal, warnings
 
@@ -26,9 +26,11 @@ FOREVER = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """What is to happen on a node; `refused` is why nothing may, empty if it may."""
+    """What is to happen on a node, which its machine's UID identifies; `refused` is why nothing
+    may, empty if it may."""
 
     node: str
+    machine: Machine
     cordoned: bool
     decisions: tuple[PodDecision, ...]
     refused: str
@@ -67,21 +69,24 @@ class DrainRun:
             if said := warnings(plan.decisions):
                 _say(f"Warning: {said}")
             if not plan.cordoned:
-                self.cluster.cordon(plan.node, None)
+                self.cluster.cordon(plan.node, None, uid=plan.machine.uid)
             already = "already " if plan.cordoned else ""
             _say(f"node/{plan.node} {already}cordoned")
         try:
-            drains, problems = self._work([plan.node for plan in going])
+            drains, problems = self._work({plan.node: plan.machine for plan in going})
         except KeyboardInterrupt:
             for plan in going:
                 _say(f"node/{plan.node} stays cordoned: kubectl uncordon {plan.node}")
             raise
         problems = {plan.node: plan.refused for plan in plans if plan.refused} | problems
         if self.output is Format.JSON:
-            self._print([_as_data(node, drain) for node, drain in drains.items()], nodes, as_list)
+            documents = [
+                _as_data(plan, drains.get(plan.node), plan.node not in problems) for plan in plans
+            ]
+            self._print(documents, as_list)
         else:
-            for node, drain in drains.items():
-                sys.stdout.write(f"node/{node} {'drained' if drain.drained else 'not drained'}\n")
+            for node in drains:
+                show(f"node/{node} {'not drained' if node in problems else 'drained'}")
         if problems:
             said = "; ".join(f"node {node} is not drained: {why}" for node, why in problems.items())
             raise CannotBeDoneError(said)
@@ -98,7 +103,7 @@ class DrainRun:
         answers: dict[str, str] = {}
         for plan in plans:
             if ask_server and not plan.refused:
-                self.cluster.cordon(plan.node, None, dry_run=True)
+                self.cluster.cordon(plan.node, None, dry_run=True, uid=plan.machine.uid)
                 answers |= self._ask(plan)
         mode = "server dry run" if ask_server else "dry run"
         now = self.clock.now()
@@ -109,16 +114,17 @@ class DrainRun:
             for row in rows:
                 if ask_server:
                     row["answer"] = answers.get(row["pod"])
-            documents.append({"node": plan.node, "dryRun": True, "pods": rows})
+            refused = {"refused": plan.refused} if plan.refused else {}
+            documents.append({"node": plan.node, "dryRun": True, **refused, "pods": rows})
             if self.output is Format.TABLE and not plan.refused:
                 already = "already" if plan.cordoned else "would be"
                 results().print(f"node/{plan.node} {already} cordoned ({mode})")
                 results().print(pods_as_table(pod_plans, answers))
-        refused = "; ".join(f"node {p.node}: {p.refused}" for p in plans if p.refused)
-        if refused:
-            raise CannotBeDoneError(refused)
         if self.output is Format.JSON:
-            self._print(documents, nodes, as_list)
+            self._print(documents, as_list)
+        problems = "; ".join(f"node {p.node}: {p.refused}" for p in plans if p.refused)
+        if problems:
+            raise CannotBeDoneError(problems)
 
     def _decide(self, name: str) -> NodePlan:
         node = self.cluster.node(name)
@@ -127,16 +133,21 @@ class DrainRun:
         pods = self.cluster.pods_on(name, self.pod_selector)
         now, skip = self.clock.now(), self.terms.skip_deleted_for
         decisions = tuple(decide_pod(pod, now, skip_deleted_for=skip) for pod in pods)
-        return NodePlan(name, node.unschedulable, decisions, refusal(decisions, self.allowed))
+        refused = refusal(decisions, self.allowed)
+        # Not seen lately: decisions and cordons of many nodes take a while, so that the drain looks
+        # the node up once more when it has listed its pods.
+        machine = Machine(node.uid, now - SURE_FOR)
+        return NodePlan(name, machine, node.unschedulable, decisions, refused)
 
-    def _work(self, nodes: Sequence[str]) -> tuple[dict[str, Drain], dict[str, str]]:
+    def _work(self, machines: Mapping[str, Machine]) -> tuple[dict[str, Drain], dict[str, str]]:
         """Drain to the end; the drains, and why those are not complete that are not."""
+        nodes = list(machines)
         drains: dict[str, Drain] = dict.fromkeys(nodes, Drain())
         problems: dict[str, str] = {}
 
         def work(node: str) -> None:
             try:
-                drains[node] = self._drain(node)
+                drains[node] = self._drain(node, machines[node])
             except (ClusterRefused, ClusterUnavailable) as error:
                 problems[node] = str(error)
             except Exception as error:  # noqa: BLE001 (a thread's end would pass unseen)
@@ -144,6 +155,8 @@ class DrainRun:
             else:
                 if not drains[node].drained:
                     problems[node] = self._why(drains[node])
+                elif any(pod.reason == DISPLACED for pod in drains[node].pods.values()):
+                    problems[node] = f"{DISPLACED}, and its pods are left alone"
 
         # Daemons, so that an interrupt from the keyboard ends them all.
         threads = [Thread(target=work, args=(node,), daemon=True) for node in nodes[1:]]
@@ -155,19 +168,22 @@ class DrainRun:
             thread.join()
         return drains, problems
 
-    def _drain(self, node: str) -> Drain:
+    def _drain(self, node: str, machine: Machine) -> Drain:
         now = self.clock.now()
         until = min(
             self.terms.deadline or now + FOREVER,
             now + self.timeout if self.timeout else now + FOREVER,
         )
         draining = Draining(self.cluster, self.clock, _watcher(), for_good=False)
-        return draining.work(node, Drain(), self.terms, until, selector=self.pod_selector)
+        terms = replace(self.terms, refused=frozenset(set(Refusal) - self.allowed))
+        return draining.work(
+            node, Drain(), terms, until, selector=self.pod_selector, machine=machine
+        )
 
     def _why(self, drain: Drain) -> str:
         failed = [f"{pod.pod}: {pod.reason}" for pod in drain.at(Stage.FAILED)]
         if drain.over or failed:
-            return "; ".join(failed)
+            return "; ".join(failed) or drain.unseen
         waited_for = ", ".join(
             pod.pod for pod in drain.pods.values() if pod.stage not in {Stage.LEFT, Stage.GONE}
         )
@@ -186,17 +202,16 @@ class DrainRun:
                 answers[decision.pod.key] = "granted" if granted else answer.detail
         return answers
 
-    def _print(self, documents: list[dict[str, Any]], nodes: Sequence[str], as_list: bool) -> None:
+    def _print(self, documents: list[dict[str, Any]], as_list: bool) -> None:
         """Print one document for one node that was named, a list of them for several."""
-        if len(nodes) == 1 and not as_list:
-            print_json(documents[0] if documents else {"node": nodes[0], "drained": False})
+        if len(documents) == 1 and not as_list:
+            print_json(documents[0])
         else:
             print_json({"nodes": documents})
 
 
 def _say(lines: str) -> None:
-    # Not by a console: setting one up and printing two lines a pod takes longer than evicting it.
-    sys.stderr.write(f"{lines}\n")
+    tell(lines)
 
 
 def _watcher() -> Callable[[Drain], None]:
@@ -212,7 +227,9 @@ def _watcher() -> Callable[[Drain], None]:
         lines = {
             uid: line
             for uid, pod in drain.pods.items()
-            if uid not in (staying or ()) and (line := _line(pod)) and said.get(uid) != line
+            if uid not in (staying or ())
+            and (line := printable(_line(pod)))
+            and said.get(uid) != line
         }
         said.update(lines)
         if lines:
@@ -236,9 +253,12 @@ def _line(pod: PodProgress) -> str:
             return f"pod/{pod.pod} {pod.stage}: {pod.reason}"
 
 
-def _as_data(node: str, drain: Drain) -> dict[str, Any]:
+def _as_data(plan: NodePlan, drain: Drain | None, drained: bool) -> dict[str, Any]:
+    """Return what became of a node, which has no drain if it was refused."""
     from leeway.typed_json import adapter_of
 
+    if drain is None:
+        return {"node": plan.node, "drained": False, "refused": plan.refused, "pods": []}
     writer = adapter_of(PodProgress)
     pods = [writer.dump_python(pod, mode="json") for pod in drain.pods.values()]
-    return {"node": node, "drained": drain.drained, "pods": pods}
+    return {"node": plan.node, "drained": drained, "pods": pods}

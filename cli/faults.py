@@ -17,6 +17,7 @@ aws:SERVICE:ACTION:error=RATE        that share of the calls fails (aws:ec2:Desc
 aws:SERVICE:ACTION:latency=SECONDS   they take that much longer
 kubernetes:VERB:RESOURCE:error=RATE  (kubernetes:create:pods/eviction:error=0.3)
 kubernetes:VERB:RESOURCE:latency=SECONDS
+evictions:hold=SECONDS               they wait that long between budget and deletion
 down                                 the API server refuses connections
 capacity:TYPE:ZONE:lost=RATE         groups' launches find none of a type in a zone
                                      (capacity:m5.large:us-east-1a:lost=1)
@@ -122,6 +123,11 @@ _FORMS: Mapping[str, tuple[str, _Build, float | None]] = {
     "kubernetes:*:*:error": ("kubernetes", lambda at, n: _kubernetes(at, rate=n, status=503), 1),
     "kubernetes:*:*:latency": ("kubernetes", lambda at, n: _kubernetes(at, latency=n), None),
     "capacity:*:*:lost": ("aws", _capacity, 1),
+    "evictions:hold": (
+        "kubernetes",
+        lambda _, n: {"verb": "create", "resource": "pods/eviction", "hold": n},
+        None,
+    ),
     "lambda:*:kill": (
         "lambda",
         lambda at, n: {"function": at[1], "kill": "before", "step": max(int(n), 1)},

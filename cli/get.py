@@ -11,7 +11,7 @@ import typer
 from cli.choosing import KindArgument, NamesArgument, NamespaceOption, not_found, wanted
 from cli.errors import CannotBeDoneError
 from cli.manifest_files import FilesOption
-from cli.output import messages, print_json
+from cli.output import messages, print_json, show
 from cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _show(
         if not found:
             messages().print(f"Nothing is configured for cluster {cluster}.")
         tables = rows(found, datetime.now(UTC))
-        sys.stdout.write("\n".join(aligned(table) for table in tables))
+        show("\n".join(aligned(table) for table in tables).removesuffix("\n"))
         return
     document = as_document(found[0]) if alone else as_list(found)
     if output is ManifestFormat.JSON:

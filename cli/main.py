@@ -14,6 +14,7 @@ import typer.main
 
 from cli.completion import VARIABLE, know_shells
 from cli.errors import BadInputError, CannotBeDoneError
+from cli.output import tell
 
 # The order is the one of `leeway --help`. Each module is imported when its command is asked for.
 COMMANDS = {
@@ -149,9 +150,9 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _say(message: str, code: int, details: str = "") -> int:
     one_line = " ".join(message.split())
-    sys.stderr.write(f"leeway: {one_line}\n")
+    tell(f"leeway: {one_line}")
     if details:
-        sys.stderr.write(f"{details}\n")
+        tell(details)
     return code
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.errors import BadInputError, unreadable
+from cli.output import tell
 
 if TYPE_CHECKING:
     from leeway.manifests.problems import Problem
@@ -95,7 +96,7 @@ def checked(reading: "Reading", sources: Sequence[str]) -> "Reading":
         BadInputError: there is a problem, or no manifest.
     """
     for warning in reading.warnings:
-        sys.stderr.write(f"warning: {_line(warning)}\n")
+        tell(f"warning: {_line(warning)}")
     problems = [*reading.problems, *_repeated(reading)]
     if problems:
         first, *others = [_line(problem) for problem in problems]

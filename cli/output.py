@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from leeway.printable import printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,22 +29,33 @@ FormatOption = Annotated[
 ]
 
 
+def tell(text: str) -> None:
+    """Write a line, or several, on stderr. Not by a console, whose set-up takes longer than a
+    drain's evictions."""
+    sys.stderr.write(f"{printable_lines(text)}\n")
+
+
+def show(text: str) -> None:
+    """Write a line, or several, of the result on stdout."""
+    sys.stdout.write(f"{printable_lines(text)}\n")
+
+
 def print_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
     """Print one JSON document on stdout."""
-    json.dump(document, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    # Within strings, which is where they can be, the escapes are JSON's own.
+    show(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def messages() -> "Console":
     """A console on stderr, for messages and progress."""
-    from rich.console import Console
+    from cli.terminal import terminal
 
-    return Console(stderr=True, highlight=False)
+    return terminal(stderr=True)
 
 
 def results() -> "Console":
     """A console on stdout, for the result itself. What reads it through a pipe gets whole lines."""
-    from rich.console import Console
+    from cli.terminal import terminal
 
     width = None if sys.stdout.isatty() else UNBROKEN
-    return Console(highlight=False, width=width)
+    return terminal(width=width)

@@ -63,8 +63,12 @@ def _iso(moment: datetime | None) -> str | None:
 
 def show(explanation: "Explanation", console: "Console") -> None:
     """Print a plan."""
+    from rich.markup import escape
+
     notice = explanation.notice
-    console.print(f"[bold]{notice.kind}[/] of {_utc(notice.time)}, {notice.id}", soft_wrap=True)
+    console.print(
+        f"[bold]{notice.kind}[/] of {_utc(notice.time)}, {escape(notice.id)}", soft_wrap=True
+    )
     if not explanation.instances:
         console.print(f"  {explanation.ruling.action}: {explanation.ruling.reason}", markup=False)
     for plan in explanation.instances:
@@ -88,7 +92,9 @@ def _show_instance(plan: "InstancePlan", console: "Console") -> None:
             "blocked pods": str(ruling.on_blocked),
             "replacement": f"{plan.replacement or 'unknown'}: {plan.replacement_reason}{first}",
         }
-    console.print(f"\n[bold]{plan.instance}[/]{owner}")
+    from rich.markup import escape
+
+    console.print(f"\n[bold]{plan.instance}[/]{escape(owner)}")
     for title, said in lines.items():
         console.print(f"  {title:<13}{said}", soft_wrap=True, markup=False)
     for remark in plan.remarks:

@@ -1,12 +1,12 @@
 """Kubernetes objects from files, with the place of each for what is said of it."""
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli.errors import BadInputError
 from cli.manifest_files import read_texts
+from cli.output import tell
 
 if TYPE_CHECKING:
     from leeway.manifests.documents import Value
@@ -34,7 +34,7 @@ class Objects:
             raise self._bad(error) from error
         for kind, position in unread.items():
             said = f"{kind} is passed over: Leeway reads no pods from it"
-            sys.stderr.write(f"warning: {self.place((position, 'kind'), said)}\n")
+            tell(f"warning: {self.place((position, 'kind'), said)}")
 
     def _read(self, paths: Sequence[Path]) -> "Iterator[Document]":
         from leeway.manifests.documents import read_documents

@@ -43,7 +43,7 @@ class _ToStderr:
 
     def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
         about = f"{cluster}: {manifest}" if manifest else cluster
-        messages().print(f"warning: {about}: {problem}", soft_wrap=True)
+        messages().print(f"warning: {about}: {problem}", soft_wrap=True, markup=False)
 
 
 def find_policies(files: Sequence[Path], stack: str | None) -> PolicySources:
@@ -63,7 +63,7 @@ def find_policies(files: Sequence[Path], stack: str | None) -> PolicySources:
     try:
         found = find_stack(stack)
     except CannotBeDoneError as error:
-        messages().print(f"policies are the defaults: {error}", soft_wrap=True)
+        messages().print(f"policies are the defaults: {error}", soft_wrap=True, markup=False)
         return PolicySources(written)
     stored = Configuration(found.manifests(), SystemClock(), _ToStderr())
     return PolicySources(written, stored, found.table)

@@ -1,6 +1,5 @@
 """`leeway select`: what would be launched for pods, and which of them fit nowhere, and why."""
 
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ import typer
 from cli.catalogs import RegionOption, SandboxOption, find_catalog
 from cli.errors import BadInputError
 from cli.manifest_files import FilesOption, read_files
-from cli.output import Format, FormatOption, print_json, results
+from cli.output import Format, FormatOption, print_json, results, tell
 from cli.pod_files import Objects
 from cli.stack import DEFAULT_STACK, StackOption
 
@@ -77,7 +76,7 @@ def _plan(
     if not waiting:
         _tell_of_nobody(first)
     for each in first.beside(second, overlooked):
-        sys.stderr.write(f"warning: {first.place(each.path, each.message)}\n")
+        tell(f"warning: {first.place(each.path, each.message)}")
     existing = there.beside(asked, existing_nodes)
     daemons = asked.beside(there, daemons_of)
     catalog = find_catalog(region, stack, sandbox=sandbox)
@@ -89,7 +88,7 @@ def _tell_of_nobody(objects: Objects) -> None:
     asleep = (d for d in objects.documents if (d.get("spec") or {}).get("replicas") == 0)
     names = [d["metadata"].get("name", "") for d in asleep]
     hint = f"; --replicas {names[0]}=N gives {names[0]} some" if names else ""
-    sys.stderr.write(f"warning: no pod waits for a node{hint}\n")
+    tell(f"warning: no pod waits for a node{hint}")
 
 
 def _replicas(given: Sequence[str], objects: Objects) -> dict[str, int]:

@@ -47,6 +47,8 @@ def _body(situation: Situation, now: datetime) -> Iterator[RenderableType]:
         yield _line(arrival.instance, arrival.facts.private_dns_name, told)
     for kept in situation.headroom:
         size = "as it is" if kept.replicas is None else f"{kept.replicas} replicas"
+        if kept.pending:
+            size += f", {kept.pending} of them Pending"
         yield _line(kept.subject, kept.source, f"{size}: {kept.problem or kept.reason}")
     if not (situation.retirements or situation.arrivals or situation.headroom):
         yield Text("  nothing under way", style="dim")
@@ -129,6 +131,7 @@ def _cluster(situation: Situation) -> dict[str, Any]:
                 "subject": one.subject,
                 "manifest": one.source,
                 "replicas": one.replicas,
+                "pending": one.pending if one.running is not None else None,
                 "reason": one.reason,
                 "problem": one.problem or None,
             }

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from cli.aws import aws_trouble
 from cli.errors import BadInputError, CannotBeDoneError
+from cli.output import tell
 
 if TYPE_CHECKING:
     from leeway.cloud.manifests import DynamoManifests, DynamoManifestWriting
@@ -67,9 +67,7 @@ class Stack:
         """Say so where the cluster is not under care: nothing would come of its manifests."""
         if self.clusters is not None and cluster not in self.clusters:
             known = ", ".join(self.clusters) or "none"
-            sys.stderr.write(
-                f"warning: cluster {cluster} is not under Leeway's care (ClusterNames: {known})\n"
-            )
+            tell(f"warning: cluster {cluster} is not under Leeway's care (ClusterNames: {known})")
 
     def manifests(self) -> "DynamoManifests":
         """Open what reads the table's manifests."""

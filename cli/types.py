@@ -1,7 +1,6 @@
 """`leeway types`: the instance types that match, with labels, allocatable and prices."""
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +10,7 @@ import typer
 
 from cli.catalogs import RegionOption, SandboxOption, find_catalog
 from cli.manifest_files import FilesOption, read_files
+from cli.output import show, tell
 from cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _of_pools(catalog: "Catalog", pools: "Sequence[NodePool]") -> list[Match]:
         table = catalog.for_node_class(pool.node_class)
         matching = table.matching(pool.requirements)
         for warning in _warnings(table, pool, matching):
-            sys.stderr.write(f"warning: {pool.name}: {warning}\n")
+            tell(f"warning: {pool.name}: {warning}")
         for kind in table.types(matching):
             offerings = _cheapest_first(_offered(kind, pool.requirements))
             found.setdefault(kind.name, Match(kind, offerings))
@@ -126,7 +126,7 @@ def _cheapest_first(offerings: "Iterable[Offering]") -> "tuple[Offering, ...]":
 def _print_json(matches: Sequence[Match]) -> None:
     # A line for each type: a region has over a thousand.
     lines = ",\n".join(json.dumps(_as_data(match), ensure_ascii=False) for match in matches)
-    sys.stdout.write(f"[\n{lines}\n]\n" if lines else "[]\n")
+    show(f"[\n{lines}\n]" if lines else "[]")
 
 
 def _as_data(match: Match) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _print_table(matches: Sequence[Match], *, wide: bool) -> None:
 
     titles = [*_COLUMNS, *(_WIDE_COLUMNS if wide else ())]
     rows = [[*_row(match), *(_wide_row(match) if wide else ())] for match in matches]
-    sys.stdout.write(aligned([titles, *rows]))
+    show(aligned([titles, *rows]).removesuffix("\n"))
 
 
 def _row(match: Match) -> tuple[str, ...]:

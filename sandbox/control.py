@@ -42,7 +42,8 @@ class ControlApi:
 
     async def answer(self, method: str, path: str, query: str, body: bytes) -> tuple[int, bytes]:
         """Do what a request asks; the answer's status and JSON."""
-        route = self._routes.get(f"{method} {path.removeprefix(PREFIX).strip('/')}")
+        name = path.removeprefix(PREFIX).strip("/")
+        route = self._routes.get(f"{method} {name}") if path.startswith(PREFIX) else None
         if route is None:
             return HTTPStatus.NOT_FOUND, _encode({"error": f"no control API {method} {path}"})
         try:

@@ -14,7 +14,7 @@ from sandbox.world import World
 
 START_TIMEOUT = 60.0
 TOKEN_FILE = "control-token"
-RBAC = ROOT / "rbac" / "leeway.yaml"
+RBAC = ROOT / "rbac"
 
 
 @dataclass(frozen=True)

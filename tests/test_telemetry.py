@@ -2,6 +2,8 @@
 
 import json
 import logging
+from contextlib import redirect_stdout
+from io import StringIO
 
 import pytest
 from leeway.execution.orders import parse_order
@@ -99,3 +101,14 @@ def test_what_fails_in_the_durable_sdk_is_told_in_one_line_that_names_the_execut
     assert (told["level"], told["message"]) == ("ERROR", "It failed")
     assert told["execution"] == "arn:…/retire-i-0b662ef9931388ba0-1/…"
     assert "generation" in told["exception"]
+
+
+def test_a_log_line_shows_what_a_terminal_would_obey(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "others-text")
+    said = "\x1b[2J\x9b31m\u202e"
+    with redirect_stdout(StringIO()) as written:
+        telemetry.__wrapped__().misconfigured("prod", "headroom.leeway.sh a", said)
+    line = written.getvalue().splitlines()[0]
+    assert line.isascii()
+    assert line.isprintable()
+    assert said in json.loads(line).values()

@@ -35,6 +35,11 @@ class Delivery:
     attempt: int = 0
 
     @property
+    def is_tick(self) -> bool:
+        """Whether a schedule is due, of EventBridge Scheduler or of a rule."""
+        return self.event.get("detail-type") == "Scheduled Event"
+
+    @property
     def body(self) -> str:
         """What the target gets: the event, or the target's constant `Input`."""
         return self.target.get("Input") or json.dumps(self.event)
@@ -68,7 +73,8 @@ class Deliveries:
     def send(self, delivery: Delivery, copies: int = 1, delay: float = 0) -> None:
         """Deliver asynchronously, `copies` times, `delay` seconds from now, as the faults allow."""
         about = str(delivery.event.get("detail-type", ""))
-        fault = self._cloud.faults.strike("events", "Deliver", about)
+        service = "scheduler" if delivery.is_tick else "events"
+        fault = self._cloud.faults.strike(service, "Deliver", about)
         if fault:
             if fault.drop:
                 return

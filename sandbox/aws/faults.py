@@ -14,10 +14,11 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 class Fault(BaseModel):
     """One thing that goes wrong.
 
-    `service` and `action` are globs over names as in IAM (`ec2`, `Describe*`). Two actions are
+    `service` and `action` are globs over names as in IAM (`ec2`, `Describe*`). Three actions are
     not APIs: `events`/`Deliver` is a delivery to a target (`latency`, `copies` and `drop` apply
-    there, `detail_type` says to which events), `autoscaling`/`Launch` is a launch of instances in a
-    group, by itself or by LaunchInstances (`instance_type` and `zone` say of which).
+    there, `detail_type` says to which events), `scheduler`/`Deliver` is the same for what schedules
+    send when they are due, `autoscaling`/`Launch` is a launch of instances in a group, by itself or
+    by LaunchInstances (`instance_type` and `zone` say of which).
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -63,9 +63,11 @@ class Front:
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         """Answer one HTTP request."""
-        refusal = self._gate.refusal(request.path, request.headers)
-        if refusal is not None:
-            return refused(*refusal)
+        # The control API and moto are found by the path as `_environ` reads it.
+        for path in (request.path, unquote(request.raw_path, "latin-1")):
+            refusal = self._gate.refusal(path, request.headers)
+            if refusal is not None:
+                return refused(*refusal)
         body = await request.read()
         status, headers, content = await self._answer(_environ(request, body), body)
         headers.pop("Content-Length", None)  # whoever sends it counts

@@ -31,7 +31,7 @@ def _arguments() -> argparse.Namespace:
         metavar="NAME_OR_IP",
         help="one more name that the certificate is for (repeatable)",
     )
-    parser.add_argument("--rbac", type=Path, help="file of ClusterRoles and bindings to enforce")
+    parser.add_argument("--rbac", type=Path, help="file or folder of what restricts callers")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--standing", type=int, default=0, metavar="NODES", help="how many join at once at first"
@@ -47,6 +47,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--pod-quarantine", type=float, default=40.0, help="seconds that pods outlive their Node"
     )
+    parser.add_argument(
+        "--grant-expiry",
+        type=float,
+        default=120.0,
+        help="seconds after which a pod that was not deleted leaves a budget's disruptedPods",
+    )
     parser.add_argument("--audit-log", type=Path, help="file that gets a line for each record")
     return parser.parse_args()
 
@@ -56,7 +62,7 @@ async def _serve(arguments: argparse.Namespace, folder: Path) -> None:
     names = {field.name for field in dataclasses.fields(Settings)} & given.keys()
     settings = Settings(**{name: given[name] for name in names})
     tls = server_context(folder, arguments.san)
-    gate = access.Gate.of(arguments)
+    gate = access.Gate.of(arguments, "/")  # It guards the control API's own port.
     serving = Serving(settings, arguments.host, folder / "ca.crt", tls, arguments.rbac, gate)
     addresses = await serving.start(arguments.port)
     say_ready(

@@ -1,4 +1,4 @@
-"""Loads ClusterRoles, Roles and bindings from a file of YAML documents."""
+"""Loads what restricts callers from YAML: roles, bindings, admission policies and namespaces."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ from pathlib import Path
 
 import yaml
 
-from sandbox.kubernetes import registry
+from sandbox.kubernetes import defaults, registry
 from sandbox.kubernetes.store import Store
 
-_KINDS = {kind.kind: kind for kind in registry.RBAC}
+_KINDS = {
+    kind.kind: kind for kind in (*registry.RBAC, *registry.ADMISSION_POLICIES, registry.NAMESPACE)
+}
 
 
 def load_rules(store: Store, path: Path) -> None:
-    """Store the RBAC objects of a file; ValueError where it holds something else."""
-    for document in yaml.safe_load_all(path.read_text()):
-        if document is None:
-            continue
-        kind = _KINDS.get(document.get("kind"))
-        if kind is None:
-            raise ValueError(f"{path}: not an RBAC object: kind {document.get('kind')!r}")
-        stored = {
-            name: value for name, value in document.items() if name not in ("apiVersion", "kind")
-        }
-        store.create(kind, stored)
+    """Store the objects of a file, or of all files of a folder; ValueError where one is of another
+    kind."""
+    for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
+        for document in yaml.safe_load_all(file.read_text()):
+            if document is not None:
+                _load(store, file, document)
+
+
+def _load(store: Store, file: Path, document: dict[str, object]) -> None:
+    kind = _KINDS.get(str(document.get("kind")))
+    if kind is None:
+        raise ValueError(f"{file}: not an RBAC object: kind {document.get('kind')!r}")
+    stored = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
+    defaults.fill(kind, stored)
+    defaults.admit(kind, stored, store)
+    store.create(kind, stored)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sandbox.journal import Journal
 from sandbox.kubernetes import registry
+from sandbox.kubernetes.admission_policies import AdmissionPolicies
 from sandbox.kubernetes.audit import AuditLog
 from sandbox.kubernetes.events import Events
 from sandbox.kubernetes.objects import (
@@ -32,6 +33,7 @@ class Settings:
     node_ready: float = 1.0
     node_removal: float = 3.0
     pod_quarantine: float = 40.0
+    grant_expiry: float = 120.0
     volume_attach: float = 1.0
     volume_detach: float = 1.0
     volume_force_detach: float = 360.0
@@ -47,6 +49,7 @@ class Cluster:
     def __init__(self, settings: Settings, store: Store | None = None) -> None:
         self.settings = settings
         self.store = store or Store()
+        self.policies = AdmissionPolicies(self.store)
         self.journal = Journal()
         self.audit = AuditLog(settings.audit_log, settings.kept_audit_records)
         self.events = Events(self.store, settings.kept_events)

@@ -1,7 +1,9 @@
 """Answers the Eviction API: whether the budgets let this pod go.
 
 Rules: the `pods/eviction` subresource of policy/v1. The check and the decrement of a budget's
-allowance happen in one go, so that evictions at once never overshoot it.
+allowance happen in one go, so that evictions at once never overshoot it; the budget's status names
+the pod from then on. The deletion is a second step. A client that disconnects between the two
+leaves the pod in `status.disruptedPods`, and its slot is not available for two minutes.
 """
 
 from __future__ import annotations
@@ -36,10 +38,10 @@ _SEVERAL = (
 _BUDGET_LAGS_SECONDS = 10
 
 
-def evict(
+def grant(
     cluster: Cluster, disruption: Disruption, namespace: str, name: str, eviction: Object
-) -> Object:
-    """Carry out an eviction request; returns the `Status` of a granted one.
+) -> None:
+    """Do the first step of an eviction: count it against the pod's budget.
 
     404 without the pod, 409 where a precondition fails, 429 where a budget blocks, 500 where
     several budgets cover the pod.
@@ -55,6 +57,13 @@ def evict(
             raise errors.ApiError(500, None, _SEVERAL)
         if budgets:
             _ask_budget(cluster, budgets[0], pod, dry_run=bool(options.get("dryRun")))
+
+
+def complete(cluster: Cluster, namespace: str, name: str, eviction: Object) -> Object:
+    """Do the second step: delete the pod; returns the `Status` of a granted eviction."""
+    options = eviction.get("deleteOptions") or {}
+    pod = cluster.store.read(registry.POD, namespace, name)
+    _check_preconditions(pod, options)
     delete(cluster, registry.POD, pod, options, via="eviction")
     return _GRANTED
 

@@ -16,8 +16,10 @@ class Fault(msgspec.Struct, forbid_unknown_fields=True, rename="camel", omit_def
     """One way to fail.
 
     `rate` is the share of matching calls, `count` how often it still may; `drop` loses the answer
-    midway, or the call before it is carried out. One that says `refuse` or `clock` is about no
-    call: the port is closed, or dates are so many seconds ahead.
+    midway, or the call before it is carried out. `hold` is for evictions: so many seconds pass
+    between the budget's decrement and the pod's deletion, and a client that disconnects meanwhile
+    cancels the deletion. One that says `refuse` or `clock` is about no call: the port is closed, or
+    dates are so many seconds ahead.
     """
 
     verb: str = "*"
@@ -28,6 +30,7 @@ class Fault(msgspec.Struct, forbid_unknown_fields=True, rename="camel", omit_def
     rate: Share = 1.0
     count: int | None = None
     latency: float = 0.0
+    hold: float = 0.0
     refuse: bool = False
     clock: float = 0.0
 

@@ -12,6 +12,7 @@ from lightkube.models.policy_v1 import Eviction
 
 _MODULES = (
     "core_v1",
+    "admissionregistration_v1",
     "apps_v1",
     "autoscaling_v1",
     "batch_v1",
@@ -172,4 +173,7 @@ CLUSTER_ROLE = KINDS["rbac.authorization.k8s.io", "v1", "clusterroles"]
 CLUSTER_ROLE_BINDING = KINDS["rbac.authorization.k8s.io", "v1", "clusterrolebindings"]
 ROLE = KINDS["rbac.authorization.k8s.io", "v1", "roles"]
 ROLE_BINDING = KINDS["rbac.authorization.k8s.io", "v1", "rolebindings"]
+ADMISSION_POLICY = KINDS["admissionregistration.k8s.io", "v1", "validatingadmissionpolicies"]
+ADMISSION_BINDING = KINDS["admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings"]
+ADMISSION_POLICIES = (ADMISSION_POLICY, ADMISSION_BINDING)
 RBAC = (ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)

@@ -35,6 +35,8 @@ from sandbox.kubernetes.watch import Watch
 
 _log = logging.getLogger(__name__)
 _JSON = "application/json"
+_EVICTION = "pods/eviction"
+_CLIENT_LEFT = 499
 _HEALTH = re.compile(r"/(healthz|livez|readyz)(/.*)?")
 
 
@@ -131,12 +133,12 @@ class ApiServer:
             head += f"Content-Length: {len(whole)}\r\n\r\n"
             return _hang_up(request, head.encode() + whole[: len(whole) // 2])
         if not fault.status:
-            return await self._answer(request, call)
+            return await self._answer(request, call, hold=fault.hold)
         self._note_eviction(call, fault.status)
         raise _failure(fault)
 
     async def _answer(
-        self, request: web.BaseRequest, call: Call, heard: bool = True
+        self, request: web.BaseRequest, call: Call, heard: bool = True, hold: float = 0.0
     ) -> web.StreamResponse:
         try:
             self._authorizer.check(call)
@@ -146,7 +148,10 @@ class ApiServer:
                 self._authorizer.check_creation(creating)
             if call.verb == "watch":
                 return await self._watch(request, call)
-            response = self._carry_out(call)
+            if hold and call.resource == _EVICTION:
+                response = await self._evict_slowly(call, hold)
+            else:
+                response = self._carry_out(call)
         except errors.ApiError as error:
             self._note_eviction(call, error.code, heard)
             response = _json(error.status, error.code, error.headers)
@@ -163,7 +168,7 @@ class ApiServer:
 
     def _note_eviction(self, call: Call, status: int, heard: bool = True) -> None:
         """Write down how an eviction was answered, and whether its answer reached anybody."""
-        if call.resource != "pods/eviction":
+        if call.resource != _EVICTION:
             return
         target = call.target
         pod = self._cluster.store.get(registry.POD, target.namespace, target.name)
@@ -212,15 +217,30 @@ class ApiServer:
         }.get(call.target.subresource)
 
     def _evict(self, call: Call) -> web.Response:
+        return self._complete_eviction(call, self._grant_eviction(call))
+
+    async def _evict_slowly(self, call: Call, hold: float) -> web.Response:
+        """Wait between the two steps; aiohttp cancels the wait when the client disconnects."""
+        body = self._grant_eviction(call)
+        try:
+            await asyncio.sleep(hold)
+        except asyncio.CancelledError:
+            self._note_eviction(call, _CLIENT_LEFT, heard=False)
+            raise
+        return self._complete_eviction(call, body)
+
+    def _grant_eviction(self, call: Call) -> Object:
         writing.admit_namespace(self._cluster, call)
         body = subresources.eviction_of(call)
         if call.dry_run:
             body["deleteOptions"] = {**(body.get("deleteOptions") or {}), "dryRun": ["All"]}
         target = call.target
-        granted = eviction.evict(
-            self._cluster, self._disruption, target.namespace, target.name, body
-        )
-        return _json(granted, 201)
+        eviction.grant(self._cluster, self._disruption, target.namespace, target.name, body)
+        return body
+
+    def _complete_eviction(self, call: Call, body: Object) -> web.Response:
+        target = call.target
+        return _json(eviction.complete(self._cluster, target.namespace, target.name, body), 201)
 
     def _bind(self, call: Call) -> web.Response:
         target = call.target
@@ -235,11 +255,13 @@ class ApiServer:
             found = list(reading.candidates(cluster.store, call, equal))
             chosen = [obj for obj in found if test is None or test(obj)]
             for obj in chosen:
+                cluster.policies.check(call, "DELETE", None, obj)
                 deletion.delete(cluster, kind, obj, options, via="delete")
             items = {"metadata": {"resourceVersion": str(cluster.store.revision)}, "items": chosen}
             return _json({"kind": f"{kind.kind}List", "apiVersion": kind.api_version, **items})
         obj = cluster.store.read(kind, call.target.namespace, call.target.name)
         deletion.check_preconditions(kind, obj, options)
+        cluster.policies.check(call, "DELETE", None, obj)
         deleted = deletion.delete(cluster, kind, obj, options, via="delete")
         if kind is registry.POD or is_terminating(deleted):
             return _json(kind.typed(deleted))

@@ -59,6 +59,7 @@ class Serving:
         inhabitants = settle(self._cluster)
         if rbac is not None:
             load_rules(self._cluster.store, rbac)
+            self._cluster.policies.prepare()
         self._api = ApiServer(
             self._cluster, inhabitants.disruption, authenticator, authorizer, faults
         )

@@ -195,6 +195,7 @@ def _store_new(cluster: Cluster, call: Call, body: Object, operation: str) -> Ob
     validation.check(kind, body, None)
     _admit(cluster, kind, body)
     ownership.record_new(body, applied, kind, call.manager, operation)
+    cluster.policies.check(call, "CREATE", body, None)
     return store.create(kind, body, dry_run=call.dry_run)
 
 
@@ -243,6 +244,7 @@ def _finish(cluster: Cluster, call: Call, written: Object, current: Object) -> O
         generation = current["metadata"].get("generation", 0) + 1
         written["metadata"]["generation"] = generation
     validation.check(kind, written, current)
+    cluster.policies.check(call, "UPDATE", written, current)
     stored = cluster.store.replace(kind, written, dry_run=call.dry_run)
     leaves = is_terminating(stored) and not stored["metadata"].get("finalizers")
     held = stored["metadata"].get("deletionGracePeriodSeconds", 0) or kind is registry.NAMESPACE

@@ -194,3 +194,19 @@ def test_an_api_server_that_is_away_is_said_in_one_line(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "refused" in said
+
+
+@pytest.mark.parametrize("more", [("--dry-run",), ("--force",)])
+def test_an_owners_name_does_nothing_to_the_terminal(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    name = "a\n\x1b[31mnode/other drained\u202e"
+    body = bare_pod(f"odd-{len(more[0])}", nodeName=node, terminationGracePeriodSeconds=1)
+    uid = live.api.get(f"/api/v1/nodes/{node}").json()["metadata"]["uid"]
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": uid}
+    body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    live.create(PODS, body)
+    assert drain(live, node, *more) in (0, 1)
+    said = capsys.readouterr()
+    assert (said.out + said.err).replace("\n", "").isprintable()
+    assert "node/other drained" not in said.out.splitlines()

@@ -334,3 +334,34 @@ def test_an_api_server_that_does_not_answer_or_knows_nobody_is_told_in_one_line(
     assert err.count("\n") == 1
     assert err.count("ConnectError") <= 1
     assert said in err
+
+
+@needs_kubectl
+def test_a_pod_of_two_budgets_ends_the_drain_at_once(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(live, node, "twice", labels={"app": "twice"})
+    for name in ("first", "second"):
+        live.create(BUDGETS, budget(name, "twice", maxUnavailable=1))
+    theirs = kubectl(live, "drain", node, "--force")
+    assert theirs.returncode == 1
+    assert drain(live, node, "--force") == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "default/twice: it has more than one PodDisruptionBudget: first, second" in said
+    assert exists(live, "twice")
+
+
+def test_a_node_that_is_refused_is_in_the_json_of_several(
+    live: Live, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, refused = live.add_nodes(next(NUMBERS), next(NUMBERS))
+    run(live, refused, "kept-of-two")
+    both, one = (first, refused), (refused,)
+    for arguments in (both, one, (*both, "--dry-run"), (*one, "--dry-run")):
+        assert drain(live, *arguments, "-o", "json") == 1
+        report = json.loads(capsys.readouterr().out)
+        nodes = {one["node"]: one for one in report.get("nodes", [report])}
+        assert "default/kept-of-two" in nodes[refused]["refused"]
+        assert not nodes[refused].get("drained")
+        assert "refused" not in nodes.get(first, {})
+        assert nodes.keys() == {one for one in arguments if not one.startswith("-")}

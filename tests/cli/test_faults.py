@@ -50,6 +50,11 @@ UNAVAILABLE = {"error": "ServiceUnavailable", "status": 503}
         ),
         ("down", "kubernetes", {"refuse": True}),
         (
+            "evictions:hold=5",
+            "kubernetes",
+            {"verb": "create", "resource": "pods/eviction", "hold": 5},
+        ),
+        (
             "lambda:*retire-node:kill=3",
             "lambda",
             {"function": "*retire-node", "kill": "before", "step": 3},

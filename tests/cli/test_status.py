@@ -84,9 +84,16 @@ def test_what_is_paused_and_what_cannot_be_read_is_said(run: Run, aws: Sandbox) 
     DynamoHeadroom(partial(aws.client, "dynamodb"), TABLE).write(
         "prod", Kept("Deployment shop/web", "scaledobject.keda.sh shop/web", 5, "window is open")
     )
+    DynamoHeadroom(partial(aws.client, "dynamodb"), TABLE).write(
+        "prod", Kept("buffer warm/web", "headroom.leeway.sh web", 3, "always", running=1)
+    )
     code, out, _ = run("--cluster", "prod")
     told = " ".join(out.split())
     assert code == 0
+    assert "buffer warm/web headroom.leeway.sh web 3 replicas, 2 of them Pending: always" in told
+    (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
+    pending = {one["subject"]: one["pending"] for one in cluster["headroom"]}
+    assert pending == {"buffer warm/web": 2, "Deployment shop/web": None}
     assert told.startswith("prod paused")
     assert "spec.surge: unknown field (written by leeway 9.0.0)" in told
     assert "teapot.leeway.sh/x: apiVersion: expected text" in told

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from leeway.cloud.headroom import DynamoHeadroom
 from leeway.cloud.stores import HeadroomStates
-from leeway.headroom.kept import Kept
+from leeway.headroom.kept import Kept, Original
 from leeway.headroom.plan import ScaleTarget
 
 from tests.cloud.stored import TABLE
@@ -34,3 +34,19 @@ def test_what_is_remembered_is_read_by_cluster_and_subject(states: HeadroomState
     assert states.of("one") == {SCALED.subject: SCALED}
     assert states.of("two") == {BUFFER.subject: BUFFER}
     assert states.of("three") == {}
+
+
+def test_the_first_size_of_a_target_is_kept_until_it_is_forgotten(states: HeadroomStates) -> None:
+    subject, first = SCALED.subject, Original("uid-1", 2)
+    states.write("four", SCALED)
+    assert states.of("four")[subject].original is None
+    states.remember_original("four", subject, first)
+    states.remember_original("four", subject, Original("uid-1", 5))
+    states.write("four", SCALED)
+    assert states.of("four")[subject].original == first
+    states.remember_original("four", subject, Original("uid-2", 7))
+    assert states.of("four")[subject].original == Original("uid-2", 7), "another object of its name"
+    states.forget("four", subject)
+    assert states.of("four") == {}
+    states.write("four", SCALED)
+    assert states.of("four")[subject].original is None

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from leeway.cloud.autoscaling import AutoScalingGroups
 from leeway.cloud.dynamodb import RETIREMENT, SHARDS, DynamoRecords, item_key
 from leeway.cloud.dynamodb_index import DynamoIndex
@@ -94,14 +95,68 @@ def test_more_clusters_than_a_filter_takes_are_asked_about_in_batches(
     assert max(asked) <= 200
 
 
-def test_the_states_of_instances_are_those_of_now_and_unknown_ones_are_left_out(
+def test_the_states_of_instances_are_those_of_now_and_unknown_ones_are_terminated(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     living, ended = launch(aws, {"Name": "living"}), launch(aws, {"Name": "ended"})
     Ec2Instances(maker(aws, "ec2")).terminate(ended)
     aws.wait(lambda: sweep.states([ended]) == {ended: "terminated"})
     aws.wait(lambda: sweep.states([living]) == {living: "running"})
-    assert sweep.states(["i-0ffffffffffffffff"]) == {}
+    unknown = ["i-0ffffffffffffffff", "i-0eeeeeeeeeeeeeeee"]
+    assert sweep.states(unknown) == dict.fromkeys(unknown, "terminated")
+    aws.wait(
+        lambda: (
+            sweep.states([living, *unknown])
+            == {living: "running"} | dict.fromkeys(unknown, "terminated")
+        )
+    )
+
+
+class Partial:
+    """EC2's client, whose filtered answers lack an instance, and which knows some by id only."""
+
+    def __init__(self, client: Any, lacks: str, names: bool = True) -> None:
+        self._client = client
+        self._lacks = lacks
+        self._names = names
+
+    def get_paginator(self, name: str) -> "Partial":
+        return self
+
+    def paginate(self, **asked: Any) -> list[Any]:
+        pages = list(self._client.get_paginator("describe_instances").paginate(**asked))
+        for page in pages:
+            for reservation in page["Reservations"]:
+                reservation["Instances"] = [
+                    one for one in reservation["Instances"] if one["InstanceId"] != self._lacks
+                ]
+        return pages
+
+    def describe_instances(self, InstanceIds: list[str]) -> Any:  # noqa: N803 (boto3's name)
+        if not self._names:
+            said = {"Code": "InvalidInstanceID.NotFound", "Message": "some do not exist"}
+            raise ClientError({"Error": said}, "DescribeInstances")
+        return self._client.describe_instances(InstanceIds=InstanceIds)
+
+
+def test_an_instance_that_one_filtered_answer_lacks_is_not_taken_for_terminated(
+    aws: Sandbox,
+) -> None:
+    living, other = launch(aws, {"Name": "lacking"}), launch(aws, {"Name": "there"})
+    unknown = "i-0ffffffffffffffff"
+    client = Partial(aws.client("ec2"), living)
+    running = {living: "running", other: "running"}
+    aws.wait(lambda: Ec2Sweep(lambda: client).states([living, other]) == running)
+    found = Ec2Sweep(lambda: client).states([living, other, unknown])
+    assert found == running | {unknown: "terminated"}
+
+
+def test_where_ec2_does_not_name_whom_it_does_not_know_nothing_is_said_of_them(
+    aws: Sandbox,
+) -> None:
+    living, other = launch(aws, {"Name": "lacking"}), launch(aws, {"Name": "there"})
+    client = Partial(aws.client("ec2"), living, names=False)
+    aws.wait(lambda: Ec2Sweep(lambda: client).states([living, other]) == {other: "running"})
 
 
 def test_instances_are_found_by_their_private_dns_name(aws: Sandbox, sweep: Ec2Sweep) -> None:
@@ -109,9 +164,10 @@ def test_instances_are_found_by_their_private_dns_name(aws: Sandbox, sweep: Ec2S
     launch(aws, {"eks:cluster-name": "named"})
     facts = Ec2Instances(maker(aws, "ec2")).describe(instance)
     assert facts is not None
-    (found,) = sweep.named(facts.private_dns_name)
+    (found,) = sweep.named({facts.private_dns_name, "ip-10-99-99-99.ec2.internal"})
     assert found.facts == facts
-    assert sweep.named("ip-10-99-99-99.ec2.internal") == []
+    assert sweep.named({"ip-10-99-99-99.ec2.internal"}) == []
+    assert sweep.named(set()) == []
 
 
 def test_a_list_that_breaks_off_is_not_taken_for_the_whole(aws: Sandbox, sweep: Ec2Sweep) -> None:

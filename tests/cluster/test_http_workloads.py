@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 from leeway.cluster.http_workloads import HttpWorkloads
 from leeway.cluster.kubeconfig import kubeconfig_connection
-from leeway.cluster.ports import ClusterRefused, PauseDeployment
-from leeway.headroom.pause import (
-    PausePods,
-    deployment_object,
-    namespace_object,
-    priority_class_object,
-)
+from leeway.cluster.ports import ClusterRefused, FoundDeployment, TargetScale
+from leeway.headroom.pause import PausePods, deployment_object, priority_class_object
 from leeway.headroom.plan import ScaleTarget
 
 from tests.sandbox.kubernetes.live import Live
@@ -26,6 +21,7 @@ WEB = "/apis/apps/v1/namespaces/warm/deployments/web"
 @pytest.fixture
 def workloads(kubeconfig: Path, live: Live) -> Iterator[HttpWorkloads]:
     """The adapter under test, and none of its objects there before it."""
+    live.api.post("/api/v1/namespaces", json={"metadata": {"name": "warm"}})
     connection = kubeconfig_connection(kubeconfig)
     yield HttpWorkloads(connection)
     live.api.delete(WEB)
@@ -33,7 +29,6 @@ def workloads(kubeconfig: Path, live: Live) -> Iterator[HttpWorkloads]:
 
 
 def apply_all(workloads: HttpWorkloads, replicas: int) -> None:
-    workloads.apply(namespace_object("warm"))
     workloads.apply(priority_class_object(-10))
     workloads.apply(deployment_object(PODS, replicas))
 
@@ -96,24 +91,23 @@ def test_what_somebody_else_changed_is_put_right_and_what_they_added_stays(
     assert healed["metadata"]["annotations"]["theirs"] == "yes"
 
 
-def test_only_deployments_of_pause_pods_are_listed_and_removed(
+def test_deployments_are_leeways_that_it_applied_whatever_their_labels(
     live: Live, workloads: HttpWorkloads
 ) -> None:
-    a_deployment(live, "warm-others", "shop", 0)
+    a_deployment(live, "warm", "shop", 0)
     apply_all(workloads, 0)
-    ours = PauseDeployment("warm", "web", "leeway-headroom--10")
-    assert workloads.pause_deployments() == [ours]
-    workloads.remove_deployment("warm", "web")
-    workloads.remove_deployment("warm", "web")
-    assert workloads.pause_deployments() == []
-
-
-def test_a_namespace_that_is_there_already_is_left_as_it_is(
-    live: Live, workloads: HttpWorkloads
-) -> None:
-    before = read(live, "/api/v1/namespaces/default")["metadata"].get("labels")
-    workloads.apply(namespace_object("default"))
-    assert read(live, "/api/v1/namespaces/default")["metadata"].get("labels") == before
+    labels = read(live, WEB)["metadata"]["labels"]
+    live.patch(WEB, {"metadata": {"labels": dict.fromkeys(labels)}})
+    shop = f"{WEB.rpartition('/')[0]}/shop"
+    live.patch(shop, {"metadata": {"labels": labels}})
+    found = {one.name: one for one in workloads.deployments("warm")}
+    assert found["web"] == FoundDeployment("warm", "web", "leeway-headroom--10", ours=True)
+    assert not found["shop"].ours
+    for _ in range(2):
+        workloads.remove_deployment("warm", "web")
+        workloads.remove_deployment("warm", "shop")
+    assert workloads.deployments("warm") == []
+    assert workloads.deployments("nowhere") == []
 
 
 def test_a_priority_class_of_somebody_elses_stays(live: Live, workloads: HttpWorkloads) -> None:
@@ -126,38 +120,38 @@ def test_a_priority_class_of_somebody_elses_stays(live: Live, workloads: HttpWor
     assert live.api.get(f"{classes}/leeway-headroom--3").status_code == 404
 
 
-def test_a_target_is_scaled_and_remembers_its_first_size(
+def test_a_target_is_scaled_and_nothing_else_of_it_is_written(
     live: Live, workloads: HttpWorkloads
 ) -> None:
     target = a_deployment(live, "warm-targets", "inflate", 3)
-    assert workloads.replicas_of(target) == 3
-    live.until(lambda: read(live, path_of(target))["status"].get("replicas") == 3)
-    assert (seen := workloads.target(target)) is not None
-    assert (seen.replicas, seen.original) == (3, None)
-    assert workloads.remember_original(target, seen, 3)
-    assert not workloads.remember_original(target, seen, 9), "written from a stale read"
+    before = read(live, path_of(target))
+    assert workloads.scale_of(target) == TargetScale(3, before["metadata"]["uid"])
     workloads.scale(target, 5)
-    assert (later := workloads.target(target)) is not None
-    assert (later.replicas, later.original) == (5, 3)
-    live.until(lambda: forget_original(workloads, target))
-    assert (last := workloads.target(target)) is not None
-    assert last.original is None
+    assert workloads.scale_of(target) == TargetScale(5, before["metadata"]["uid"])
+    after = read(live, path_of(target))
+    assert after["spec"] == {**before["spec"], "replicas": 5}
+    assert after["metadata"].get("annotations") == before["metadata"].get("annotations")
 
 
-def forget_original(workloads: HttpWorkloads, target: ScaleTarget) -> bool:
-    """The Deployment's own controller may write it in between."""
-    seen = workloads.target(target)
-    return seen is not None and workloads.remember_original(target, seen, None)
+def test_a_target_that_is_not_there_is_none(workloads: HttpWorkloads) -> None:
+    assert workloads.scale_of(ScaleTarget("apps/v1", "Deployment", "default", "lost")) is None
 
 
-def test_a_target_that_is_not_there_is_none_and_its_namesakes_are_named(
-    live: Live, workloads: HttpWorkloads
+@pytest.mark.parametrize(
+    "target",
+    [
+        ScaleTarget("apps/v1", "Deployment", "..", "web"),
+        ScaleTarget("apps/v1", "Deployment", "shop", "../../secrets"),
+        ScaleTarget("apps/v1", "Deployment", "shop", "web/status"),
+        ScaleTarget("../v1", "Deployment", "shop", "web"),
+        ScaleTarget("apps/v1?x=", "Deployment", "shop", "web"),
+    ],
+)
+def test_a_name_that_would_lead_to_another_path_is_refused(
+    workloads: HttpWorkloads, target: ScaleTarget
 ) -> None:
-    a_deployment(live, "warm-elsewhere", "lost", 1)
-    missing = ScaleTarget("apps/v1", "Deployment", "default", "lost")
-    assert workloads.replicas_of(missing) is None
-    assert workloads.target(missing) is None
-    assert workloads.namespaces_with(missing) == ("warm-elsewhere",)
+    with pytest.raises(ClusterRefused, match="no object can have such a name"):
+        workloads.scale_of(target)
 
 
 def test_a_kind_that_the_cluster_does_not_have_is_refused_by_name(
@@ -165,7 +159,7 @@ def test_a_kind_that_the_cluster_does_not_have_is_refused_by_name(
 ) -> None:
     rollout = ScaleTarget("argoproj.io/v1alpha1", "Rollout", "default", "web")
     with pytest.raises(ClusterRefused, match=r"no kind Rollout in argoproj\.io/v1alpha1"):
-        workloads.replicas_of(rollout)
+        workloads.scale_of(rollout)
 
 
 def test_a_cluster_is_as_large_as_its_ready_and_schedulable_nodes(
@@ -194,3 +188,12 @@ def test_pods_that_found_room_at_once_tell_nothing_about_joining(
     live.until(lambda: read(live, WEB)["status"].get("readyReplicas") == 1)
     assert workloads.joins().get(("warm", "web"), []) == []
     assert all(join > timedelta(0) for joins in workloads.joins().values() for join in joins)
+
+
+def test_a_size_that_leeway_sets_is_leeways_field(live: Live, workloads: HttpWorkloads) -> None:
+    target = a_deployment(live, "warm-managed", "inflate", 1)
+    workloads.scale(target, 2)
+    managed = read(live, path_of(target))["metadata"]["managedFields"]
+    (scaled,) = [entry for entry in managed if entry.get("subresource") == "scale"]
+    assert (scaled["manager"], scaled["operation"]) == ("leeway", "Update")
+    assert scaled["fieldsV1"] == {"f:spec": {"f:replicas": {}}}

@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from leeway import __version__
 from leeway.clock import SystemClock
 from leeway.cluster.http_workloads import HttpWorkloads
 from leeway.cluster.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.cluster.ports import ClusterUnavailable, PodFeed
+from leeway.cluster.ports import ClusterUnavailable, Node, PodFeed
 from leeway.drain.answers import Meaning, read_answer
 from leeway.drain.deadline import Terms
-from leeway.drain.pods import Pod
+from leeway.drain.pods import Controller, Pod, Verdict, decide_pod
 from leeway.drain.progress import Drain
 from leeway.draining.engine import Draining
 from leeway.headroom.plan import ScaleTarget
@@ -29,6 +31,7 @@ from tests.cluster.wayward import wayward_server as running
 PODS = "/api/v1/pods"
 WEB = Pod("shop", "web", "uid-web", "Running", 1, None)
 EVICTION = "/api/v1/namespaces/shop/pods/web/eviction"
+ELSEWHERE = pod("stray", node="node-2")
 HANGS = 30
 """Seconds after which a test calls it hanging what should take one or two."""
 
@@ -181,11 +184,9 @@ def test_a_bookmark_is_no_pod(wayward: Wayward, cluster: LightkubeCluster) -> No
 def test_news_that_can_not_be_understood_hide_none_that_follow(
     wayward: Wayward, cluster: LightkubeCluster
 ) -> None:
-    owner = {"kind": "DaemonSet", "name": "cni", "uid": "u", "apiVersion": "apps/v1"}
-    daemon = pod("cni-1", ownerReferences=[{**owner, "controller": True}])
     wayward.on("GET", PODS, said(pods()))
-    # The watch ends right after the pod whose DaemonSet nobody can look up.
-    wayward.on("WATCH", PODS, watched(("ADDED", daemon), stays=False))
+    # The watch ends right after a pod that was not asked for.
+    wayward.on("WATCH", PODS, watched(("ADDED", ELSEWHERE), stays=False))
     wayward.otherwise(plain(503, "overloaded", "text/plain"))
     with cluster.follow("node-1") as feed:
 
@@ -211,14 +212,96 @@ def test_news_that_can_not_be_understood_hide_none_that_follow(
 def test_a_node_whose_pods_can_not_be_understood_is_never_taken_for_empty(
     wayward: Wayward, cluster: LightkubeCluster
 ) -> None:
-    owner = {"kind": "DaemonSet", "name": "cni", "uid": "u", "apiVersion": "apps/v1"}
-    daemon = pod("cni-1", ownerReferences=[{**owner, "controller": True}])
-    wayward.on("GET", PODS, said(pods(daemon)))
+    wayward.on("GET", PODS, said(pods(ELSEWHERE)))
     wayward.otherwise(plain(503, "overloaded", "text/plain"))
     with cluster.follow("node-1") as feed:
         for _ in range(3):
             with pytest.raises(ClusterUnavailable):
                 feed.pods()
+
+
+def owned(name: str, owner: str, version: str = "apps/v1") -> dict[str, Any]:
+    reference = {"kind": "DaemonSet", "name": owner, "uid": "u", "apiVersion": version}
+    return pod(name, ownerReferences=[{**reference, "controller": True}])
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "said_of_it"),
+    [(503, "ServiceUnavailable", "503"), (403, "Forbidden", "403"), (400, "BadRequest", "400")],
+)
+def test_a_daemonset_that_can_not_be_looked_up_leaves_its_own_pod_and_no_other(
+    wayward: Wayward, cluster: LightkubeCluster, status: int, reason: str, said_of_it: str
+) -> None:
+    failure = {"kind": "Status", "code": status, "reason": reason, "message": "not now"}
+    wayward.on("GET", PODS, said(pods(owned("cni-1", "cni"), pod("web"))))
+    wayward.otherwise(said(failure, status))
+    daemon, web = cluster.pods_on("node-1")
+    now = SystemClock().now()
+    assert (decide_pod(web, now).verdict, web.name) == (Verdict.EVICT, "web")
+    left = decide_pod(daemon, now)
+    assert left.verdict is Verdict.LEAVE
+    assert said_of_it in left.reason
+    assert "DaemonSet shop/cni could not be looked up" in left.reason
+
+
+def test_look_ups_of_daemonsets_that_hang_hold_up_a_list_once(
+    wayward: Wayward, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leeway.cluster.lightkube_cluster.FEW_SECONDS", 0.5)
+    wayward.on(
+        "GET", PODS, said(pods(*(owned(f"d-{n}", f"ds-{n}") for n in range(20)), pod("web")))
+    )
+    wayward.otherwise(lambda asked: asked.trickle(BODY_TRICKLES, b"a"))
+    listed = cluster.pods_on("node-1")
+    assert len(listed) == 21
+    assert len(wayward.seen) < 5, "one list, and one look-up that nobody answers"
+
+
+@pytest.mark.parametrize(
+    ("owner", "version"),
+    [
+        ("a\u0001", "apps/v1"),
+        ("a/status", "apps/v1"),
+        ("../../../api/v1/nodes", "apps/v1"),
+        ("..", "apps/v1"),
+        ("cni?limit=1", "apps/v1"),
+        ("cni\n", "apps/v1"),
+        ("Cni", "apps/v1"),
+        ("", "apps/v1"),
+        ("a" * 254, "apps/v1"),
+        ("cni", "apps.kruise.io/v1alpha1"),
+        ("cni", "v1"),
+    ],
+)
+def test_an_owner_that_can_be_no_daemonset_is_not_looked_up_and_its_pod_is_drained(
+    wayward: Wayward, cluster: LightkubeCluster, owner: str, version: str
+) -> None:
+    wayward.on("GET", PODS, said(pods(owned("odd", owner, version), pod("web"))))
+    wayward.otherwise(plain(500, "not to be asked", "text/plain"))
+    odd, web = cluster.pods_on("node-1")
+    now = SystemClock().now()
+    assert {decide_pod(one, now).verdict for one in (odd, web)} == {Verdict.EVICT}
+    assert decide_pod(odd, now).reason.isprintable()
+    assert {path for _, path, _ in wayward.seen} == {PODS}
+
+
+def test_a_daemonset_that_was_seen_is_looked_up_again_after_a_while(
+    wayward: Wayward, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/apis/apps/v1/namespaces/shop/daemonsets/cni"
+    wayward.on("GET", PODS, said(pods(owned("cni-1", "cni"))))
+    spec: dict[str, Any] = {"selector": {}, "template": {}}
+    wayward.on("GET", path, said({"kind": "DaemonSet", "metadata": {"name": "cni"}, "spec": spec}))
+    for _ in range(2):
+        (daemon,) = cluster.pods_on("node-1")
+        assert daemon.controller == Controller("DaemonSet", "cni", exists=True)
+    assert wayward.count("GET", path) == 1
+    monkeypatch.setattr("leeway.cluster.lightkube_cluster.LIVES_FOR", -1.0)
+    gone = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "gone"}
+    wayward.on("GET", path, said(gone, 404))
+    (orphan,) = cluster.pods_on("node-1")
+    assert orphan.controller is not None
+    assert orphan.controller.exists is False
 
 
 def test_where_following_pages_have_expired_all_is_listed_at_once(
@@ -281,13 +364,13 @@ def test_an_answer_of_somebody_in_between_is_never_taken_for_the_api_servers(
     with pytest.raises(ClusterUnavailable):
         cluster.ready_nodes()
     with pytest.raises(ClusterUnavailable):
-        cluster.delete_node("node-1", "uid")
+        cluster.delete_node(Node("node-1", "uid", "", True, False, {}, version="1"))
     target = ScaleTarget("apps/v1", "Deployment", "shop", "web")
     with (
         closing(kubeconfig_connection(wayward.kubeconfig)) as connection,
         pytest.raises(ClusterUnavailable),
     ):
-        HttpWorkloads(connection).target(target)
+        HttpWorkloads(connection).scale_of(target)
 
 
 @pytest.mark.parametrize("answer", SOMEBODY_ELSES)
@@ -314,3 +397,21 @@ def test_patience_is_had_for_a_minute_at_most(
 
     wayward.otherwise(overloaded)
     assert cluster.evict(WEB, None).retry_after == told
+
+
+def test_every_request_names_leeway_and_its_version_as_the_client(
+    wayward: Wayward, cluster: LightkubeCluster
+) -> None:
+    failure = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "gone"}
+    wayward.otherwise(said(failure, 404))
+    wayward.on("GET", PODS, said(pods()))
+    wayward.on("WATCH", PODS, watched())
+    target = ScaleTarget("apps/v1", "Deployment", "shop", "web")
+    with closing(kubeconfig_connection(wayward.kubeconfig)) as connection:
+        assert HttpWorkloads(connection).scale_of(target) is None
+    assert cluster.node("node-1") is None
+    cluster.evict(WEB, None)
+    cluster.delete(WEB, None)
+    with cluster.follow("node-1") as feed:
+        until(lambda: names(feed) == set() and wayward.count("WATCH", PODS))
+    assert wayward.agents == {f"leeway/{__version__}"}

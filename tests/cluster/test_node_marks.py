@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from leeway.clock import SystemClock
 from leeway.cluster.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.cluster.ports import Attachment, Marks, Taint
+from leeway.cluster.ports import Attachment, Marks, Node, Taint
 
 from tests.sandbox.kubernetes.live import Live, bare_pod, running_cluster
 
@@ -27,6 +28,12 @@ def fresh_node(live: Live, **labels: str) -> str:
 
 def raw(live: Live, name: str) -> dict[str, Any]:
     node: dict[str, Any] = live.api.get(f"/api/v1/nodes/{name}").json()
+    return node
+
+
+def read(cluster: LightkubeCluster, name: str) -> Node:
+    node = cluster.node(name)
+    assert node is not None
     return node
 
 
@@ -64,7 +71,7 @@ def test_a_release_undoes_what_leeway_put_there_and_nothing_else(
     before = lasting(raw(live, name))
     cluster.cordon(name, MARKS)
     cluster.leave_load_balancers(name)
-    cluster.mark_out_of_service(name, raw(live, name)["metadata"]["uid"])
+    cluster.mark_out_of_service(read(cluster, name))
     assert lasting(raw(live, name)) != before
     assert cluster.release(name)
     assert lasting(raw(live, name)) == before
@@ -111,24 +118,39 @@ def test_what_others_write_at_the_same_time_is_kept(live: Live, cluster: Lightku
 def test_a_node_that_is_gone_has_nothing_to_release(cluster: LightkubeCluster) -> None:
     assert not cluster.release("ip-10-99-99-99.ec2.internal")
     assert not cluster.leave_load_balancers("ip-10-99-99-99.ec2.internal")
-    assert not cluster.mark_out_of_service("ip-10-99-99-99.ec2.internal", "some-uid")
-    assert not cluster.delete_node("ip-10-99-99-99.ec2.internal", "some-uid")
+    gone = Node("ip-10-99-99-99.ec2.internal", "some-uid", "", True, False, {}, version="1")
+    assert not cluster.mark_out_of_service(gone)
+    assert not cluster.delete_node(gone)
 
 
 def test_only_the_very_node_is_vouched_for_and_removed(
     live: Live, cluster: LightkubeCluster
 ) -> None:
     name = fresh_node(live)
-    uid = raw(live, name)["metadata"]["uid"]
-    assert not cluster.mark_out_of_service(name, "another-uid")
-    assert not cluster.delete_node(name, "another-uid")
-    assert cluster.mark_out_of_service(name, uid)
+    first = read(cluster, name)
+    another = replace(first, uid="another-uid")
+    assert not cluster.mark_out_of_service(another)
+    assert not cluster.delete_node(another)
+    assert cluster.mark_out_of_service(first)
     taint = Taint("node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute")
     found = cluster.node(name)
     assert found is not None
     assert taint in found.taints
-    assert cluster.delete_node(name, uid)
+    assert cluster.delete_node(found)
     assert cluster.node(name) is None
+
+
+def test_a_node_that_was_changed_since_it_was_read_is_neither_vouched_for_nor_removed(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name = fresh_node(live)
+    before = read(cluster, name)
+    patch(live, name, {"metadata": {"annotations": {"kubelet": "was here"}}})
+    assert not cluster.mark_out_of_service(before)
+    assert not cluster.delete_node(before)
+    now = read(cluster, name)
+    assert (now.uid, now.taints) == (before.uid, ())
+    assert cluster.delete_node(now)
 
 
 def test_nodes_come_with_what_is_known_of_them_page_by_page(

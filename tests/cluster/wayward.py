@@ -25,6 +25,7 @@ class Asked(BaseHTTPRequestHandler):
         self.query: Query = dict(parse_qsl(url.query))
         verb = "WATCH" if self.query.get("watch") else self.command
         self.wayward.seen.append((verb, url.path, self.query))
+        self.wayward.agents.add(self.headers.get("User-Agent", ""))
         with contextlib.suppress(OSError):  # whoever asked has gone
             self.wayward.answer_to(verb, url.path)(self)
 
@@ -61,6 +62,7 @@ class Wayward:
         self._answers: dict[tuple[str, str], Answer] = {}
         self._otherwise: Answer = plain(404, "404 page not found\n", "text/plain")
         self.seen: list[tuple[str, str, Query]] = []
+        self.agents: set[str] = set()
         self.over = threading.Event()
         handler = type("Handler", (Asked,), {"wayward": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)

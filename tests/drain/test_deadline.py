@@ -60,6 +60,16 @@ def test_a_pod_whose_grace_outlasts_the_deadline_is_evicted_with_what_is_left(
     assert grace_that_fits(pod(grace), IN_100_S, NOW + timedelta(seconds=after)) == asked
 
 
+@pytest.mark.parametrize(("late", "asked"), [(0.004, None), (0.9, None), (1.0, 9), (1.5, 9)])
+def test_a_request_some_milliseconds_after_the_latest_moment_cuts_no_grace(
+    late: float, asked: int | None
+) -> None:
+    ten = pod(10)
+    latest = latest_moment(ten, IN_100_S)
+    assert latest is not None
+    assert grace_that_fits(ten, IN_100_S, latest + timedelta(seconds=late)) == asked
+
+
 def test_a_grace_for_all_pods_replaces_their_own_and_is_cut_all_the_same() -> None:
     terms = Terms(IN_100_S.deadline, grace=200)
     assert grace_that_fits(pod(30), terms, NOW) == 100

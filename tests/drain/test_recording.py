@@ -79,6 +79,16 @@ def test_the_first_block_and_its_budget_are_remembered() -> None:
     assert after(blocked, other).budgets == ("api",)
 
 
+def test_several_budgets_end_a_drain_that_has_neither_a_deadline_nor_to_wait() -> None:
+    several = Answer(Meaning.NOT_EVICTABLE, "more than one")
+    like_kubectl = Terms(on_blocked=OnBlocked.FAIL)
+    assert after(several, terms=like_kubectl).stage is Stage.FAILED
+    assert after(several, terms=Terms(on_blocked=OnBlocked.WAIT)).stage is Stage.BLOCKED
+    assert after(several, terms=Terms(IN_TIME.deadline, OnBlocked.FAIL)).stage is Stage.BLOCKED
+    one = Answer(Meaning.BLOCKED, "budget web")
+    assert after(one, terms=like_kubectl).stage is Stage.BLOCKED, "kubectl tries it again"
+
+
 def test_the_names_of_several_budgets_are_told() -> None:
     several = after(Answer(Meaning.NOT_EVICTABLE, "more than one"))
     named = name_budgets(Drain(True, pods={"u-1": several}), "u-1", ("web", "all")).pods["u-1"]

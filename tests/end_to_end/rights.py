@@ -51,13 +51,14 @@ def records_reached(sandbox: Sandbox) -> dict[str, set[tuple[str, str]]]:
     return reached
 
 
-def granted(name: str) -> set[str]:
-    """The rights that a ClusterRole grants, as in "get daemonsets.apps"."""
+def granted(*names: str) -> set[str]:
+    """The rights that ClusterRoles grant, as in "get daemonsets.apps"."""
     documents: list[dict[str, Any]] = list(yaml.safe_load_all(RBAC.read_text()))
-    (role,) = [d for d in documents if (d["kind"], d["metadata"]["name"]) == ("ClusterRole", name)]
+    roles = {d["metadata"]["name"]: d for d in documents if d["kind"] == "ClusterRole"}
     return {
         f"{verb} {resource}.{group}".rstrip(".")
-        for rule in role["rules"]
+        for name in names
+        for rule in roles[name]["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]

@@ -77,6 +77,23 @@ def test_a_node_is_drained_though_its_api_server(rehearsal: Rehearsal, name: str
         assert [o["result"] for o in seen.outcomes(instance)] == ["drained"]
 
 
+def test_evictions_that_the_api_server_holds_for_long_are_not_given_up(
+    rehearsal: Rehearsal,
+) -> None:
+    nodes = rehearsal.take(2, "plain")
+    promises = Promises(rehearsal)
+    rehearsal.sandbox.faults("kubernetes", [{"resource": "pods/eviction", "hold": 12}])
+    rehearsal.interrupt(list(nodes), late=0, patience=150)
+    seen = promises.hold(nodes)
+    answers = Counter(e["status"] for e in seen.of("eviction"))
+    assert answers[201] > 0
+    assert answers[499] == 0, "a client that leaves costs its pod's budget a slot"
+    granted = [e["uid"] for e in seen.of("eviction", status=201)]
+    assert len(granted) == len(set(granted)), "no pod is evicted twice"
+    for instance in nodes:
+        assert [o["result"] for o in seen.outcomes(instance)] == ["drained"]
+
+
 def test_an_api_server_that_refuses_connections_holds_up_the_drain_but_not_the_successor(
     rehearsal: Rehearsal,
 ) -> None:

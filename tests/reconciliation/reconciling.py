@@ -1,7 +1,7 @@
 """All that a reconciliation meets, in one place and by hand: EC2, groups, records, and clusters."""
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -90,22 +90,30 @@ class OneCluster:
         self.looked_at.append(node)
         return list(self.volumes.get(node, []))
 
-    def mark_out_of_service(self, node: str, uid: str) -> bool:
-        here = self.nodes.get(node)
-        if here is None or here.uid != uid:
+    def mark_out_of_service(self, node: Node) -> bool:
+        if not self._is_as_read(node):
             return False
-        self.vouched.append(node)
+        self.vouched.append(node.name)
+        self.write(node.name)
         if not self.stuck:
-            self.volumes.pop(node, None)
+            self.volumes.pop(node.name, None)
         return True
 
-    def delete_node(self, name: str, uid: str) -> bool:
-        here = self.nodes.get(name)
-        if here is None or here.uid != uid:
+    def delete_node(self, node: Node) -> bool:
+        if not self._is_as_read(node):
             return False
-        self.deleted.append((name, len(self.volumes.get(name, []))))
-        del self.nodes[name]
+        self.deleted.append((node.name, len(self.volumes.get(node.name, []))))
+        del self.nodes[node.name]
         return True
+
+    def write(self, name: str) -> None:
+        """Have somebody write the Node object."""
+        here = self.nodes[name]
+        self.nodes[name] = replace(here, version=f"{int(here.version or 0) + 1}")
+
+    def _is_as_read(self, node: Node) -> bool:
+        here = self.nodes.get(node.name)
+        return here is not None and (here.uid, here.version) == (node.uid, node.version)
 
     def _look_whether_it_is_up(self) -> None:
         if self.waits_for is not None:
@@ -126,6 +134,8 @@ class World:
     impaired: list[SeenImpairment] = field(default_factory=list)
     hooks: list[SeenHook] = field(default_factory=list)
     fresh: dict[str, str] = field(default_factory=dict)
+    unsaid: set[str] = field(default_factory=set)
+    """The instances of which EC2 says neither a state nor that it does not know them."""
     records: list[Retirement | Arrival] = field(default_factory=list)
     under_way: bool = True
     """Whether the records' work is."""
@@ -144,6 +154,8 @@ class World:
     begun: list[Action | None] = field(default_factory=list)
     asked: list[list[str]] = field(default_factory=list)
     """The instances whose states were asked for, call by call."""
+    named_: list[list[str]] = field(default_factory=list)
+    """The names by which instances were looked for, call by call."""
     answers: list[tuple[str, str, HookResult]] = field(default_factory=list)
     started: list[tuple[str, str, int]] = field(default_factory=list)
 
@@ -177,16 +189,18 @@ class World:
         self._fail("impairments")
         return self.impaired
 
-    def named(self, private_dns_name: str) -> list[SeenInstance]:
+    def named(self, private_dns_names: Collection[str]) -> list[SeenInstance]:
         self._fail("named")
-        return [one for one in self.instances_ if one.facts.private_dns_name == private_dns_name]
+        self.named_.append(sorted(private_dns_names))
+        return [o for o in self.instances_ if o.facts.private_dns_name in private_dns_names]
 
     def states(self, instances: Collection[str]) -> dict[str, str]:
         self._fail("states")
         self.asked.append(sorted(instances))
         listed = {one.facts.instance: one.state for one in self.instances_}
         now = listed | self.fresh
-        return {name: now[name] for name in instances if name in now}
+        asked = set(instances) - self.unsaid
+        return {name: now.get(name, "terminated") for name in asked}
 
     # WaitingActions and Groups
     def of_groups(self, groups: Collection[str]) -> Waiting:

@@ -169,14 +169,88 @@ def test_a_node_object_that_a_newer_instance_goes_on_with_is_left_to_it() -> Non
     assert (cluster.vouched, cluster.deleted) == ([], [])
 
 
-def test_a_node_object_that_a_newer_instance_begins_with_is_left_to_it() -> None:
-    """Its kubelet has registered, and waits for its network."""
+@pytest.mark.parametrize("wanted", [Round(), AT_ONCE])
+@pytest.mark.parametrize("state", ["pending", "running", "stopping", "stopped"])
+def test_an_heir_whose_kubelet_is_silent_keeps_its_node(wanted: Round, state: str) -> None:
     world = inherited()
-    nodes = world.clusters["prod"].nodes
-    nodes[OURS.private_dns_name] = node(OURS, heard=True)
-    assert [one.result for one in run(world).cleaned] == [Result.LEFT]
-    nodes[OURS.private_dns_name] = node(OURS)
-    assert [one.result for one in run(world).cleaned] == [Result.CLEANED], "it never came"
+    cluster = world.clusters["prod"]
+    cluster.nodes[OURS.private_dns_name] = node(OURS)
+    world.instances_[1] = replace(world.instances_[1], state=state)
+    (report,) = world.reconciliation().run(wanted)
+    assert [one.result for one in report.cleaned] == [Result.LEFT]
+    assert facts(9).instance in report.cleaned[0].reason
+    assert (cluster.vouched, cluster.deleted) == ([], [])
+    world.instances_[1] = replace(world.instances_[1], state="terminated")
+    world.fresh[facts(9).instance] = "terminated"
+    (report,) = world.reconciliation().run(wanted)
+    assert [one.result for one in report.cleaned] == [Result.CLEANED]
+
+
+def test_heirs_of_all_that_a_storm_left_are_looked_for_by_one_call() -> None:
+    ended = [facts(number) for number in range(1, 31)]
+    world = gone(
+        instances_=[seen(one, "terminated") for one in ended],
+        clusters={"prod": OneCluster({one.private_dns_name: node(one) for one in ended})},
+    )
+    run(world)
+    assert world.named_ == [sorted(one.private_dns_name for one in ended)]
+
+
+class Inherited(OneCluster):
+    """A cluster in which an heir goes on with the Node while its volumes are looked at: same UID,
+    same provider id."""
+
+    heir: Callable[[], None] = staticmethod(lambda: None)
+
+    def attachments_on(self, node: str) -> list[Attachment]:
+        found = super().attachments_on(node)
+        if node in self.vouched:
+            self.heir()
+        else:
+            self.write(node)
+        return found
+
+
+def test_a_node_that_an_heir_has_written_is_not_vouched_for() -> None:
+    name = OURS.private_dns_name
+    cluster = Inherited({name: node(OURS)}, {name: [VOLUME]})
+    (report,) = gone(clusters={"prod": cluster}).reconciliation().run(AT_ONCE)
+    assert [one.result for one in report.cleaned] == [Result.NOTHING]
+    assert "was changed since it was read" in report.cleaned[0].reason
+    assert (cluster.vouched, cluster.deleted) == ([], [])
+
+
+def test_an_heir_that_comes_while_volumes_are_waited_for_keeps_its_node() -> None:
+    name = OURS.private_dns_name
+
+    class Freed(Inherited):
+        def attachments_on(self, node: str) -> list[Attachment]:
+            if node not in self.vouched:
+                return OneCluster.attachments_on(self, node)
+            return super().attachments_on(node)
+
+    cluster = Freed({name: node(OURS)}, {name: [VOLUME]})
+    world = gone(clusters={"prod": cluster})
+
+    def come() -> None:
+        if len(world.instances_) == 1:
+            newer = facts(9).model_copy(update={"private_dns_name": name})
+            world.instances_.append(seen(newer, "pending"))
+            cluster.write(name)
+
+    cluster.heir = come
+    (report,) = world.reconciliation().run(AT_ONCE)
+    assert [one.result for one in report.cleaned] == [Result.LEFT]
+    assert (cluster.vouched, cluster.deleted) == ([name], [])
+
+
+def test_an_instance_of_which_ec2_says_nothing_keeps_its_node() -> None:
+    for wanted in (AT_ONCE, Round()):
+        unsaid = gone(instances_=[], fresh={}, unsaid={OURS.instance})
+        (report,) = unsaid.reconciliation().run(wanted)
+        assert [one.result for one in report.cleaned] == [Result.LEFT]
+        assert report.cleaned[0].reason == "EC2 says nothing of the instance"
+        assert (unsaid.clusters["prod"].vouched, unsaid.clusters["prod"].deleted) == ([], [])
 
 
 def test_a_namesake_in_another_clusters_vpc_is_no_heir() -> None:
@@ -240,7 +314,7 @@ def of_another_by_now() -> World:
 
 def begun_with_by_a_newer_one() -> World:
     world = inherited()
-    world.clusters["prod"].nodes[OURS.private_dns_name] = node(OURS, heard=True)
+    world.clusters["prod"].nodes[OURS.private_dns_name] = node(OURS)
     return world
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from leeway.cloud.ports import CloudUnavailable
+from leeway.cluster.ports import Node
 from leeway.hooks import HookResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.owners import Owner, OwnerKind
@@ -404,9 +405,9 @@ def fleet(down: int, answering: int) -> tuple[World, threading.Event]:
         over.set()
 
     class Answering(OneCluster):
-        def delete_node(self, name: str, uid: str) -> bool:
+        def delete_node(self, node: Node) -> bool:
             cleaned.release()
-            return super().delete_node(name, uid)
+            return super().delete_node(node)
 
     world = World(clusters={f"a{n:02}": OneCluster(waits_for=wait) for n in range(down)})
     for number in range(answering):
@@ -432,9 +433,9 @@ def test_a_run_does_not_go_on_cleaning_up_for_longer_than_until_the_next() -> No
     slow = World()
 
     class Slow(OneCluster):
-        def delete_node(self, name: str, uid: str) -> bool:
+        def delete_node(self, node: Node) -> bool:
             slow.sleep(10)
-            return super().delete_node(name, uid)
+            return super().delete_node(node)
 
     cluster = slow.clusters["prod"] = Slow()
     for number in range(6 * HANDS):

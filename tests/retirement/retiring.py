@@ -358,7 +358,7 @@ class Surrounding:
         return Node("node-1", "uid", provider, False, True, labels, annotations=self.annotations)
 
     def node(self, name: str) -> Node | None:
-        if name == FACTS.private_dns_name:
+        if name in (FACTS.private_dns_name, "node-1"):
             return self._joined(FACTS.instance)
         if name != "new" or self.launched_at is None or self.starts_in is None:
             return None
@@ -380,12 +380,6 @@ class Surrounding:
     def leave_load_balancers(self, node: str) -> bool:
         return True
 
-    def mark_out_of_service(self, node: str, uid: str) -> bool:
-        return True
-
-    def delete_node(self, name: str, uid: str) -> bool:
-        return True
-
     def nodes(self) -> list[Node]:
         return []
 
@@ -397,6 +391,9 @@ class Surrounding:
 
     def follow(self, node: str, selector: str = "") -> ListedPods:
         return ListedPods(lambda name: self.pods_on(name), node, self.sleep)
+
+    def eviction_is_granted(self, pod: Pod) -> bool:
+        return False
 
     def budgets_of(self, pod: Pod) -> tuple[str, ...]:
         return ()

@@ -1,9 +1,11 @@
 """Only who holds the control token moves the sandbox, and only under its own names."""
 
+import http.client
 import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -38,9 +40,42 @@ def test_every_control_call_needs_the_token(sandbox: Sandbox, part: str, name: s
     url = f"{controls(sandbox)[part]}/_sandbox/{name}"
 
     for method in ("GET", "PUT", "POST"):
-        assert httpx.request(method, url, json={}).status_code == 401
+        assert httpx.request(method, url, json={}, timeout=60).status_code == 401
     wrong = {"Authorization": "Bearer wrong"}
-    assert httpx.get(url, headers=wrong).status_code == 401
+    assert httpx.get(url, headers=wrong, timeout=60).status_code == 401
+
+
+@pytest.mark.parametrize("part", ["aws", "lambda", "kubernetes"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/status",
+        "//_sandbox/status",
+        "/_sandbox//status",
+        "/_sandbox%2fstatus",
+        "/_sandbox%2Fstatus",
+        "/%5fsandbox/status",
+        "/%255fsandbox/status",
+        "/x/../_sandbox/status",
+        "/./_sandbox/status",
+        "/_SANDBOX/status",
+        "http://127.0.0.1/_sandbox/status",
+    ],
+)
+def test_no_way_to_write_a_path_goes_around_the_token(
+    sandbox: Sandbox, part: str, path: str
+) -> None:
+    host = urlsplit(controls(sandbox)[part]).netloc
+    connection = http.client.HTTPConnection(host, timeout=60)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        said = answer.read()
+    finally:
+        connection.close()
+
+    for word in (b'"nodes"', b'"functions"', b'"links"'):
+        assert word not in said, (answer.status, said)
 
 
 def test_nobody_registers_code_without_the_token(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -49,7 +84,7 @@ def test_nobody_registers_code_without_the_token(sandbox: Sandbox, tmp_path: Pat
     code = {"handler": "os.system", "code": [str(tmp_path)]}
 
     url = f"{sandbox.lambda_url}/_sandbox/functions"
-    answer = httpx.put(url, json={"functions": [{**function, **code}]})
+    answer = httpx.put(url, json={"functions": [{**function, **code}]}, timeout=60)
 
     assert answer.status_code == 401
     assert "control token" in answer.json()["error"]
@@ -57,7 +92,7 @@ def test_nobody_registers_code_without_the_token(sandbox: Sandbox, tmp_path: Pat
 
 
 def test_motos_own_api_needs_the_token_too(sandbox: Sandbox) -> None:
-    assert httpx.post(f"{sandbox.aws_url}/moto-api/reset").status_code == 401
+    assert httpx.post(f"{sandbox.aws_url}/moto-api/reset", timeout=60).status_code == 401
 
 
 @pytest.mark.parametrize("part", ["aws", "lambda", "kubernetes"])
@@ -65,7 +100,7 @@ def test_a_name_that_is_not_the_sandboxs_is_refused(sandbox: Sandbox, part: str)
     url = controls(sandbox)[part]
 
     for path in ("/", "/_sandbox/status", "/2015-03-31/functions/x/invocations"):
-        rebound = httpx.get(url + path, headers={"Host": "evil.example:80"})
+        rebound = httpx.get(url + path, headers={"Host": "evil.example:80"}, timeout=60)
         assert rebound.status_code == 421
 
 
@@ -73,18 +108,20 @@ def test_it_answers_at_both_addresses_and_by_the_advertised_name(sandbox: Sandbo
     for url in (sandbox.aws_url, sandbox.lambda_url):
         port = url.rpartition(":")[2]
         for host in (f"127.0.0.2:{port}", f"sandbox.test:{port}", f"LOCALHOST:{port}"):
-            answer = httpx.get(f"http://127.0.0.2:{port}/_sandbox/status", headers={"Host": host})
+            answer = httpx.get(
+                f"http://127.0.0.2:{port}/_sandbox/status", headers={"Host": host}, timeout=60
+            )
             assert answer.status_code == 401
     port = sandbox.kubernetes_url.rpartition(":")[2]
     verify = False  # The name of the certificate is not what this is about.
-    assert httpx.get(f"https://127.0.0.2:{port}/healthz", verify=verify).text == "ok"
+    assert httpx.get(f"https://127.0.0.2:{port}/healthz", verify=verify, timeout=60).text == "ok"
 
 
 def test_workers_calls_are_taken_from_this_machines_loopback_only(sandbox: Sandbox) -> None:
     path = "/_runtime/echo-1/2018-06-01/runtime/invocation/next"
     port = sandbox.lambda_url.rpartition(":")[2]
     transport = httpx.HTTPTransport(local_address="127.0.0.2")
-    with httpx.Client(transport=transport) as client:
+    with httpx.Client(transport=transport, timeout=60) as client:
         assert "only" in client.get(f"http://127.0.0.2:{port}{path}").json()["error"]
 
 

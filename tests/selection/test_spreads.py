@@ -1,14 +1,16 @@
 """Which nodes' pods a spread by zone counts: kube-scheduler's rule, held of plans."""
 
+from collections import Counter
 from dataclasses import replace
 
-from leeway.selection.labels import ARCH, ZONE
+import pytest
+from leeway.selection.labels import ARCH, CAPACITY_TYPE, ZONE
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, PodSpec, Spread, Toleration
 from leeway.selection.pools import NodePool, Taint
-from leeway.selection.requirements import Requirements
+from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
 from bench.plan_checker import violations
@@ -103,3 +105,74 @@ def test_a_soft_taint_that_is_borne_after_all_changes_nothing_about_what_counts(
     around = [node("a", spec(labels=WEB), taint="dedicated")]
     plan = pack(pods("web", 2, web), Supply([soft], catalog()), around)
     assert zones_of(plan, "web") == ["b", "c"]
+
+
+RATIO = "example.com/capacity-spread"
+
+
+def labels_of(plan: Plan, label: str) -> Counter[str]:
+    """How many pods are on new nodes with each value of a label."""
+    found: Counter[str] = Counter()
+    for launch in plan.launches:
+        chosen = launch.cheapest
+        labels = {
+            **chosen.type.labels,
+            **chosen.pool.labels,
+            CAPACITY_TYPE: chosen.offering.capacity_type,
+        }
+        found[labels[label]] += len(launch.pods)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("label", "values"),
+    [(CAPACITY_TYPE, ("on-demand", "spot")), (ARCH, ("amd64", "arm64")), (RATIO, ("1", "2", "3"))],
+)
+def test_pods_are_spread_by_any_label_of_nodes(label: str, values: tuple[str, ...]) -> None:
+    pool = NodePool("plain", Requirements([Requirement.of(RATIO, "In", ["1", "2", "3"])]))
+    web = spec(labels=WEB, spreads=(Spread(term(label, **WEB), 1),))
+    waiting = pods("web", 6, web)
+    plan = pack(waiting, Supply([pool], catalog()))
+    assert labels_of(plan, label) == dict.fromkeys(values, 6 // len(values))
+    assert violations(plan, waiting, [pool]) == []
+
+
+def test_each_request_keeps_to_the_capacity_type_that_its_pods_were_given() -> None:
+    web = spec(labels=WEB, spreads=(Spread(term(CAPACITY_TYPE, **WEB), 1),))
+    plan = pack(pods("web", 4, web), Supply([PLAIN], catalog()))
+    assert [{c.capacity_type for c in launch.choices} for launch in plan.launches] == [
+        {launch.cheapest.offering.capacity_type} for launch in plan.launches
+    ]
+
+
+def test_pods_on_existing_nodes_count_in_a_spread_by_capacity_type() -> None:
+    web = spec(labels=WEB, spreads=(Spread(term(CAPACITY_TYPE, **WEB), 1),))
+    full = node("a", web, web)
+    full = replace(full, labels={**full.labels, CAPACITY_TYPE: "spot"})
+    plan = pack(pods("web", 2, web), Supply([PLAIN], catalog()), [full])
+    assert labels_of(plan, CAPACITY_TYPE) == {"on-demand": 2}
+
+
+def test_a_spread_by_capacity_type_and_one_by_zone_hold_together() -> None:
+    both = (Spread(term(CAPACITY_TYPE, **WEB), 1), Spread(term(ZONE, **WEB), 1))
+    waiting = pods("web", 6, spec(1500, labels=WEB, spreads=both))
+    plan = pack(waiting, Supply([PLAIN], catalog()))
+    assert violations(plan, waiting, [PLAIN]) == []
+    assert labels_of(plan, CAPACITY_TYPE) == {"on-demand": 3, "spot": 3}
+    assert zones_of(plan, "web") == ["a", "a", "b", "b", "c", "c"]
+
+
+def test_a_capacity_type_with_no_node_for_the_pods_keeps_the_other_one_low() -> None:
+    on_demand = (Requirements.from_labels({CAPACITY_TYPE: "on-demand"}),)
+    full = replace(node("a"), labels={ZONE: "a", ARCH: "amd64", CAPACITY_TYPE: "spot"})
+    spread = Spread(term(CAPACITY_TYPE, **WEB), 1, heeds_affinity=False)
+    web = spec(2000, labels=WEB, spreads=(spread,), terms=on_demand)
+    plan = pack(pods("web", 2, web), Supply([PLAIN], catalog()), [full])
+    (miss,) = plan.unschedulable
+    assert "nothing for it in spot" in miss.reason
+
+
+def test_a_spread_by_a_label_that_no_node_has_is_told_so() -> None:
+    web = spec(labels=WEB, spreads=(Spread(term("rack", **WEB), 1),))
+    (miss,) = pack(pods("web", 1, web), Supply([PLAIN], catalog())).unschedulable
+    assert miss.reason == "no node for it has the label rack, by which it is to be spread"

@@ -81,6 +81,7 @@ class Desk:
 
     def headroom(self, **buffer: Any) -> dict[str, Any]:
         """A Headroom of this test's own, in a namespace of its own."""
+        self.live.api.post("/api/v1/namespaces", json={"metadata": {"name": self.name}})
         sized = {"name": "warm", "pod": {"requests": {"cpu": "10m"}}, **buffer}
         return {
             "apiVersion": "leeway.sh/v1",

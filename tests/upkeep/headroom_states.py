@@ -1,6 +1,8 @@
 """What is remembered of headroom, in memory: passes the same contract tests as the table does."""
 
-from leeway.headroom.kept import Kept
+from dataclasses import replace
+
+from leeway.headroom.kept import Kept, Original
 
 
 class HeadroomInMemory:
@@ -8,14 +10,25 @@ class HeadroomInMemory:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], Kept] = {}
+        self._originals: dict[tuple[str, str], Original] = {}
         self.writes = 0
 
     def of(self, cluster: str) -> dict[str, Kept]:
-        return {subject: kept for (name, subject), kept in self._kept.items() if name == cluster}
+        return {
+            subject: replace(kept, original=self._originals.get((name, subject)))
+            for (name, subject), kept in self._kept.items()
+            if name == cluster
+        }
 
     def write(self, cluster: str, kept: Kept) -> None:
         self._kept[cluster, kept.subject] = kept
         self.writes += 1
 
+    def remember_original(self, cluster: str, subject: str, original: Original) -> None:
+        known = self._originals.setdefault((cluster, subject), original)
+        if known.uid != original.uid:
+            self._originals[cluster, subject] = original
+
     def forget(self, cluster: str, subject: str) -> None:
         self._kept.pop((cluster, subject), None)
+        self._originals.pop((cluster, subject), None)

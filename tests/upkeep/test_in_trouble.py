@@ -25,10 +25,11 @@ def test_a_target_that_may_no_longer_be_touched_is_kept_in_mind_and_stops_nothin
     desk: Desk,
 ) -> None:
     target = desk.deploy(1)
-    desk.apply(desk.scaled_object(target), desk.headroom(replicas=1))
+    restore = {"restoreToOriginalReplicaCount": True}
+    desk.apply(desk.scaled_object(target, advanced=restore), desk.headroom(replicas=1))
     desk.tick()
     desk.apply(desk.headroom(replicas=2))
-    desk.live.fail_with({"status": 403, "verb": "get", "resource": "deployments"})
+    desk.live.fail_with({"status": 403, "verb": "get", "resource": "deployments/scale"})
     (problem,) = desk.tick().problems
     assert problem.subject == f"Deployment default/{target}"
     desk.live.fail_with()
@@ -40,9 +41,9 @@ def test_a_target_that_may_no_longer_be_touched_is_kept_in_mind_and_stops_nothin
 def test_a_shared_object_that_is_refused_is_said_and_the_rest_goes_on(desk: Desk) -> None:
     target = desk.deploy(1)
     desk.apply(desk.scaled_object(target), desk.headroom(replicas=1))
-    desk.live.fail_with({"status": 403, "verb": "patch", "resource": "namespaces"})
+    desk.live.fail_with({"status": 403, "verb": "patch", "resource": "priorityclasses"})
     subjects = {problem.subject for problem in desk.tick().problems}
-    assert f"Namespace {desk.name}" in subjects
+    assert "PriorityClass leeway-headroom--10" in subjects
     assert desk.replicas(target) == 5
     desk.live.fail_with()
     assert desk.tick().problems == ()

@@ -32,6 +32,19 @@ def test_a_second_tick_with_nothing_new_writes_nothing(desk: Desk) -> None:
     assert generation == 1
 
 
+def test_how_many_pods_are_pending_is_remembered_and_is_no_change(desk: Desk) -> None:
+    desk.apply(desk.headroom(replicas=2))
+    subject = f"buffer {desk.name}/{desk.name}-warm"
+    desk.tick()
+    assert desk.states.of("prod")[subject].pending == 2
+    deployment = f"/apis/apps/v1/namespaces/{desk.name}/deployments/{desk.name}-warm"
+    status = {"status": {"replicas": 2, "readyReplicas": 1}}
+    headers = {"Content-Type": "application/merge-patch+json"}
+    assert desk.live.api.patch(f"{deployment}/status", json=status, headers=headers).is_success
+    later = desk.tick(NINE + MINUTE)
+    assert (desk.states.of("prod")[subject].pending, later.changed) == (1, ())
+
+
 def test_drift_is_healed(desk: Desk) -> None:
     desk.apply(desk.headroom(replicas=2))
     desk.tick()
@@ -91,9 +104,24 @@ def test_a_target_is_restored_or_left_when_its_manifest_goes(
     desk.apply()
     desk.tick()
     assert desk.replicas(target) == left_at
-    annotations = desk.live.api.get(f"{DEPLOYMENTS}/{target}").json()["metadata"]["annotations"]
-    assert "leeway.sh/original-replicas" not in annotations
+    metadata = desk.live.api.get(f"{DEPLOYMENTS}/{target}").json()["metadata"]
+    assert not any("leeway" in key for key in metadata.get("annotations", {}))
     assert desk.states.of("prod") == {}
+
+
+def test_another_object_of_a_targets_name_is_not_restored_to_the_size_of_the_first(
+    desk: Desk,
+) -> None:
+    target = desk.deploy(2)
+    restore = {"restoreToOriginalReplicaCount": True}
+    desk.apply(desk.scaled_object(target, advanced=restore))
+    desk.tick()
+    desk.live.api.delete(f"{DEPLOYMENTS}/{target}")
+    desk.live.until(lambda: desk.replicas(target) is None)
+    desk.deploy(7)
+    desk.apply()
+    desk.tick()
+    assert desk.replicas(target) == 7
 
 
 def test_two_ticks_at_once_keep_the_size_that_a_target_had_before(desk: Desk) -> None:
@@ -101,26 +129,27 @@ def test_two_ticks_at_once_keep_the_size_that_a_target_had_before(desk: Desk) ->
     desk.apply(desk.scaled_object(target))
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: desk.tick(), range(4)))
-    annotations = desk.live.api.get(f"{DEPLOYMENTS}/{target}").json()["metadata"]["annotations"]
-    assert annotations["leeway.sh/original-replicas"] == "2"
+    original = desk.states.of("prod")[f"Deployment default/{target}"].original
+    assert original is not None
+    assert original.replicas == 2
     assert desk.replicas(target) == 5
 
 
 def test_a_target_that_does_not_exist_is_a_status(desk: Desk) -> None:
     desk.apply(desk.scaled_object("nowhere"), desk.headroom(replicas=1))
     (problem,) = desk.tick().problems
-    assert problem.problem == "there is no Deployment nowhere in namespace default"
+    assert problem.problem == (
+        "there is no Deployment nowhere in namespace default: a ScaledObject scales in its own "
+        "namespace only"
+    )
     assert desk.buffer() == 1
 
 
-def test_a_target_in_another_namespace_is_a_status_that_says_where(desk: Desk) -> None:
+def test_a_target_in_another_namespace_is_not_scaled(desk: Desk) -> None:
     target = desk.deploy(1)
     desk.apply(desk.scaled_object(target, namespace="elsewhere"))
     (problem,) = desk.tick().problems
-    assert problem.problem == (
-        f"there is no Deployment {target} in namespace elsewhere, but there is one in default: a "
-        "ScaledObject scales in its own namespace only"
-    )
+    assert problem.problem.startswith(f"there is no Deployment {target} in namespace elsewhere: ")
     assert desk.replicas(target) == 1
 
 
@@ -246,3 +275,18 @@ def test_somebody_elses_deployment_of_a_buffers_name_is_not_touched(desk: Desk) 
     desk.apply()
     desk.tick()
     assert desk.replicas(name) == 4
+
+
+@pytest.mark.parametrize("goes", [True, False])
+def test_a_deployment_that_has_lost_leeways_labels_is_still_leeways(desk: Desk, goes: bool) -> None:
+    desk.apply(desk.headroom(replicas=2))
+    desk.tick()
+    path = f"/apis/apps/v1/namespaces/{desk.name}/deployments/{desk.name}-warm"
+    labels = desk.live.api.get(path).json()["metadata"]["labels"]
+    bare = {"metadata": {"labels": dict.fromkeys(labels)}, "spec": {"replicas": 9}}
+    assert desk.live.patch(path, bare).status_code == 200
+    desk.apply(*([] if goes else [desk.headroom(replicas=2)]))
+    assert desk.tick().problems == ()
+    assert desk.buffer() == (None if goes else 2)
+    if not goes:
+        assert desk.live.api.get(path).json()["metadata"]["labels"] == labels

@@ -23,7 +23,7 @@ def test_a_list_that_takes_longer_than_a_usual_answer_is_read_with_one_call(
         }.items():
             monkeypatch.setenv(name, value)
         forget_clients()
-        slow = {"service": "ec2", "action": "DescribeInstances"}
+        slow: dict[str, object] = {"service": "ec2", "action": "DescribeInstances"}
         slow |= {"latency": clients.ANSWERS_WITHIN + 1}
         sandbox.control("PUT", "faults", {"faults": [slow]})
         sweep = Ec2Sweep(partial(clients.client, "ec2", answers_within=clients.LISTS_WITHIN))

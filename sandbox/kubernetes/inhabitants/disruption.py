@@ -32,7 +32,6 @@ from sandbox.kubernetes.objects import (
 from sandbox.kubernetes.store import Change, Key
 from sandbox.kubernetes.wall import WALL
 
-_GRANT_EXPIRES_SECONDS = 120
 _GATHER = 0.02  # seconds
 _SCALED = {
     "ReplicaSet": registry.REPLICA_SET,
@@ -129,7 +128,12 @@ class Disruption:
                 if fresh.test(labels_of(pod)):
                     fresh.put(pod)
                     self._of_pod.setdefault(uid_of(pod), []).append(key)
-        if change.previous is None or change.previous["spec"] != budget["spec"]:
+        before = change.previous
+        if (
+            before is None
+            or before["spec"] != budget["spec"]
+            or _granted(before) != _granted(budget)
+        ):
             self._queue.add(key)
 
     def _pod_changed(self, change: Change) -> None:
@@ -194,7 +198,7 @@ class Disruption:
             status["disruptedPods"] = {name: granted[name] for name in disrupted}
             if key not in self._expiring:
                 self._expiring.add(key)
-                self._cluster.later(_GRANT_EXPIRES_SECONDS, self._expire, key)
+                self._cluster.later(self._cluster.settings.grant_expiry, self._expire, key)
         self._store.replace(registry.BUDGET, {**budget, "status": status})
 
     def _expire(self, key: Key) -> None:
@@ -203,7 +207,7 @@ class Disruption:
 
     def _still_disrupted(self, budget: Object) -> dict[str, str]:
         """Return the pods with a granted eviction that have not begun to leave, as name → uid."""
-        fresh = WALL.now() - _GRANT_EXPIRES_SECONDS
+        fresh = WALL.now() - self._cluster.settings.grant_expiry
         found = {}
         for name, at in (budget["status"].get("disruptedPods") or {}).items():
             pod = self._store.get(registry.POD, namespace_of(budget), name)
@@ -245,6 +249,11 @@ class Disruption:
                 owner = top or owner
             wanted[uid_of(owner)] = owner["spec"].get("replicas", 1)
         return sum(wanted.values()), ""
+
+
+def _granted(budget: Object) -> Object:
+    granted: Object = budget.get("status", {}).get("disruptedPods") or {}
+    return granted
 
 
 def _health(pod: Object) -> tuple[bool, bool, bool]:

@@ -64,6 +64,25 @@ def test_a_schedule_that_is_fired_sends_its_function_the_event_of_scheduler(
     assert "tick" in _names(aws)
 
 
+@pytest.mark.parametrize(("service", "comes"), [("events", True), ("scheduler", False)])
+def test_lost_events_are_one_thing_and_lost_ticks_another(
+    aws: Sandbox, recorder: Recorder, service: str, comes: bool
+) -> None:
+    _schedule(aws, "tick", "rate(1 minute)")
+    fault = {"service": service, "action": "Deliver", "drop": True}
+    aws.control("PUT", "faults", {"faults": [fault]})
+    aws.control("POST", "schedules/fire", {"name": "tick"})
+    aws.control("PUT", "faults", {"faults": []})
+    _schedule(aws, "other", "rate(1 minute)")
+    aws.control("POST", "schedules/fire", {"name": "other"})
+    aws.wait(lambda: _resources(recorder, "other"))
+    assert bool(_resources(recorder, "tick")) is comes
+
+
+def _resources(recorder: Recorder, name: str) -> list[str]:
+    return [r for body in _bodies(recorder) for r in body["resources"] if r.endswith(f"/{name}")]
+
+
 def test_a_rate_begins_at_once_and_repeats(aws: Sandbox, recorder: Recorder) -> None:
     aws.control("PUT", "schedules", {"speed": 120})
     _schedule(aws, "quick", "rate(1 minute)")

@@ -21,7 +21,7 @@ from sandbox.kubernetes.calls import Call, target_of
 from sandbox.kubernetes.cluster import Cluster, Settings
 from sandbox.kubernetes.deletion import delete
 from sandbox.kubernetes.events import Events
-from sandbox.kubernetes.eviction import evict
+from sandbox.kubernetes.eviction import complete, grant
 from sandbox.kubernetes.inhabitants.settling import Inhabitants, settle
 from sandbox.kubernetes.store import Store
 from sandbox.kubernetes.writing import create
@@ -82,7 +82,9 @@ async def live_once(cluster: Cluster, inhabitants: Inhabitants, number: int) -> 
     await until(lambda: len(running()) == 2)
     await until(lambda: disruptions_allowed(store, covering))
     victim = running()[0]["metadata"]["name"]
-    evict(cluster, inhabitants.disruption, "default", victim, {})
+    eviction = {"metadata": {"name": victim}}
+    grant(cluster, inhabitants.disruption, "default", victim, eviction)
+    complete(cluster, "default", victim, eviction)
     await until(lambda: len(running()) == 2 and store.get(registry.POD, "default", victim) is None)
     delete(cluster, registry.DEPLOYMENT, owner)
     delete(cluster, registry.BUDGET, covering)

@@ -205,7 +205,7 @@ def test_a_binding_by_another_scheduler_is_accepted_once(world: Live) -> None:
 def test_no_execute_taints_evict_after_the_time_a_pod_tolerates(world: Live) -> None:
     [node] = world.add_nodes(7)
     here = {"nodeSelector": {"kubernetes.io/hostname": node}}
-    brief = [{"key": "going", "operator": "Exists", "tolerationSeconds": 1}]
+    brief = [{"key": "going", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]
     world.deploy("intolerant", 1, spec=here)
     world.deploy("brief", 1, spec={**here, "tolerations": brief})
     world.deploy("loyal", 1, spec={**here, "tolerations": [{"key": "going", "operator": "Exists"}]})

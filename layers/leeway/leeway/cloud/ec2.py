@@ -12,7 +12,7 @@ from leeway.owners import EKS_CLUSTER_TAG, cluster_of, owner_of
 from leeway.records.retirement import InstanceFacts
 from leeway.sightings import CurrentInstance, SeenChange
 
-_UNKNOWN = "InvalidInstanceID.NotFound"
+UNKNOWN = "InvalidInstanceID.NotFound"
 
 
 # What Spot requests are marked with while the two minutes run. One whose instance is to be
@@ -47,7 +47,7 @@ class Ec2Instances:
             try:
                 answer = self._client().describe_instances(InstanceIds=[instance])
             except ClientError as error:
-                if code_of(error) == _UNKNOWN:
+                if code_of(error) == UNKNOWN:
                     return None
                 raise
         found = [i for r in answer["Reservations"] for i in r["Instances"]]
@@ -135,7 +135,7 @@ class Ec2Instances:
             try:
                 self._client().terminate_instances(InstanceIds=[instance])
             except ClientError as error:
-                if code_of(error) != _UNKNOWN:
+                if code_of(error) != UNKNOWN:
                     raise
 
 

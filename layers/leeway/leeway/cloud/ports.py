@@ -112,13 +112,14 @@ class Sweep(Protocol):
         """List the running instances of which some status check fails."""
         ...
 
-    def named(self, private_dns_name: str) -> Sequence[SeenInstance]:
-        """List the instances of any cluster that have this private DNS name. Names are unique in a
-        VPC only."""
+    def named(self, private_dns_names: Collection[str]) -> Sequence[SeenInstance]:
+        """List the instances of any cluster that have one of these private DNS names. Names are
+        unique in a VPC only."""
         ...
 
     def states(self, instances: Collection[str]) -> Mapping[str, str]:
-        """Read the states of these very instances now; one that EC2 does not know is left out."""
+        """Read the states of these very instances now. One that EC2 does not know, asked for by its
+        id, is terminated; one of which it says neither is left out."""
         ...
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from leeway.drain.summary import DrainState
-    from leeway.headroom.kept import Kept
+    from leeway.headroom.kept import Kept, Original
     from leeway.policies import ClusterPolicy
     from leeway.records.arrival import Arrival
     from leeway.records.retirement import InstanceFacts, Retirement
@@ -260,7 +260,11 @@ class HeadroomStates(Protocol):
         ...
 
     def write(self, cluster: str, kept: Kept) -> None:
-        """Remember how it stands with one buffer or target."""
+        """Remember how it stands with one buffer or target; what was its original stays."""
+        ...
+
+    def remember_original(self, cluster: str, subject: str, original: Original) -> None:
+        """Remember the size that a target had, unless that of the same object is remembered."""
         ...
 
     def forget(self, cluster: str, subject: str) -> None:

@@ -1,17 +1,22 @@
 """EC2's instances, Spot requests and scheduled events, all at once, by boto3."""
 
-from collections.abc import Callable, Collection, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import batched
 from typing import Any
 
-from leeway.cloud.ec2 import MARKED, changes_in, facts_of
-from leeway.cloud.errors import aws_errors
+from botocore.exceptions import ClientError
+
+from leeway.cloud.ec2 import MARKED, UNKNOWN, changes_in, facts_of
+from leeway.cloud.errors import aws_errors, code_of
 from leeway.owners import CLUSTER_TAGS, GROUP_TAG, OWNED_PREFIX
 from leeway.sightings import SeenChange, SeenImpairment, SeenInstance, SeenInterruption
 
 PAGE = 1000
 FILTER_VALUES = 200
 """What DescribeInstances takes. Source: EC2 API reference."""
+
+_ID = re.compile(r"\bi-[0-9a-f]+\b")
 
 
 # What EC2 schedules. Source: EC2 API reference, InstanceStatusEvent.
@@ -51,9 +56,12 @@ class Ec2Sweep:
                     found[one.facts.instance] = one
         return list(found.values())
 
-    def named(self, private_dns_name: str) -> list[SeenInstance]:
-        """List the instances of any cluster that have this private DNS name."""
-        return list(self._seen([{"Name": "private-dns-name", "Values": [private_dns_name]}]))
+    def named(self, private_dns_names: Collection[str]) -> list[SeenInstance]:
+        """List the instances of any cluster that have one of these private DNS names."""
+        found: list[SeenInstance] = []
+        for values in batched(sorted(private_dns_names), FILTER_VALUES, strict=False):
+            found += self._seen([{"Name": "private-dns-name", "Values": list(values)}])
+        return found
 
     def _seen(self, filters: list[dict[str, Any]]) -> Iterator[SeenInstance]:
         for described in self._described(filters):
@@ -121,15 +129,45 @@ class Ec2Sweep:
         return list(found.values())
 
     def states(self, instances: Collection[str]) -> dict[str, str]:
-        """Read the states of these very instances now; one that EC2 does not know is left out.
+        """Read the states of these very instances now.
 
-        A filter finds what there is; asked for by id, one that is unknown would fail them all.
+        A filter finds what there is in one call. What is missing from its answer is asked for by
+        id: only that answer says that EC2 does not know an instance.
         """
-        found = {}
+        found: dict[str, str] = {}
         for values in batched(sorted(instances), FILTER_VALUES, strict=False):
             for described in self._described([{"Name": "instance-id", "Values": list(values)}]):
                 found[described["InstanceId"]] = described["State"]["Name"]
+            missing = [instance for instance in values if instance not in found]
+            found |= self._states_by_id(missing)
         return found
+
+    def _states_by_id(self, instances: Sequence[str]) -> dict[str, str]:
+        """Ask for instances by id. EC2 refuses the whole call for those that it does not know, and
+        names them: the others are asked for again. Where it names none, nothing is said of any."""
+        found: dict[str, str] = {}
+        left = list(instances)
+        while left:
+            described, refusal = self._asked_by_id(left)
+            if not refusal:
+                return found | {one["InstanceId"]: one["State"]["Name"] for one in described}
+            unknown = set(left).intersection(_ID.findall(refusal))
+            if not unknown:
+                return found
+            found |= dict.fromkeys(unknown, "terminated")
+            left = [instance for instance in left if instance not in unknown]
+        return found
+
+    def _asked_by_id(self, instances: Sequence[str]) -> tuple[list[dict[str, Any]], str]:
+        """Return what EC2 tells of these instances, or its refusal where it does not know all."""
+        with aws_errors():
+            try:
+                answer = self._client().describe_instances(InstanceIds=list(instances))
+            except ClientError as error:
+                if code_of(error) == UNKNOWN:
+                    return [], str(error)
+                raise
+        return [one for some in answer["Reservations"] for one in some["Instances"]], ""
 
 
 def _impairment(status: dict[str, Any]) -> SeenImpairment:

@@ -1,6 +1,7 @@
 """The connection to an API server: signed with a young token, and what its failures mean."""
 
 import math
+import re
 import ssl
 import threading
 import time
@@ -11,11 +12,12 @@ import msgspec
 from lightkube import ApiError, Client, ConfigError
 from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import SingleConfig
-from lightkube.config.models import User
 
 from leeway.cluster import decoders as decoders  # on import: see there
-from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
-from leeway.cluster.transport import BoundedTransport
+from leeway.cluster.impersonation import Impersonating, Impersonation
+from leeway.cluster.ports import ClusterForbidden, ClusterRefused, ClusterUnavailable
+from leeway.cluster.transport import TOTAL, BoundedTransport
+from leeway.cluster.trust import trust_kubeconfig
 from leeway.drain.answers import Response
 
 FIELD_MANAGER = "leeway"
@@ -69,10 +71,18 @@ class Connection:
     """An API server: lightkube's typed client, and a plain one for what that can't say.
 
     They share their connections, of which each costs a handshake. Safe to use from several threads.
+    With an impersonation, every request is made in that user's name.
     """
 
-    def __init__(self, config: SingleConfig, transport: httpx2.BaseTransport | None = None) -> None:
-        shared = transport or _transport(config)
+    def __init__(
+        self,
+        config: SingleConfig,
+        transport: httpx2.BaseTransport | None = None,
+        impersonation: Impersonation | None = None,
+    ) -> None:
+        shared = transport or BoundedTransport(trust_kubeconfig(config))
+        if impersonation is not None and impersonation.user:
+            shared = Impersonating(shared, impersonation)
         self._server = config.cluster.server
         self.typed = Client(
             config, timeout=TIMEOUT, field_manager=FIELD_MANAGER, trust_env=False, transport=shared
@@ -92,12 +102,17 @@ class Connection:
         self.typed.close()
         self.plain.close()
 
-    def post(self, path: str, body: object) -> httpx2.Response:
-        """Post JSON. Of a full node's drain, putting each eviction's request together as the
-        clients do, from parts that might all differ, would be a fifth."""
+    def post(self, path: str, body: object, seconds: float) -> httpx2.Response:
+        """Post JSON, and wait so many seconds for the answer. Of a full node's drain, putting each
+        eviction's request together as the clients do, from parts that might all differ, would be a
+        fifth."""
         content = msgspec.json.encode(body)
+        timeout = httpx2.Timeout(seconds, connect=TIMEOUT.connect).as_dict()
+        extensions = {"timeout": timeout, TOTAL: seconds}
         return self.plain.send(
-            httpx2.Request("POST", self._base + path, headers=_JSON, content=content)
+            httpx2.Request(
+                "POST", self._base + path, headers=_JSON, content=content, extensions=extensions
+            )
         )
 
     def call[T](self, request: Callable[["Connection"], T]) -> T:
@@ -118,6 +133,8 @@ class Connection:
         except (httpx2.HTTPError, KeyError, ValueError, msgspec.MsgspecError) as error:
             # A proxy's answer may lack a Content-Type (KeyError) or be no JSON of the right form.
             raise ClusterUnavailable(_named(error)[:200]) from error
+        except httpx2.InvalidURL as error:
+            raise ClusterRefused(f"no such path is asked for: {error}"[:300]) from error
         except (ConfigError, OSError) as error:
             raise ClusterRefused(f"the kubeconfig gives no credentials: {error}"[:300]) from error
 
@@ -135,15 +152,12 @@ class Connection:
         return Response(200)
 
 
-def _transport(config: SingleConfig) -> httpx2.BaseTransport:
-    """Make connections that trust whom a kubeconfig trusts, and show its certificate."""
-    user = config.user or User()
-    trust = client_adapter.verify_cluster(config.cluster, user, config.abs_file, trust_env=False)
-    return BoundedTransport(trust)
+_IN_SOURCE = re.compile(r" ?\(_ssl\.c:\d+\)|_ssl\.c:\d+: ")
+"""Where in Python's own source a TLS error was raised, which tells its reader nothing."""
 
 
 def _named(error: Exception) -> str:
-    name, said = type(error).__name__, str(error)
+    name, said = type(error).__name__, _IN_SOURCE.sub("", str(error))
     return said if said.startswith(name) else f"{name}: {said}"
 
 
@@ -158,7 +172,7 @@ def _translated(error: ApiError) -> Exception:
         return error
     if status in (401, 408, 410, 429) or status >= 500:
         return ClusterUnavailable(message)
-    return ClusterRefused(message)
+    return ClusterForbidden(message) if status == 403 else ClusterRefused(message)
 
 
 def _is_status(error: ApiError) -> bool:

@@ -1,7 +1,6 @@
 """A connection to an EKS cluster's API, with the function's own IAM identity."""
 
 import base64
-import ssl
 
 import boto3
 from lightkube.config.kubeconfig import SingleConfig
@@ -10,6 +9,7 @@ from lightkube.config.models import Cluster, Context, User
 from leeway.cloud.ports import ClusterEndpoint
 from leeway.cluster.connection import Connection, RenewedToken
 from leeway.cluster.eks_token import eks_token
+from leeway.cluster.trust import trust_authority
 
 RENEW_AFTER = 10 * 60
 """Seconds. EKS takes a token for fifteen minutes; renewing at ten leaves room for a slow call."""
@@ -18,9 +18,7 @@ RENEW_AFTER = 10 * 60
 def eks_connection(endpoint: ClusterEndpoint, session: boto3.Session) -> Connection:
     """Connect to a cluster; every token is signed with the session's credentials of the moment."""
 
-    trust = ssl.create_default_context(
-        cadata=base64.b64decode(endpoint.certificate_authority).decode("ascii")
-    )
+    trust = trust_authority(base64.b64decode(endpoint.certificate_authority).decode("ascii"))
     transport = RenewedToken(
         lambda: eks_token(endpoint.name, session.region_name, session.get_credentials()),
         RENEW_AFTER,

@@ -3,19 +3,17 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import quote
 
 from lightkube import ApiError
 from lightkube.utils.quantity import parse_quantity
 
 from leeway.cluster.connection import FIELD_MANAGER, Connection, raise_unless_object
-from leeway.cluster.ports import ClusterRefused, PauseDeployment, PodTemplate, TargetObject
+from leeway.cluster.names import is_api_version, is_segment
+from leeway.cluster.ports import ClusterRefused, FoundDeployment, PodTemplate, TargetScale
 from leeway.headroom.pause import BUFFER_LABEL, MANAGED_BY, OWN
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.proportion import ClusterSize
-
-ORIGINAL_ANNOTATION = "leeway.sh/original-replicas"
-"""On a scaled target: the size that it had before Leeway scaled it first."""
+from leeway.printable import printable
 
 PAGE = 500
 AT_ONCE = timedelta(seconds=10)
@@ -27,7 +25,6 @@ LONGEST_JOIN = timedelta(minutes=15)
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 PLURALS = {
-    ("v1", "Namespace"): "namespaces",
     ("v1", "PodTemplate"): "podtemplates",
     ("apps/v1", "Deployment"): "deployments",
     ("apps/v1", "ReplicaSet"): "replicasets",
@@ -56,18 +53,20 @@ class HttpWorkloads:
         path = self._path(
             desired["apiVersion"], desired["kind"], metadata.get("namespace"), metadata["name"]
         )
-        params = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        self._ask("PATCH", path, params=params, content=APPLY, body=desired)
+        self._ask("PATCH", path, params={"force": "true"}, content=APPLY, body=desired)
 
-    def pause_deployments(self) -> list[PauseDeployment]:
-        """List the Deployments that Leeway made, in all namespaces."""
+    def deployments(self, namespace: str) -> list[FoundDeployment]:
+        """List the Deployments of a namespace; none where it does not exist."""
+        path = self._path("apps/v1", "Deployment", namespace, "")
         return [
-            PauseDeployment(
+            FoundDeployment(
                 item["metadata"]["namespace"],
                 item["metadata"]["name"],
                 item["spec"]["template"]["spec"].get("priorityClassName", ""),
+                _applied_by_leeway(item),
+                item.get("status", {}).get("readyReplicas", 0),
             )
-            for item in self._list("/apis/apps/v1/deployments", _OURS)
+            for item in self._list(path, {})
         ]
 
     def joins(self) -> dict[tuple[str, str], list[timedelta]]:
@@ -98,37 +97,17 @@ class HttpWorkloads:
         if found and OWN.items() <= found["metadata"].get("labels", {}).items():
             self._remove(path)
 
-    def replicas_of(self, target: ScaleTarget) -> int | None:
+    def scale_of(self, target: ScaleTarget) -> TargetScale | None:
         """Read a target's size by its scale subresource; None where there is no such object."""
         scale = self._ask("GET", f"{self._path_of(target)}/scale")
-        return scale["spec"].get("replicas", 0) if scale is not None else None
+        if scale is None:
+            return None
+        return TargetScale(scale["spec"].get("replicas", 0), scale["metadata"].get("uid", ""))
 
     def scale(self, target: ScaleTarget, replicas: int) -> None:
         """Set a target's size by its scale subresource."""
         body = {"spec": {"replicas": replicas}}
         self._ask("PATCH", f"{self._path_of(target)}/scale", content=MERGE, body=body)
-
-    def target(self, target: ScaleTarget) -> TargetObject | None:
-        """Read a target; None where there is no such object."""
-        found = self._ask("GET", self._path_of(target))
-        if found is None:
-            return None
-        note = found["metadata"].get("annotations", {}).get(ORIGINAL_ANNOTATION, "")
-        return TargetObject(
-            replicas=found["spec"].get("replicas", 1),
-            original=int(note) if note.isdecimal() else None,
-            version=found["metadata"]["resourceVersion"],
-        )
-
-    def remember_original(self, target: ScaleTarget, seen: TargetObject, size: int | None) -> bool:
-        """Note on a target the size that it had; None takes the note off."""
-        note = {ORIGINAL_ANNOTATION: None if size is None else str(size)}
-        body = {"metadata": {"resourceVersion": seen.version, "annotations": note}}
-        try:
-            self._ask("PATCH", self._path_of(target), content=MERGE, body=body)
-        except _Conflict:
-            return False
-        return True
 
     def template(self, of: ScaleTarget) -> PodTemplate | None:
         """Read the pod template of an object; None where there is no such object."""
@@ -139,26 +118,25 @@ class HttpWorkloads:
             return PodTemplate(found["template"]["spec"], None)
         return PodTemplate(found["spec"]["template"]["spec"], found["spec"].get("replicas", 1))
 
-    def namespaces_with(self, target: ScaleTarget) -> tuple[str, ...]:
-        """Name the namespaces that have an object of a target's kind and name."""
-        path = self._path(target.api_version, target.kind, None, "")
-        named = {"fieldSelector": f"metadata.name={target.name}"}
-        return tuple(
-            item["metadata"]["namespace"]
-            for item in self._list(path, named)
-            if item["metadata"]["name"] == target.name
-        )
-
     def _path_of(self, target: ScaleTarget) -> str:
         return self._path(target.api_version, target.kind, target.namespace, target.name)
 
     def _path(self, api_version: str, kind: str, namespace: str | None, name: str) -> str:
+        """Return the path of an object, or without a name of its kind.
+
+        Raises:
+            ClusterRefused: it would be the path of something else.
+        """
+        names = [one for one in (namespace, name) if one]
+        if not is_api_version(api_version) or not all(map(is_segment, names)):
+            named = printable(f"{api_version} {kind} {namespace or ''}/{name}")
+            raise ClusterRefused(f"{named}: no object can have such a name")
         parts = [_group_path(api_version)]
         if namespace:
-            parts.append(f"namespaces/{quote(namespace, safe='')}")
+            parts.append(f"namespaces/{namespace}")
         parts.append(self._plural(api_version, kind))
         if name:
-            parts.append(quote(name, safe=""))
+            parts.append(name)
         return "/".join(parts)
 
     def _plural(self, api_version: str, kind: str) -> str:
@@ -196,6 +174,8 @@ class HttpWorkloads:
     ) -> dict[str, Any] | None:
         """Make one request; None where the object is not there, as the API server itself says."""
         reads = method in {"GET", "DELETE"}
+        if method == "PATCH":
+            params = {**(params or {}), "fieldManager": FIELD_MANAGER}
 
         def request(connection: Connection) -> dict[str, Any] | None:
             response = connection.plain.request(
@@ -212,18 +192,20 @@ class HttpWorkloads:
         except ApiError as error:
             if error.response.status_code == 404 and reads:
                 return None
-            if error.response.status_code == 409:
-                raise _Conflict(str(error)) from error
             raise ClusterRefused(str(error)) from error
 
 
-class _Conflict(ClusterRefused):
-    """Somebody else wrote the object meanwhile."""
-
-
 def _group_path(api_version: str) -> str:
-    quoted = quote(api_version)
-    return f"/apis/{quoted}" if "/" in api_version else f"/api/{quoted}"
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+def _applied_by_leeway(item: dict[str, Any]) -> bool:
+    """Whether Leeway applied an object: of that, its fields' managers tell, and no label, which
+    anybody may put on and take off."""
+    return any(
+        entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply"
+        for entry in item["metadata"].get("managedFields") or ()
+    )
 
 
 def _join(pod: dict[str, Any]) -> timedelta | None:

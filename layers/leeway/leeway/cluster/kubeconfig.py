@@ -12,6 +12,7 @@ from msgspec import MsgspecError
 
 from leeway.clock import SystemClock
 from leeway.cluster.connection import Connection
+from leeway.cluster.impersonation import Impersonation, read_impersonation
 from leeway.cluster.lightkube_cluster import PAGE, LightkubeCluster
 
 _PARTS = {"clusters": "cluster", "contexts": "context", "users": "user"}
@@ -23,21 +24,31 @@ class BadKubeconfig(ValueError):
     """There is no such kubeconfig or context, or it can't be read; the message names the file."""
 
 
+_ONESELF = Impersonation()
+
+
 def kubeconfig_cluster(
-    path: Path | None, context: str | None = None, page: int = PAGE
+    path: Path | None,
+    context: str | None = None,
+    page: int = PAGE,
+    impersonation: Impersonation = _ONESELF,
 ) -> LightkubeCluster:
     """Open the cluster of a kubeconfig's context, as `kubeconfig_connection` does.
 
     `page` is how many objects one page of a list has, 0 for all in one.
     """
-    return LightkubeCluster(kubeconfig_connection(path, context), SystemClock(), page)
+    connection = kubeconfig_connection(path, context, impersonation)
+    return LightkubeCluster(connection, SystemClock(), page)
 
 
-def kubeconfig_connection(path: Path | None, context: str | None = None) -> Connection:
+def kubeconfig_connection(
+    path: Path | None, context: str | None = None, impersonation: Impersonation = _ONESELF
+) -> Connection:
     """Connect to the cluster of a kubeconfig's context (default: its current one).
 
     Without a path, as kubectl does: the files of $KUBECONFIG, else ~/.kube/config, else the account
-    of the pod that this runs in.
+    of the pod that this runs in. Requests are made in the name of whom `impersonation` says, else
+    of whom the kubeconfig's user does.
 
     Raises:
         BadKubeconfig: there is no such file or context, or it can't be read.
@@ -45,8 +56,9 @@ def kubeconfig_connection(path: Path | None, context: str | None = None) -> Conn
     files = [path] if path else _files()
     named = ", ".join(map(str, files)) or "kubeconfig"
     try:
-        kubeconfig = _merged(files, context) if files else _of_the_pod()
-        return Connection(_usable(kubeconfig.get(context), named))
+        kubeconfig, who = _merged(files, context) if files else (_of_the_pod(), _ONESELF)
+        config = _usable(kubeconfig.get(context), named)
+        return Connection(config, impersonation=who.overridden(impersonation))
     except BadKubeconfig:
         raise
     except KeyError as error:
@@ -71,9 +83,10 @@ def _of_the_pod() -> KubeConfig:
         ) from error
 
 
-def _merged(files: Iterable[Path], context: str | None) -> KubeConfig:
-    """Read files as one: whichever says something first is right. Source: Kubernetes
-    documentation, "Organizing Cluster Access Using kubeconfig Files"."""
+def _merged(files: Iterable[Path], context: str | None) -> tuple[KubeConfig, Impersonation]:
+    """Read files as one: whichever says something first is right; and whom the context's user
+    impersonates. Source: Kubernetes documentation, "Organizing Cluster Access Using kubeconfig
+    Files"."""
     found: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
     current = None
     for file in files:
@@ -85,13 +98,16 @@ def _merged(files: Iterable[Path], context: str | None) -> KubeConfig:
                     raise BadKubeconfig(f"{file}: {part}: expected entries with a name")
                 said = _absolute(entry.get(inner) or {}, file.parent.absolute())
                 found[part].setdefault(entry["name"], {"name": entry["name"], inner: said})
-    chosen = (
-        found["contexts"].get(str(context or current), {"context": {}})["context"].get("cluster")
-    )
-    if "proxy-url" in found["clusters"].get(chosen, {"cluster": {}})["cluster"]:
-        raise ValueError(f"cluster {chosen} has a proxy-url, and Leeway goes by no proxy")
+    chosen = found["contexts"].get(str(context or current), {"context": {}})["context"]
+    cluster = found["clusters"].get(chosen.get("cluster"), {"cluster": {}})["cluster"]
+    if "proxy-url" in cluster:
+        raise ValueError(
+            f"cluster {chosen['cluster']} has a proxy-url, and Leeway goes by no proxy"
+        )
+    user = found["users"].get(chosen.get("user"), {"user": {}})["user"]
     parts = {part: list(entries.values()) for part, entries in found.items()}
-    return KubeConfig.from_dict({**parts, "current-context": current})
+    kubeconfig = KubeConfig.from_dict({**parts, "current-context": current})
+    return kubeconfig, read_impersonation(user)
 
 
 def _read(file: Path) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """The Cluster Protocol over HTTP, with lightkube."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -7,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 from lightkube import ApiError
@@ -16,13 +18,12 @@ from lightkube.resources.apps_v1 import DaemonSet
 from lightkube.resources.core_v1 import Event, PersistentVolume
 from lightkube.resources.core_v1 import Node as NodeObject
 from lightkube.resources.core_v1 import Pod as PodObject
-from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.resources.storage_v1 import VolumeAttachment
 from lightkube.types import PatchType
 
 from leeway.clock import Clock, Lead
+from leeway.cluster.budgets import Budgets
 from leeway.cluster.connection import Connection, raise_unless_object
-from leeway.cluster.label_selectors import selects
 from leeway.cluster.marks import (
     EXCLUDED_LABEL,
     cordoned,
@@ -30,6 +31,7 @@ from leeway.cluster.marks import (
     out_of_service,
     released,
 )
+from leeway.cluster.names import is_segment, is_subdomain
 from leeway.cluster.pod_feed import WatchedPods
 from leeway.cluster.ports import (
     RETIRING,
@@ -43,7 +45,8 @@ from leeway.cluster.ports import (
 from leeway.cluster.translate import to_node, to_pod
 from leeway.cluster.transport import within
 from leeway.drain.answers import Response
-from leeway.drain.pods import Controller, Pod
+from leeway.drain.pods import DAEMONSET, Pod
+from leeway.printable import printable
 
 PAGE = 500
 JUST_NOW = 1.0
@@ -54,6 +57,15 @@ FEW_SECONDS = 3.0
 VOLUMES_SECONDS = 10.0
 """What requests may take together while a drain waits for them: little is answered to most, but the
 list of volumes is long in a large cluster."""
+
+EVICTION_SECONDS = 20.0
+"""What an eviction may take. An API server holds one for ten seconds and more while others write
+the same budget. Whoever disconnects meanwhile may have spent the budget's slot for nothing: the pod
+stays, and the slot is not available for two minutes. Source: Kubernetes, EvictionsRetry."""
+
+LIVES_FOR = 60.0
+"""Seconds for which a DaemonSet that was seen is taken to exist: a node's pods are listed again and
+again, and the function that lists them lives for hours."""
 
 CONFLICTS = 5
 """How often a node is read again when somebody else wrote it in between."""
@@ -83,8 +95,10 @@ class LightkubeCluster:
         self._lead = Lead()
         self._page = page
         self._just_read: tuple[float, NodeObject] | None = None
-        self._living_daemonsets: set[tuple[str, str]] = set()
+        self._living_daemonsets: dict[tuple[str, str], float] = {}
+        self._lookup_failed: tuple[float, str] = (-math.inf, "")
         self._claims: dict[str, str] = {}
+        self._budgets = Budgets(connection, lambda: clock.now() + self._lead.ahead)
 
     def close(self) -> None:
         """Close the connection."""
@@ -108,6 +122,8 @@ class LightkubeCluster:
         return to_node(node)
 
     def _get_node(self, name: str) -> NodeObject | None:
+        if not is_subdomain(name):
+            return None
         try:
             found = self._connection.call(lambda c: c.typed.get(NodeObject, name))
         except ApiError as error:
@@ -133,9 +149,10 @@ class LightkubeCluster:
         listed = self._connection.call(lambda c: list(c.typed.list(NodeObject, chunk_size=PAGE)))
         return (to_node(node) for node in listed)
 
-    def cordon(self, node: str, marks: Marks | None, dry_run: bool = False) -> None:
-        """Cordon, taint, label and annotate in one patch that fails if the node changed."""
-        if not self._change_node(node, lambda found: cordoned(found, marks), dry_run=dry_run):
+    def cordon(self, node: str, marks: Marks | None, dry_run: bool = False, uid: str = "") -> None:
+        """Cordon, taint, label and annotate in one patch that fails if the node changed. With a
+        UID, another Node of the name is left alone."""
+        if not self._change_node(node, lambda found: cordoned(found, marks), uid, dry_run=dry_run):
             raise ClusterRefused(f"node {node} is gone")
 
     def release(self, node: str, generation: int | None = None) -> bool:
@@ -169,15 +186,18 @@ class LightkubeCluster:
         if not self._patch_node(node, {"metadata": {"labels": dict(labels)}}):
             raise ClusterRefused(f"node {node} is gone")
 
-    def mark_out_of_service(self, node: str, uid: str) -> bool:
+    def mark_out_of_service(self, node: Node) -> bool:
         """Taint the node as non-gracefully shut down."""
-        return self._change_node(node, out_of_service, uid)
+        return self._change_node(node.name, out_of_service, node.uid, version=node.version)
 
-    def delete_node(self, name: str, uid: str) -> bool:
-        """Delete the Node object by its name and UID."""
+    def delete_node(self, node: Node) -> bool:
+        """Delete the Node object by its name, UID and resource version."""
+        options = _delete_options(node.uid, None, dry_run=False)
+        options["preconditions"]["resourceVersion"] = node.version
+        path = f"/api/v1/nodes/{node.name}"
         try:
             self._connection.call(
-                lambda c: raise_unless_object(_delete(c, f"/api/v1/nodes/{name}", uid))
+                lambda c: raise_unless_object(c.plain.request("DELETE", path, json=options))
             )
         except ApiError:
             return False
@@ -190,14 +210,18 @@ class LightkubeCluster:
         uid: str = "",
         if_any: bool = False,
         dry_run: bool = False,
+        version: str = "",
     ) -> bool:
-        """Patch a node as it is now, again if somebody else wrote it meanwhile.
+        """Patch a node as it is now, again if somebody else wrote it meanwhile. With a version, it
+        is patched at that version only.
 
         Returns whether the node is there, with `if_any` whether there was anything to change.
         """
         for attempt in range(CONFLICTS):
             current = self._get_node(name) if attempt else self._known_node(name)
             if current is None or (uid and to_node(current).uid != uid):
+                return False
+            if version and to_node(current).version != version:
                 return False
             patch = change(current)
             if patch is None:
@@ -280,6 +304,8 @@ class LightkubeCluster:
 
     def _claim_of(self, volume: str) -> str:
         """Look up which claim a volume is bound to, which never changes."""
+        if not is_segment(volume):
+            return ""
         if volume not in self._claims:
             try:
                 found = self._connection.call(lambda c: c.typed.get(PersistentVolume, volume))
@@ -315,53 +341,66 @@ class LightkubeCluster:
         return self._with_daemonset(pod)
 
     def _with_daemonset(self, pod: Pod) -> Pod:
-        if pod.controller is None or pod.controller.kind != "DaemonSet" or pod.mirror:
+        """See whether a pod's DaemonSet exists. One that can't be looked up concerns its own pods:
+        those of others are drained."""
+        controller = pod.controller
+        if controller is None or controller.kind != DAEMONSET or pod.mirror:
             return pod
-        exists = self._daemonset_exists(pod.namespace, pod.controller.name)
-        return replace(pod, controller=Controller("DaemonSet", pod.controller.name, exists))
+        if controller.exists is not None:
+            return pod
+        failed_at, said = self._lookup_failed
+        if time.monotonic() - failed_at < FEW_SECONDS:
+            return replace(pod, controller=replace(controller, said=said))
+        try:
+            with within(FEW_SECONDS):
+                exists = self._daemonset_exists(pod.namespace, controller.name)
+        except (ClusterUnavailable, ClusterRefused) as error:
+            # A list must not wait for each DaemonSet in vain.
+            self._lookup_failed = time.monotonic(), str(error)
+            return replace(pod, controller=replace(controller, said=str(error)))
+        return replace(pod, controller=replace(controller, exists=exists))
 
     def _daemonset_exists(self, namespace: str, name: str) -> bool:
-        """Look a DaemonSet up. One that was seen is not looked up again: pods of a DaemonSet
-        that is deleted meanwhile are deleted with it."""
-        if (namespace, name) not in self._living_daemonsets:
+        """Look a DaemonSet up. One that was seen is not looked up again for a while: pods of a
+        DaemonSet that is deleted meanwhile are deleted with it, unless somebody orphans them."""
+        seen_at = self._living_daemonsets.get((namespace, name), -math.inf)
+        if time.monotonic() - seen_at > LIVES_FOR:
+            self._living_daemonsets.pop((namespace, name), None)
             try:
                 self._connection.call(lambda c: c.typed.get(DaemonSet, name, namespace=namespace))
             except ApiError as error:
                 if error.status.code == 404:
                     return False
                 raise ClusterUnavailable(str(error)) from error
-            self._living_daemonsets.add((namespace, name))
+            self._living_daemonsets[namespace, name] = time.monotonic()
         return True
 
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Post a policy/v1 Eviction that holds for this very pod only."""
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
+        path = f"{_path_of(pod)}/eviction"
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": _delete_options(pod.uid, grace, dry_run),
         }
-        return self._connection.answer(lambda c: raise_unless_object(c.post(path, eviction)))
+        return self._connection.answer(
+            lambda c: raise_unless_object(c.post(path, eviction, EVICTION_SECONDS))
+        )
 
     def delete(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Delete this very pod, whatever its budgets say."""
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         return self._connection.answer(
-            lambda c: raise_unless_object(_delete(c, path, pod.uid, grace, dry_run))
+            lambda c: raise_unless_object(_delete(c, _path_of(pod), pod.uid, grace, dry_run))
         )
 
     def budgets_of(self, pod: Pod) -> tuple[str, ...]:
         """Find the budgets whose selectors match the pod."""
-        listed = self._connection.call(
-            lambda c: list(c.typed.list(PodDisruptionBudget, namespace=pod.namespace))
-        )
-        return tuple(
-            one.metadata.name
-            for one in listed
-            if one.spec and one.metadata and one.metadata.name
-            if selects(one.spec.selector, pod.labels)
-        )
+        return self._budgets.names_for(pod)
+
+    def eviction_is_granted(self, pod: Pod) -> bool:
+        """Read it from the status of the pod's budget."""
+        return self._budgets.has_granted(pod)
 
     def note(self, event: NodeEvent) -> None:
         """Write a core/v1 Event in `default`, where Events about nodes are kept."""
@@ -372,7 +411,7 @@ class LightkubeCluster:
                 apiVersion="v1", kind="Node", name=event.node, uid=event.node_uid
             ),
             reason=event.reason,
-            message=event.message[:1024],
+            message=printable(event.message)[:1024],
             type="Warning" if event.warning else "Normal",
             source=EventSource(component="leeway"),
             reportingComponent="leeway",
@@ -390,6 +429,10 @@ class LightkubeCluster:
 def _says_ready(status: str) -> bool:
     """Read the status of a node as tables show it, such as `Ready,SchedulingDisabled`."""
     return status.partition(",")[0] == "Ready"
+
+
+def _path_of(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
 
 
 def _delete(

@@ -24,6 +24,10 @@ class ClusterRefused(Exception):
     """The API server understood and will not do it; the message says which right is missing."""
 
 
+class ClusterForbidden(ClusterRefused):
+    """The API server refuses it to us: no role of ours grants it."""
+
+
 RETIRING = "leeway.sh/retiring"
 """The taint of a node on its way out, and the label by which such nodes can be listed."""
 
@@ -39,8 +43,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One Node object. `ready` is its Ready condition; `heard` says that some kubelet reports about
-    it, and has not fallen silent.
+    """One Node object. `ready` is its Ready condition, `version` its resource version.
 
     `devices` are the allocatable extended resources, as `nvidia.com/gpu`, each with its count; one
     that is present with a count of zero is not usable yet.
@@ -55,7 +58,7 @@ class Node:
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     devices: Mapping[str, int] = field(default_factory=dict)
-    heard: bool = False
+    version: str = ""
 
     @property
     def marked(self) -> bool:
@@ -160,18 +163,6 @@ class Cluster(Protocol):
         """Put labels on a node; it keeps its other ones."""
         ...
 
-    def mark_out_of_service(self, node: str, uid: str) -> bool:
-        """Vouch that a node's machine is gone, so that its volumes are freed at once.
-
-        To be called only when EC2 says so: pods that still ran would lose their disks. False where
-        this very node is not there.
-        """
-        ...
-
-    def delete_node(self, name: str, uid: str) -> bool:
-        """Remove this very Node object; False where it is gone, or another one has its name."""
-        ...
-
     def nodes(self) -> list[Node]:
         """List all nodes, completely and not from a cache."""
         ...
@@ -196,6 +187,11 @@ class Cluster(Protocol):
         """Return the names of the PodDisruptionBudgets that guard a pod."""
         ...
 
+    def eviction_is_granted(self, pod: Pod) -> bool:
+        """Whether a budget's status names this pod as disrupted: its slot is spent, and the pod was
+        not deleted. False where that is not known."""
+        ...
+
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         """Ask for an eviction; an answer of any status is returned, not raised."""
         ...
@@ -210,22 +206,23 @@ class Cluster(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PauseDeployment:
-    """A Deployment of pause pods that Leeway made."""
+class FoundDeployment:
+    """A Deployment. `ours` says that Leeway applied it, whatever labels it has by now; `running` is
+    how many of its pods are Ready."""
 
     namespace: str
     name: str
     priority_class: str
+    ours: bool
+    running: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class TargetObject:
-    """A scaled target as it is. `original` is the size that it had before Leeway scaled it first,
-    None where Leeway never did; `version` is its resource version."""
+class TargetScale:
+    """The size of a scaled target, and which object of its name it is."""
 
     replicas: int
-    original: int | None
-    version: str
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +244,8 @@ class Workloads(Protocol):
         """Make an object what it is to be, by server-side apply; what others added stays."""
         ...
 
-    def pause_deployments(self) -> list[PauseDeployment]:
-        """List the Deployments that Leeway made, in all namespaces."""
+    def deployments(self, namespace: str) -> list[FoundDeployment]:
+        """List the Deployments of a namespace; none where it does not exist."""
         ...
 
     def joins(self) -> dict[tuple[str, str], list[timedelta]]:
@@ -270,7 +267,7 @@ class Workloads(Protocol):
         """Delete a PriorityClass that Leeway made; one that is gone is no error."""
         ...
 
-    def replicas_of(self, target: "ScaleTarget") -> int | None:
+    def scale_of(self, target: "ScaleTarget") -> TargetScale | None:
         """Read a target's size; None where there is no such object."""
         ...
 
@@ -278,25 +275,8 @@ class Workloads(Protocol):
         """Set a target's size."""
         ...
 
-    def target(self, target: "ScaleTarget") -> TargetObject | None:
-        """Read a target; None where there is no such object."""
-        ...
-
-    def remember_original(
-        self, target: "ScaleTarget", seen: TargetObject, size: int | None
-    ) -> bool:
-        """Note on a target the size that it had; None takes the note off.
-
-        False where somebody else wrote the target since it was seen.
-        """
-        ...
-
     def template(self, of: "ScaleTarget") -> PodTemplate | None:
         """Read the pod template of an object; None where there is no such object."""
-        ...
-
-    def namespaces_with(self, target: "ScaleTarget") -> tuple[str, ...]:
-        """Name the namespaces that have an object of a target's kind and name."""
         ...
 
 
@@ -326,10 +306,14 @@ class Remains(Protocol):
         """List the volumes that are attached to a node."""
         ...
 
-    def mark_out_of_service(self, node: str, uid: str) -> bool:
-        """Vouch that a node's machine is gone, as `Cluster` does."""
+    def mark_out_of_service(self, node: Node) -> bool:
+        """Vouch that a node's machine is gone, so that its volumes are freed at once.
+
+        To be called only when EC2 says so: pods that still ran would lose their disks. False where
+        the Node object is gone, or was changed since it was read.
+        """
         ...
 
-    def delete_node(self, name: str, uid: str) -> bool:
-        """Remove this very Node object; False where it is gone, or another one has its name."""
+    def delete_node(self, node: Node) -> bool:
+        """Remove a Node object; False where it is gone, or was changed since it was read."""
         ...

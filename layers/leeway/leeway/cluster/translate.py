@@ -9,9 +9,11 @@ from lightkube.resources.core_v1 import Node as NodeObject
 from lightkube.resources.core_v1 import Pod as PodObject
 from lightkube.utils.quantity import parse_quantity
 
+from leeway.cluster.names import is_subdomain
 from leeway.cluster.ports import Node, Taint
-from leeway.drain.pods import FINISHED_PHASES, Controller, Pod
+from leeway.drain.pods import DAEMONSET, FINISHED_PHASES, Controller, Pod
 from leeway.durations import parse_duration
+from leeway.printable import printable
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
@@ -38,8 +40,7 @@ def to_node(node: NodeObject) -> Node:
             for t in (node.spec.taints if node.spec else None) or ()
         ),
         devices=_devices((node.status.allocatable if node.status else None) or {}),
-        # Of a kubelet that is silent, the control plane says after 40 seconds: Unknown.
-        heard=any(c.type == "Ready" and c.status != "Unknown" for c in conditions),
+        version=meta.resourceVersion or "",
     )
 
 
@@ -79,6 +80,7 @@ def to_pod(pod: PodObject) -> Pod:
         labels=meta.labels or {},
         protected_until=_protected_until(pod),
         bound_to_zone=_bound_to_zone(spec),
+        created=_in_utc(meta.creationTimestamp),
     )
 
 
@@ -145,7 +147,22 @@ def _claims(meta: ObjectMeta, volumes: list[Volume]) -> Iterator[str]:
 
 
 def _controller(owner: OwnerReference | None) -> Controller | None:
-    return Controller(owner.kind, owner.name) if owner else None
+    """Read an owner, whose kind and name the API server takes as any text.
+
+    A DaemonSet that is none of apps/v1, or has a name that no object can have, is not there to look
+    up: its pod is drained like one whose DaemonSet is gone.
+    """
+    if owner is None:
+        return None
+    kind, name = printable(owner.kind), printable(owner.name)
+    if owner.kind != DAEMONSET:
+        return Controller(kind, name)
+    if owner.apiVersion != "apps/v1":
+        said = f"its owner is of {printable(owner.apiVersion)}, and no DaemonSet of apps/v1"
+        return Controller(kind, name, exists=False, said=said)
+    if not is_subdomain(owner.name):
+        return Controller(kind, name, exists=False, said="no DaemonSet can have the owner's name")
+    return Controller(kind, name)
 
 
 def _in_utc(time: datetime | None) -> datetime | None:

@@ -15,6 +15,11 @@ from typing import Any
 import httpcore2
 import httpx2
 
+from leeway import __version__
+
+USER_AGENT = f"leeway/{__version__}"
+"""What audit logs, and fields without a manager, name as the client."""
+
 REQUEST_SECONDS = 15.0
 """What one request may take, to the last byte of its answer: some seconds more than the first byte
 may be waited for."""
@@ -22,7 +27,7 @@ may be waited for."""
 TOTAL = "leeway.total"
 """The extension of a request that may take longer, as a watch does: seconds."""
 
-MOST_CONNECTIONS = 256
+MOST_CONNECTIONS = 512
 """More than a drain's requests that hang can take, so that a list still finds a connection."""
 
 KEPT_OPEN = 32
@@ -85,6 +90,7 @@ class BoundedTransport(httpx2.BaseTransport):
         """
         total = request.extensions.get(TOTAL, REQUEST_SECONDS)
         _until.request = min(_until.group, time.monotonic() + total)
+        request.headers["User-Agent"] = USER_AGENT
         url = request.url
         with _as_httpx2():
             answer = self._pool.handle_request(
@@ -126,8 +132,13 @@ class _Body(httpx2.SyncByteStream):
 
 
 _ERRORS: tuple[tuple[type[Exception], type[httpx2.TransportError]], ...] = (
-    (httpcore2.TimeoutException, httpx2.TimeoutException),
+    (httpcore2.ConnectTimeout, httpx2.ConnectTimeout),
+    (httpcore2.ReadTimeout, httpx2.ReadTimeout),
+    (httpcore2.WriteTimeout, httpx2.WriteTimeout),
+    (httpcore2.PoolTimeout, httpx2.PoolTimeout),
     (httpcore2.ConnectError, httpx2.ConnectError),
+    (httpcore2.ReadError, httpx2.ReadError),
+    (httpcore2.WriteError, httpx2.WriteError),
     (httpcore2.NetworkError, httpx2.NetworkError),
     (httpcore2.RemoteProtocolError, httpx2.RemoteProtocolError),
     (httpcore2.ProtocolError, httpx2.ProtocolError),

@@ -1,9 +1,10 @@
 """When a pod must be on its way at the latest, and what grace it can then still have."""
 
+import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from leeway.drain.pods import SKIP_DELETED_FOR, Pod
+from leeway.drain.pods import SKIP_DELETED_FOR, Pod, Refusal
 from leeway.policies import OnBlocked
 
 GRACE_CAP = timedelta(seconds=45)
@@ -26,7 +27,8 @@ class Terms:
 
     `grace` is a grace period in seconds that replaces every pod's own, None for the pods' own.
     `bypass_budgets` has pods deleted at once instead of evicted. A pod whose deletion was due
-    longer ago than `skip_deleted_for` is not waited for (None: every pod is).
+    longer ago than `skip_deleted_for` is not waited for (None: every pod is). A pod that appears
+    during the drain and gives a reason of `refused` is left alone, and fails the drain.
     """
 
     deadline: datetime | None = None
@@ -34,6 +36,7 @@ class Terms:
     grace: int | None = None
     bypass_budgets: bool = False
     skip_deleted_for: timedelta | None = SKIP_DELETED_FOR
+    refused: frozenset[Refusal] = frozenset()
 
 
 def latest_moment(pod: Pod, terms: Terms) -> datetime | None:
@@ -49,12 +52,13 @@ def grace_that_fits(pod: Pod, terms: Terms, now: datetime) -> int | None:
     """Return the grace in seconds to ask for, None for the pod's own.
 
     A grace that outlasts the deadline is cut to what is left, so that the kubelet ends the pod, and
-    its volumes are detached, before EC2 ends the instance.
+    its volumes are detached, before EC2 ends the instance. A part of a second counts as a whole
+    one: a request that is made some milliseconds after the latest moment costs no grace.
     """
     if terms.deadline is None:
         return terms.grace
     wanted = _grace(pod, terms)
-    left = int((terms.deadline - _detaching(pod) - now).total_seconds())
+    left = math.ceil((terms.deadline - _detaching(pod) - now).total_seconds())
     if wanted <= left:
         return terms.grace
     return min(wanted, max(left, SHORTEST_GRACE))

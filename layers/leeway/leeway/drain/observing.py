@@ -94,15 +94,18 @@ def _first_sight(
 ) -> PodProgress:
     persists = returned and _passes_by_the_scheduler(pod.workload, drain, now)
     decision = decide_pod(pod, now, returned, terms.skip_deleted_for, persists)
-    stage = _STAGES[decision.verdict]
+    stage, reason = _STAGES[decision.verdict], decision.reason
     if stage is Stage.RETURNED and _returned_before(pod, drain):
         stage = Stage.LEFT
+    if lacking := [one.value for one in decision.refusals if one in terms.refused]:
+        stage = Stage.FAILED
+        reason = f"it appeared after the drain was decided, and needs {' and '.join(lacking)}"
     seen = PodProgress(
         pod.key,
         pod.uid,
         pod.workload,
         stage,
-        decision.reason,
+        reason,
         warning=decision.warning,
         claims=pod.claims,
         seen_at=now,

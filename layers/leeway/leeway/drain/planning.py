@@ -1,6 +1,6 @@
 """What to ask for now, pod by pod, and when to look again."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -23,8 +23,15 @@ class Ask:
     reason: str
 
 
-def plan(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> tuple[Ask, ...]:
-    """Decide what to ask for now. `pods` is the list that was last observed."""
+def plan(
+    drain: Drain,
+    pods: Sequence[Pod],
+    terms: Terms,
+    now: datetime,
+    hanging: Collection[str] = (),
+) -> tuple[Ask, ...]:
+    """Decide what to ask for now. `pods` is the list that was last observed, `hanging` are the UIDs
+    of those whose evictions have not been answered for a while."""
     # A pod that has ended needs nobody any more, whatever keeps its object.
     ordinary_left = any(
         not pod.critical
@@ -32,7 +39,16 @@ def plan(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> tupl
         and drain.pods[pod.uid].stage not in ENDS | {Stage.RETURNED}
         for pod in pods
     )
-    asks = (_next_for(pod, drain.pods[pod.uid], terms, now, ordinary_left) for pod in pods)
+    asks = (
+        _next_for(
+            pod,
+            _unanswered(drain.pods[pod.uid]) if pod.uid in hanging else drain.pods[pod.uid],
+            terms,
+            now,
+            ordinary_left,
+        )
+        for pod in pods
+    )
     return tuple(ask for ask in asks if ask is not None)
 
 
@@ -74,6 +90,13 @@ def moved_at(drain: Drain) -> datetime | None:
     """Return when a pod was last asked to go, was seen going, or went."""
     moments = (m for pod in drain.pods.values() for m in (pod.seen_at, pod.asked_at, pod.gone_at))
     return max((moment for moment in moments if moment is not None), default=None)
+
+
+def _unanswered(progress: PodProgress) -> PodProgress:
+    """Count an eviction that hangs as a try: at the pod's latest moment it is not waited for."""
+    if progress.attempts:
+        return progress
+    return replace(progress, attempts=1, reason="its eviction was not answered")
 
 
 def _next_for(

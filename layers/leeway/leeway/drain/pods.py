@@ -7,15 +7,18 @@ from enum import StrEnum
 
 CRITICAL_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+DAEMONSET = "DaemonSet"
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """The owner that would bring a pod back. `exists` is None where nobody looked."""
+    """The owner that would bring a pod back. `exists` is None where nobody looked, or could see it:
+    then, and where it was not looked for, `said` is why."""
 
     kind: str
     name: str
     exists: bool | None = None
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,8 @@ class Pod:
     claims that it uses, `deletion` is its deletionTimestamp: when its grace ends. Until
     `protected_until` it asks not to be disrupted by what could as well wait. `kept_by` are the
     finalizers of one that has ended, and would be gone but for them. `bound_to_zone` says by what
-    its spec keeps it in the zone where it runs, empty where nothing does.
+    its spec keeps it in the zone where it runs, empty where nothing does. `created` is by the API
+    server's own clock.
     """
 
     namespace: str
@@ -45,6 +49,7 @@ class Pod:
     protected_until: datetime | None = None
     kept_by: tuple[str, ...] = ()
     bound_to_zone: str = ""
+    created: datetime | None = None
 
     @property
     def key(self) -> str:
@@ -115,7 +120,7 @@ def decide_pod(
     """
     if pod.mirror:
         return PodDecision(pod, Verdict.LEAVE, "a static pod: it lives and dies with the kubelet")
-    if pod.controller is not None and pod.controller.kind == "DaemonSet":
+    if pod.controller is not None and pod.controller.kind == DAEMONSET:
         return _decide_daemon(pod, pod.controller, now, skip_deleted_for)
     warning, refusals = _loss(pod)
     if pod.deletion is not None:
@@ -125,10 +130,10 @@ def decide_pod(
         return PodDecision(pod, Verdict.EVICT, f"finished ({pod.phase}): no budget holds it")
     if returned and pod.cordon_toleration is not None:
         reason = f"it came back after the cordon, which its toleration {pod.cordon_toleration}"
-        return PodDecision(pod, Verdict.RETURNED, f"{reason} ignores")
+        return PodDecision(pod, Verdict.RETURNED, f"{reason} ignores", refusals=refusals)
     if persists:
         reason = "its like came back again and again: whoever makes it names this node in its spec"
-        return PodDecision(pod, Verdict.RETURNED, reason)
+        return PodDecision(pod, Verdict.RETURNED, reason, refusals=refusals)
     reason = "it is to run elsewhere"
     if pod.critical:
         reason += f", but as {pod.priority_class} after the ordinary pods"
@@ -157,12 +162,16 @@ def _decide_daemon(
     if controller.exists is not False:
         refusals = () if finished else (Refusal.DAEMONSET,)
         reason = f"{name} would put it back at once"
+        if controller.exists is None and controller.said:
+            reason = f"it stays, since {name} could not be looked up: {controller.said}"
         return PodDecision(pod, Verdict.LEAVE, reason, refusals=refusals)
     refusals = () if finished else (Refusal.UNMANAGED,)
     if pod.deletion is not None:
         decision = _decide_terminating(pod, pod.deletion, now, skip_deleted_for)
         return replace(decision, refusals=refusals)
     reason = f"{name} exists no more: nothing brings it back"
+    if controller.said:
+        reason = f"{controller.said} ({name})"
     return PodDecision(pod, Verdict.EVICT, reason, refusals=refusals)
 
 

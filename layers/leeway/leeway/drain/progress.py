@@ -26,6 +26,8 @@ class Stage(StrEnum):
 
 ENDS = frozenset({Stage.LEFT, Stage.GONE, Stage.FAILED})
 
+DISPLACED = "another machine has its node's name by now"
+
 AWAY = frozenset({Stage.DETACHING, Stage.GONE})
 """The stages of a pod that is no longer on the node."""
 
@@ -74,12 +76,14 @@ class Drain:
     """A drain of one node. `pods` is by UID, in the order in which they were first seen.
 
     `listed` says that the node's pods were listed before: a pod first seen later came later.
-    `problem` is why they could not be listed when that was last tried. `load_balancers` is what
-    came of having them leave the node out, empty until that was tried.
+    `problem` is why they could not be listed when that was last tried. `unseen` is why the first
+    list may lack pods that have died with their machine. `load_balancers` is what came of having
+    them leave the node out, empty until that was tried.
     """
 
     listed: bool = False
     problem: str = ""
+    unseen: str = ""
     load_balancers: str = ""
     pods: Mapping[str, PodProgress] = field(default_factory=dict)
 
@@ -95,8 +99,9 @@ class Drain:
 
     @property
     def drained(self) -> bool:
-        """Whether every pod that had to go is gone."""
-        return self.over and all(pod.stage is not Stage.FAILED for pod in self.pods.values())
+        """Whether every pod that had to go is gone, and none was missed."""
+        failed = any(pod.stage is Stage.FAILED for pod in self.pods.values())
+        return self.over and not self.unseen and not failed
 
     @property
     def unclean(self) -> tuple[PodProgress, ...]:
@@ -147,10 +152,9 @@ def _displaced(progress: PodProgress) -> PodProgress:
         return progress
     if progress.stage is Stage.DETACHING:
         return replace(progress, stage=Stage.GONE)
-    why = "another machine has its node's name by now"
     if not progress.attempts:
-        return replace(progress, stage=Stage.LEFT, reason=why)
-    return replace(progress, stage=Stage.FAILED, reason=f"{why}: {progress.reason}")
+        return replace(progress, stage=Stage.LEFT, reason=DISPLACED)
+    return replace(progress, stage=Stage.FAILED, reason=f"{DISPLACED}: {progress.reason}")
 
 
 def _expired(progress: PodProgress) -> PodProgress:

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from leeway.drain.answers import Answer, Meaning
 from leeway.drain.deadline import Terms
 from leeway.drain.planning import Ask
-from leeway.drain.progress import Drain, PodProgress, Stage, ended
+from leeway.drain.progress import Drain, PodProgress, Stage, Way, ended
+from leeway.policies import OnBlocked
 
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(seconds=5)
@@ -17,6 +18,8 @@ LONGEST_PAUSE = timedelta(seconds=5)
 def record(drain: Drain, ask: Ask, answer: Answer, terms: Terms, now: datetime) -> Drain:
     """Take in the answer to a request, which came at `now`."""
     known = drain.pods[ask.pod.uid]
+    if ask.way is Way.EVICT and known.way is Way.DELETE and known.asked_at is not None:
+        return drain  # an eviction that hung is answered after the pod was deleted
     attempts = known.attempts + 1
     tried = replace(known, attempts=attempts, way=ask.way, grace=ask.grace)
     pause = pause_after(ask.pod.uid, attempts, terms)
@@ -27,6 +30,9 @@ def record(drain: Drain, ask: Ask, answer: Answer, terms: Terms, now: datetime) 
             changed = ended(tried, terms, now, answer.detail)
         case Meaning.TERMINATING if ask.pod.deletion is not None:
             changed = replace(tried, stage=Stage.TERMINATING, reason=answer.detail)
+        case Meaning.NOT_EVICTABLE if terms.deadline is None and terms.on_blocked is OnBlocked.FAIL:
+            # As `kubectl drain` does: no later try could succeed while there are two budgets.
+            changed = replace(tried, stage=Stage.FAILED, reason=answer.detail)
         case Meaning.BLOCKED | Meaning.NOT_EVICTABLE:
             changed = replace(
                 tried,

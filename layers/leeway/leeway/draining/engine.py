@@ -14,7 +14,8 @@ from leeway.drain.planning import POLL, Ask, give_up, moved_at, next_moment, onl
 from leeway.drain.pods import Pod
 from leeway.drain.progress import Drain, Stage, Way, displaced, expire, is_expired
 from leeway.drain.recording import name_budgets, record
-from leeway.draining.requests import Requests
+from leeway.draining.evicting import evict
+from leeway.draining.requests import HANGS_AFTER, Requests
 
 TOGETHER = 0.02
 """Seconds that answers are waited for before they are taken in, so as to take in several."""
@@ -102,10 +103,14 @@ class Draining:
         wanted: Callable[[], bool] = _always,
         selector: str = "",
         machine: Machine | None = None,
+        answers_until: datetime | None = None,
     ) -> Drain:
         """Work on a drain until it is over, or `until` has come, or its deadline, or it is no
         longer `wanted`, which is asked before requests are made. It is over, too, when another
         machine than the one given has the node's name.
+
+        Evictions that are under way when `until` comes are followed on until `answers_until`:
+        whoever leaves them may spend a budget's slot for nothing, and asks for them again.
 
         An API server that fails is asked again; what it did not list is not taken for gone. One
         that refuses is too, if there is a deadline to which somebody may mend the rights.
@@ -116,10 +121,15 @@ class Draining:
             Requests(self._ask, feed.wake) as requests,
         ):
             turn = _Turn(self._cluster, self._clock, node, terms, feed, requests, machine)
-            return self._turn_by_turn(turn, drain, until, wanted)
+            return self._turn_by_turn(turn, drain, until, answers_until or until, wanted)
 
     def _turn_by_turn(
-        self, turn: "_Turn", drain: Drain, until: datetime, wanted: Callable[[], bool]
+        self,
+        turn: "_Turn",
+        drain: Drain,
+        until: datetime,
+        answers_until: datetime,
+        wanted: Callable[[], bool],
     ) -> Drain:
         while True:
             drain = turn.look(drain)
@@ -142,13 +152,14 @@ class Draining:
                 self._watcher(drain)
             if drain.over or (expired and not turn.may_see_pods_yet(drain)):
                 return drain
-            if self._clock.now() >= until or self._may_leave(drain):
+            ends = answers_until if turn.awaits_evictions else until
+            if self._clock.now() >= ends or self._may_leave(drain):
                 return turn.abandon(drain)
-            turn.rest(drain, until)
+            turn.rest(drain, ends)
 
     def _ask(self, ask: Ask) -> Response:
         if ask.way is Way.EVICT:
-            return self._cluster.evict(ask.pod, ask.grace)
+            return evict(self._cluster, ask.pod, ask.grace)
         return self._cluster.delete(ask.pod, ask.grace)
 
 
@@ -190,9 +201,25 @@ class _Turn:
         now = self._clock.now()
         if self._machine and not drain.listed and now - self._machine.seen_at < SURE_FOR:
             self._machine = replace(self._machine, seen_at=now)
+        if not drain.listed:
+            drain = replace(drain, unseen=self._why_late(now))
         awaited = [a.pod.uid for a in self._requests.unanswered() if a.way is not Way.SHORTEN]
         drain = observe(drain, self.pods, self.terms, now, awaited)
         return self._look_at_volumes(drain)
+
+    def _why_late(self, now: datetime) -> str:
+        """Say why a first list that comes now may lack pods; empty where it lacks none."""
+        if is_expired(self.terms, now):
+            return "its pods were first listed after its deadline, when its machine may be gone"
+        if self._machine is None or now - self._machine.seen_at < SURE_FOR:
+            return ""
+        try:
+            found = self._cluster.node(self._node)
+        except (ClusterUnavailable, ClusterRefused):
+            return ""
+        if found is None or found.uid != self._machine.uid:
+            return "its pods were first listed when its Node object was gone"
+        return ""
 
     def _patience(self) -> float:
         """Return how many seconds a list may take: until the deadline, and then some all the same,
@@ -225,7 +252,7 @@ class _Turn:
         """Decide what is asked for now."""
         now = self._clock.now()
         drain = give_up(drain, self.pods, self.terms, now)
-        return drain, plan(drain, self.pods, self.terms, now)
+        return drain, plan(drain, self.pods, self.terms, now, self._requests.evictions(HANGS_AFTER))
 
     def is_the_machines(self, drain: Drain, asks: tuple[Ask, ...] = ()) -> bool:
         """Whether the node's name is the machine's still. It is looked up unless that was seen
@@ -289,6 +316,11 @@ class _Turn:
             return replace(drain, load_balancers=f"not told: {error}")
         kept = "keep it: without it more than half of the Ready nodes would be left out"
         return replace(drain, load_balancers="leave it out" if left_out else kept)
+
+    @property
+    def awaits_evictions(self) -> bool:
+        """Whether the API server works on an eviction."""
+        return bool(self._requests.evictions())
 
     def abandon(self, drain: Drain) -> Drain:
         """Take in the answers of the last moment, and write down which did not come."""

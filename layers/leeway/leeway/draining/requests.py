@@ -4,11 +4,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from leeway.drain.answers import Response
 from leeway.drain.planning import Ask
+from leeway.drain.progress import Way
 
 AT_ONCE = 16
 """Requests that are answered at the same time for one node: enough for 110 pods in a second or two,
@@ -17,7 +17,8 @@ and few enough that a hundred nodes at once do not fill the API server's priorit
 HANGS_AFTER = 1.0
 """Seconds. A request that is not answered after them no longer counts against AT_ONCE."""
 
-MOST_THREADS = 128
+MOST_THREADS = 320
+"""As many as hang at most when AT_ONCE are begun each second, and each is given up after twenty."""
 
 
 @dataclass(eq=False, slots=True)
@@ -33,7 +34,6 @@ class Requests:
     def __init__(self, make: Callable[[Ask], Response], wake: Callable[[], None]) -> None:
         self._make = make
         self._wake = wake
-        self._pool = ThreadPoolExecutor(MOST_THREADS, "ask")
         self._lock = threading.Lock()
         self._queued: deque[_Request] = deque()
         self._running: set[_Request] = set()
@@ -48,7 +48,6 @@ class Requests:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._queued.clear()
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def begin(self, asks: tuple[Ask, ...]) -> None:
         """Make these requests, but for those that are under way already."""
@@ -78,6 +77,15 @@ class Requests:
                 answers.append((one.ask, one.answer))
         return answers
 
+    def evictions(self, seconds: float = 0.0) -> frozenset[str]:
+        """Return the UIDs of the pods whose evictions have been under way for so long."""
+        latest = time.monotonic() - seconds
+        return frozenset(
+            one.ask.pod.uid
+            for one in self._known
+            if one.ask.way is Way.EVICT and one.answer is None and 0 < one.began <= latest
+        )
+
     @property
     def queued(self) -> bool:
         """Whether requests wait for others to be answered."""
@@ -96,7 +104,8 @@ class Requests:
                 request.began = time.monotonic()
                 self._running.add(request)
                 busy += 1
-                self._pool.submit(self._run, request)
+                # Daemons: a process that ends waits for none of them.
+                threading.Thread(target=self._run, args=(request,), daemon=True).start()
 
     def _run(self, request: _Request) -> None:
         try:
@@ -111,5 +120,5 @@ class Requests:
         try:
             self._start_more()
         except RuntimeError:
-            return  # the pool was shut down meanwhile: nobody waits for the rest
+            return  # the process ends: nobody waits for the rest
         self._wake()

@@ -15,11 +15,20 @@ LOWEST_THAT_COUNTS = -10
 LONGEST_NAME = 63
 """Characters of a Deployment's name here: its pods are selected by a label with it."""
 
-IMAGE = "registry.k8s.io/pause:3.10"
+IMAGE = (
+    "registry.k8s.io/pause:3.10"
+    "@sha256:ee6521f290b2168b6e0935a181d4cff9be1ac3f505666ef0e3c98fae8199917a"
+)
+"""By the digest of its list of platforms, so that nobody can put another image behind the tag.
+Source: the same in Cilium's Dockerfile of its own pause image, and in nine other projects."""
+
 MANAGED_BY = "app.kubernetes.io/managed-by"
 BUFFER_LABEL = "leeway.sh/headroom"
 OWN = {MANAGED_BY: "leeway"}
 """The labels on every object that Leeway makes for headroom."""
+
+NAMESPACE = "leeway-headroom"
+"""Where pause pods run unless their manifest names another namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +49,6 @@ class PausePods:
     affinity: Mapping[str, Any] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
     spread: Sequence[Mapping[str, Any]] = ()
-
-
-def namespace_object(name: str) -> dict[str, Any]:
-    """The namespace that pause pods live in: nothing is said of one that is there already."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def priority_class_name(priority: int) -> str:

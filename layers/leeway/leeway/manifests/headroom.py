@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from leeway.headroom.pause import IMAGE, LONGEST_NAME, LOWEST_THAT_COUNTS, PausePods
+from leeway.headroom.pause import IMAGE, LONGEST_NAME, LOWEST_THAT_COUNTS, NAMESPACE, PausePods
 from leeway.headroom.plan import Buffer
 from leeway.headroom.proportion import Ladder, Linear, Step
 from leeway.headroom.schedule import Schedule
@@ -15,8 +15,6 @@ from leeway.manifests.base import Duration, Labels, Manifest, Name, Strict
 from leeway.manifests.cron_windows import CronExpression, TimeZone
 from leeway.manifests.problems import Note
 from leeway.selection.quantities import amount
-
-NAMESPACE = "leeway-headroom"
 
 Count = Annotated[int, Field(ge=0, le=100_000)]
 
@@ -142,7 +140,8 @@ class HeadroomSpec(Strict):
     """Spare capacity that pause pods hold until real pods need it."""
 
     namespace: Annotated[Name, StringConstraints(max_length=63)] = NAMESPACE
-    """The namespace of the pause pods; it is made if it is not there."""
+    """The namespace of the pause pods. One other than `leeway-headroom` must exist, and bind the
+    group `leeway:headroom` to the ClusterRole `leeway-headroom-buffer`."""
     priority: Annotated[int, Field(ge=-(2**31), le=-1)] = LOWEST_THAT_COUNTS
     """Their priority: below that of every pod that may take their room."""
     image: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,255}$")] = (

@@ -262,7 +262,7 @@ class Reconciliation:
             return frozenset(remaining)
         # All at once: a call for each of a storm's instances would empty EC2's bucket, and a list
         # of all attachments for each would have the API server do little else.
-        states, attached = self._cleaning.states(left), cluster.nodes_with_volumes()
+        seen = self._cleaning.look(left, cluster)
 
         def clean(instance: str) -> Cleaned | None:
             if self._world.clock.now() >= until:
@@ -270,14 +270,7 @@ class Reconciliation:
             facts, node = left[instance]
             # Volumes of many nodes would take longer than a tick: the next one sees whether they
             # went.
-            work = partial(
-                self._cleaning.clean,
-                facts,
-                node,
-                timedelta(0),
-                states[instance],
-                node.name in attached,
-            )
+            work = partial(self._cleaning.clean, facts, node, timedelta(0), seen[instance])
             return report.guard(f"{instance}: what it leaves", work)
 
         done = in_parallel(clean, list(left), HANDS)

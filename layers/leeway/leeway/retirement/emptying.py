@@ -20,6 +20,9 @@ from leeway.retirement.surroundings import LONGEST_RETRY, RETRY_EVERY, TROUBLE, 
 PASS = timedelta(seconds=10)
 """How long one drain step lasts at most; what it achieved is checkpointed at its end."""
 
+ANSWERS = timedelta(seconds=20)
+"""How much longer a step lasts at most for evictions that the API server holds."""
+
 BELIEVED_FOR = timedelta(seconds=2)
 """How long it is believed that no newer generation has taken over: it would ask the same pods to
 go, which does no harm twice."""
@@ -104,8 +107,10 @@ class Emptying:
     ) -> Drain:
         clock, node, since = self._world.clock, located.node, located.cordoned_at
         until = clock.now() + PASS
+        answers_until = until + ANSWERS
         if limits.heartbeat is not None:
             until = min(until, limits.heartbeat)
+            answers_until = min(answers_until, limits.heartbeat)
         terms = Terms(limits.deadline, record.on_blocked)
         showing = Showing(self._world, order, node, drain)
         try:
@@ -118,7 +123,9 @@ class Emptying:
             )
             wanted = self._while_current(order)
             machine = Machine(located.node_uid, since) if since is not None else None
-            drain = draining.work(node, drain, terms, until, wanted, machine=machine)
+            drain = draining.work(
+                node, drain, terms, until, wanted, machine=machine, answers_until=answers_until
+            )
         except TROUBLE as error:
             clock.sleep(RETRY_EVERY)
             drain = replace(drain, problem=f"{type(error).__name__}: {error}")

@@ -145,7 +145,7 @@ class Standing:
     @property
     def problem(self) -> str:
         """What stood in the way last; empty where nothing did."""
-        return self.located.problem or self.drain.problem
+        return self.located.problem or self.drain.problem or self.drain.unseen
 
 
 @dataclass(frozen=True, slots=True)

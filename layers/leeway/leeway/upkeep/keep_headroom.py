@@ -6,6 +6,7 @@ missed, late or doubled does no harm.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from leeway.clock import Clock
@@ -149,17 +150,20 @@ class KeepHeadroom:
         if wanted.nothing and not known:
             return HeadroomReport(cluster)
         workloads = self._workloads_in(cluster)
-        tick = Tick(workloads, known, self._clock, wanted.policy.dry_run)
+        remember = partial(self._states.remember_original, cluster)
+        tick = Tick(workloads, known, remember, self._clock, wanted.policy.dry_run)
         tick.look_after(wanted)
         return self._settle(cluster, wanted, known, tick)
 
     def _settle(
         self, cluster: str, wanted: Wanted, known: dict[str, Kept], tick: Tick
     ) -> HeadroomReport:
-        """Write down what differs from the tick before."""
-        changed = tuple(kept for kept in tick.kept if known.get(kept.subject) != kept)
+        """Write down what differs from the tick before. That pods begin to run is shown by `leeway
+        status`, and is no change of this tick's."""
+        differs = [kept for kept in tick.kept if known.get(kept.subject) != kept]
+        changed = tuple(kept for kept in differs if not _only_runs(known.get(kept.subject), kept))
         if not wanted.policy.dry_run:
-            for kept in changed:
+            for kept in differs:
                 self._states.write(cluster, kept)
             for subject in tick.forgotten:
                 self._states.forget(cluster, subject)
@@ -171,6 +175,10 @@ class KeepHeadroom:
             replicas=sum(kept.replicas or 0 for kept in tick.kept if kept.target is None),
             dry_run=wanted.policy.dry_run,
         )
+
+
+def _only_runs(before: Kept | None, now: Kept) -> bool:
+    return before is not None and replace(before, running=now.running) == now
 
 
 def _guarded(cluster: str, work: Callable[[], HeadroomReport]) -> HeadroomReport:

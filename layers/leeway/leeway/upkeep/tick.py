@@ -8,12 +8,17 @@ from statistics import median_low
 from typing import Any
 
 from leeway.clock import Clock
-from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, PauseDeployment, Workloads
-from leeway.headroom.kept import Kept
+from leeway.cluster.ports import (
+    ClusterRefused,
+    ClusterUnavailable,
+    FoundDeployment,
+    Workloads,
+)
+from leeway.headroom.kept import Kept, Original
 from leeway.headroom.pause import (
+    NAMESPACE,
     PausePods,
     deployment_object,
-    namespace_object,
     priority_class_name,
     priority_class_object,
 )
@@ -32,8 +37,7 @@ from leeway.headroom.plan import (
 from leeway.headroom.proportion import ClusterSize
 from leeway.policies import ClusterPolicy
 from leeway.selection.reading.pod_requests import requests_of
-
-LOCK_TRIES = 5
+from leeway.upkeep.granting import BUFFER_ROLE, TARGET_ROLE, how_to_grant
 
 PATIENCE = timedelta(seconds=20)
 """How long a tick goes on to the next object when the API server fails on one: what fails may be
@@ -58,16 +62,26 @@ class Wanted:
 
 
 class Tick:
-    """One cluster, one tick: looks, and acts unless it is a dry run."""
+    """One cluster, one tick: looks, and acts unless it is a dry run.
+
+    `remember` writes down the size that a target, named by its subject, had before it was scaled.
+    """
 
     def __init__(
-        self, workloads: Workloads, known: dict[str, Kept], clock: Clock, dry_run: bool
+        self,
+        workloads: Workloads,
+        known: dict[str, Kept],
+        remember: Callable[[str, Original], None],
+        clock: Clock,
+        dry_run: bool,
     ) -> None:
         self._workloads = workloads
         self._known = known
+        self._remember = remember
         self._clock = clock
         self._acts = not dry_run
         self._out_of_sight: set[tuple[str, str]] = set()
+        self._hidden: dict[str, str] = {}
         self.at = clock.now()
         self.kept: list[Kept] = []
         self.forgotten: list[str] = []
@@ -91,7 +105,7 @@ class Tick:
         had_any = any(kept.target is None for kept in self._known.values())
         if not buffers and not had_any:
             return
-        there = self._workloads.pause_deployments()
+        there = self._deployments(buffers)
         joins = self._seen(self._workloads.joins, "pods") if buffers else {}
         proportional = any(buffer.is_proportional for buffer in buffers)
         size = self._seen(self._workloads.size, "nodes") if proportional else ClusterSize(0, 0)
@@ -109,6 +123,19 @@ class Tick:
             self._look_after_buffer(subject, claimants[0], seen, counted, there)
         if not wanted.unread:
             self._remove_orphans(there, buffers)
+
+    def _deployments(self, buffers: Sequence[Buffer]) -> Sequence[FoundDeployment]:
+        """List the Deployments of the namespaces that have buffers, or had some before. A right
+        that is missing in one of them concerns its own buffers."""
+        namespaces = {NAMESPACE, *(buffer.pods.namespace for buffer in buffers)}
+        namespaces |= {namespace for namespace, _ in _known_buffers(self._known)}
+        found: list[FoundDeployment] = []
+        for namespace in sorted(namespaces):
+            try:
+                found += self._workloads.deployments(namespace)
+            except ClusterRefused as error:
+                self._hidden[namespace] = how_to_grant(error, BUFFER_ROLE, namespace)
+        return found
 
     def _seen[T](self, look: Callable[[], T], what: str) -> T | None:
         """Look at something of the whole cluster; what can't be seen is told, and None."""
@@ -129,7 +156,9 @@ class Tick:
         """Make buffers of pods like those that others have templates for."""
         for one in chunks:
             subject = f"capacitybuffer {one.like.namespace}/{one.name}"
-            template, problem = self._ask(partial(self._workloads.template, one.like))
+            template, problem = self._ask(
+                partial(self._workloads.template, one.like), BUFFER_ROLE, one.like.namespace
+            )
             if problem:
                 self._leave_for_now(one.like.namespace, deployment_like(one))
                 self.kept.append(Kept(subject, one.source, problem=problem))
@@ -149,15 +178,8 @@ class Tick:
     def _leave_for_now(self, namespace: str, name: str) -> None:
         """Leave a buffer's Deployment as it is, since nobody can say what it should be."""
         self._out_of_sight.add((namespace, name))
-        before = self._known.get(f"buffer {namespace}/{name}")
+        before = self._known.get(buffer_subject(namespace, name))
         self.kept += [before] if before else []
-
-    def _may_have(self, pods: PausePods, there: Sequence[PauseDeployment]) -> bool:
-        """Whether a Deployment of this name is, or would be, Leeway's: users' stay untouched."""
-        if any((one.namespace, one.name) == (pods.namespace, pods.name) for one in there):
-            return True
-        deployment = ScaleTarget("apps/v1", "Deployment", pods.namespace, pods.name)
-        return self._workloads.replicas_of(deployment) is None
 
     def _look_after_buffer(
         self,
@@ -165,41 +187,55 @@ class Tick:
         buffer: Buffer,
         seen: Sequence[timedelta],
         size: ClusterSize,
-        there: Sequence[PauseDeployment],
+        there: Sequence[FoundDeployment],
     ) -> None:
         before = self._known.get(subject)
         join = median_low(seen) if seen else before.join if before else None
         wanted = buffer_size(buffer, size, [join] if join else [], self.at)
-        kept = Kept(subject, buffer.source, wanted.replicas, wanted.reason, join=join)
-        self._keep(kept, *self._ask(partial(self._resize, buffer.pods, wanted.replicas, there)))
+        running = _running(buffer.pods, there) if self._acts else None
+        kept = Kept(
+            subject, buffer.source, wanted.replicas, wanted.reason, join=join, running=running
+        )
+        resize = partial(self._resize, buffer.pods, wanted.replicas, there)
+        self._keep(kept, *self._ask(resize, BUFFER_ROLE, buffer.pods.namespace))
 
-    def _resize(self, pods: PausePods, replicas: int, there: Sequence[PauseDeployment]) -> str:
+    def _resize(self, pods: PausePods, replicas: int, there: Sequence[FoundDeployment]) -> str:
         """Give a buffer's Deployment its size; returns what is in the way."""
-        if not self._may_have(pods, there):
+        if hidden := self._hidden.get(pods.namespace):
+            return hidden
+        others = ((one.namespace, one.name) for one in there if not one.ours)
+        if (pods.namespace, pods.name) in others:
             return f"Deployment {pods.namespace}/{pods.name} is somebody else's"
         if self._acts:
             self._workloads.apply(deployment_object(pods, replicas))
         return ""
 
-    def _remove_orphans(self, there: Sequence[PauseDeployment], buffers: Sequence[Buffer]) -> None:
+    def _remove_orphans(self, there: Sequence[FoundDeployment], buffers: Sequence[Buffer]) -> None:
         """Delete Deployments of buffers that nobody wants any more, with what only they needed.
 
-        The Deployment goes last: as long as it is there, the next tick finds it again. Namespaces
-        stay: there may be more in them than anybody knows.
+        The Deployment goes last: as long as it is there, the next tick finds it again. Those of a
+        namespace that can't be listed are kept in mind.
         """
         wanted = {(buffer.pods.namespace, buffer.pods.name) for buffer in buffers}
         classes = {priority_class_name(buffer.pods.priority) for buffer in buffers}
         for orphan in there if self._acts else ():
-            if (orphan.namespace, orphan.name) in wanted | self._out_of_sight:
+            if not orphan.ours or (orphan.namespace, orphan.name) in wanted | self._out_of_sight:
                 continue
-            _, problem = self._ask(partial(self._remove, orphan, classes))
+            remove = partial(self._remove, orphan, classes)
+            _, problem = self._ask(remove, BUFFER_ROLE, orphan.namespace)
             if problem:
-                subject = f"buffer {orphan.namespace}/{orphan.name}"
-                kept = self._known.get(subject) or Kept(subject, "headroom")
-                self.kept.append(replace(kept, problem=problem))
+                self._keep_in_mind(orphan.namespace, orphan.name, problem)
+        for namespace, name in _known_buffers(self._known):
+            if namespace in self._hidden and (namespace, name) not in wanted | self._out_of_sight:
+                self._keep_in_mind(namespace, name, self._hidden[namespace])
 
-    def _remove(self, orphan: PauseDeployment, classes: set[str]) -> None:
-        if orphan.priority_class not in classes:
+    def _keep_in_mind(self, namespace: str, name: str, problem: str) -> None:
+        subject = buffer_subject(namespace, name)
+        kept = self._known.get(subject) or Kept(subject, "headroom")
+        self.kept.append(replace(kept, problem=problem))
+
+    def _remove(self, orphan: FoundDeployment, classes: set[str]) -> None:
+        if orphan.priority_class and orphan.priority_class not in classes:
             self._workloads.remove_priority_class(orphan.priority_class)
         self._workloads.remove_deployment(orphan.namespace, orphan.name)
 
@@ -210,7 +246,10 @@ class Tick:
             self.kept.append(replace(kept, reason="paused: left as it is"))
             return
         kept = replace(kept, replicas=wanted.replicas, reason=wanted.reason)
-        self._keep(kept, *self._ask(partial(self._scale, scaled.target, wanted.replicas)))
+        scale = partial(self._scale, scaled.target, wanted.replicas)
+        # Rights on other kinds are for their users to write down.
+        role = TARGET_ROLE if scaled.target.api_version == "apps/v1" else ""
+        self._keep(kept, *self._ask(scale, role, scaled.target.namespace))
 
     def _keep(self, kept: Kept, in_the_way: str | None, failed: str) -> None:
         """Note what has its size now, or the size that it was left with."""
@@ -221,33 +260,14 @@ class Tick:
 
     def _scale(self, target: ScaleTarget, replicas: int) -> str:
         """Scale a target where it has another size; returns what is in the way."""
-        has = self._workloads.replicas_of(target)
+        has = self._workloads.scale_of(target)
         if has is None:
-            return self._why_missing(target)
-        if has != replicas and self._acts:
-            self._remember_original(target)
+            missing = f"there is no {target.kind} {target.name} in namespace {target.namespace}"
+            return f"{missing}: a ScaledObject scales in its own namespace only"
+        if has.replicas != replicas and self._acts:
+            self._remember(str(target), Original(has.uid, has.replicas))
             self._workloads.scale(target, replicas)
         return ""
-
-    def _remember_original(self, target: ScaleTarget) -> None:
-        """Note the size that a target had before Leeway scaled it first, on the target itself: two
-        ticks at once can't take a size that one of them gave for the original."""
-        for _ in range(LOCK_TRIES):
-            seen = self._workloads.target(target)
-            if seen is None or seen.original is not None:
-                return
-            if self._workloads.remember_original(target, seen, seen.replicas):
-                return
-        raise ClusterUnavailable(f"{target} was written by others {LOCK_TRIES} times in a row")
-
-    def _why_missing(self, target: ScaleTarget) -> str:
-        elsewhere = self._workloads.namespaces_with(target)
-        if not elsewhere:
-            return f"there is no {target.kind} {target.name} in namespace {target.namespace}"
-        return (
-            f"there is no {target.kind} {target.name} in namespace {target.namespace}, but there "
-            f"is one in {', '.join(elsewhere)}: a ScaledObject scales in its own namespace only"
-        )
 
     def _refuse(self, subject: str, sources: Sequence[str]) -> None:
         named = " and ".join(sources)
@@ -258,27 +278,26 @@ class Tick:
         """Leave or restore a target whose manifest is gone, and forget it; one that can't be
         touched is kept in mind, with the reason."""
         problem = ""
-        if kept.target is not None and self._acts:
-            _, problem = self._ask(partial(self._leave, kept.target, kept.restore))
+        target, original = kept.target, kept.original
+        if target is not None and original is not None and kept.restore and self._acts:
+            restore = partial(self._restore, target, original)
+            _, problem = self._ask(restore, TARGET_ROLE, target.namespace)
         if problem:
             self.kept.append(replace(kept, problem=problem))
         else:
             self.forgotten.append(kept.subject)
 
-    def _leave(self, target: ScaleTarget, restore: bool) -> None:
-        for _ in range(LOCK_TRIES):
-            seen = self._workloads.target(target)
-            if seen is None or seen.original is None:
-                return
-            if restore and seen.replicas != seen.original:
-                self._workloads.scale(target, seen.original)
-                continue
-            if self._workloads.remember_original(target, seen, None):
-                return
-        raise ClusterUnavailable(f"{target} was written by others {LOCK_TRIES} times in a row")
+    def _restore(self, target: ScaleTarget, original: Original) -> None:
+        """Give a target the size that it had, unless it is another object of its name."""
+        has = self._workloads.scale_of(target)
+        if has is not None and has.uid == original.uid and has.replicas != original.replicas:
+            self._workloads.scale(target, original.replicas)
 
-    def _ask[T](self, ask: Callable[[], T]) -> tuple[T | None, str]:
-        """Ask for something about one object; returns the answer, or what is in the way of it.
+    def _ask[T](
+        self, ask: Callable[[], T], role: str = "", namespace: str = ""
+    ) -> tuple[T | None, str]:
+        """Ask for something about one object; returns the answer, or what is in the way of it. A
+        right that is missing is named with the command that gives it: the `role`'s in `namespace`.
 
         Raises:
             ClusterUnavailable: it fails, and there is no patience left for other objects.
@@ -286,27 +305,42 @@ class Tick:
         try:
             return ask(), ""
         except ClusterRefused as error:
-            return None, str(error)
+            return None, how_to_grant(error, role, namespace)
         except ClusterUnavailable as error:
             if self._clock.now() - self.at >= PATIENCE:
                 raise
             return None, str(error)
 
 
+def _running(pods: PausePods, there: Sequence[FoundDeployment]) -> int:
+    named = (one for one in there if (one.namespace, one.name) == (pods.namespace, pods.name))
+    return next((one.running for one in named), 0)
+
+
+_BUFFER = "buffer "
+
+
+def buffer_subject(namespace: str, name: str) -> str:
+    """Name a buffer by its Deployment: `a-b` of one manifest may be another's `a` in `a-b`."""
+    return f"{_BUFFER}{namespace}/{name}"
+
+
+def _known_buffers(known: Iterable[str]) -> set[tuple[str, str]]:
+    """Return the namespaces and names of those buffers among some subjects."""
+    parted = (one.removeprefix(_BUFFER).split("/") for one in known if one.startswith(_BUFFER))
+    return {(parts[0], parts[1]) for parts in parted}
+
+
 def _by_subject(buffers: Iterable[Buffer]) -> dict[str, list[Buffer]]:
-    """Group buffers by their Deployment: `a-b` of one manifest may be another's `a` in `a-b`."""
+    """Group buffers by their Deployment."""
     grouped: dict[str, list[Buffer]] = {}
     for buffer in buffers:
-        subject = f"buffer {buffer.pods.namespace}/{buffer.pods.name}"
+        subject = buffer_subject(buffer.pods.namespace, buffer.pods.name)
         grouped.setdefault(subject, []).append(buffer)
     return grouped
 
 
 def _shared_objects(buffers: Iterable[Buffer]) -> list[dict[str, Any]]:
-    """The namespaces and priority classes of buffers, each once."""
-    namespaces = sorted({buffer.pods.namespace for buffer in buffers})
+    """The priority classes of buffers, each once."""
     priorities = sorted({buffer.pods.priority for buffer in buffers})
-    return [
-        *(namespace_object(name) for name in namespaces),
-        *(priority_class_object(priority) for priority in priorities),
-    ]
+    return [priority_class_object(priority) for priority in priorities]

@@ -1,5 +1,6 @@
 """What every function needs: its settings, AWS clients, a logger and metrics."""
 
+import json
 import logging
 import os
 from collections.abc import Iterable
@@ -154,7 +155,8 @@ def prepare(
 @cache
 def telemetry() -> PowertoolsTelemetry:
     """Build the logger and the metrics of this function."""
-    logger = Logger()
+    # In ASCII: who follows the log at a terminal sees others' control characters, and obeys none.
+    logger = Logger(json_serializer=partial(json.dumps, default=str, separators=(",", ":")))
     # What fails between the steps is logged by the durable SDK: in lines like Leeway's own, which
     # name the execution.
     of_the_sdk = logging.getLogger("aws_durable_execution_sdk_python")

@@ -8,6 +8,9 @@ from leeway.selection.packing.preferences import strictly
 from leeway.selection.packing.topology import Counters, Rules
 from leeway.selection.pods import Pod, PodSpec
 
+type Units = tuple[tuple[str, ...], ...]
+"""The names of the pods of each unit."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -33,7 +36,7 @@ class Lot:
     """
 
     parts: tuple[tuple[Group, int], ...]
-    units: tuple[tuple[str, ...], ...]
+    units: Units
     zone: int | None = None
     joined: bool = False
 
@@ -42,7 +45,7 @@ class Lot:
         """Make a lot of pods that each go by themselves."""
         return cls(((group, 1),), tuple((pod,) for pod in pods), zone)
 
-    def having(self, units: tuple[tuple[str, ...], ...]) -> "Lot":
+    def having(self, units: Units) -> "Lot":
         """The same with some of the units."""
         return replace(self, units=units)
 
@@ -80,12 +83,14 @@ class Lot:
 
 @dataclass(frozen=True)
 class Misplaced:
-    """Pods of a group that have no place, and why. `zone`: where they have been counted already."""
+    """Pods of a group that have no place, and why. `zone`: where they have been counted already.
+    `hopeless`: no node that is there or that may be launched is for them."""
 
     group: Group
     pods: tuple[str, ...]
     reason: str
     zone: int | None = None
+    hopeless: bool = False
 
 
 def grouped(pods: Sequence[Pod], counters: Counters) -> list[Group]:

@@ -15,6 +15,9 @@ from leeway.selection.solver.arrays import Bools, Floats, Ints, Problem
 
 MOST_KINDS = 60
 
+FEW = 500
+"""Units that are packed one by one (see `leeway.selection.solver.ruin_and_recreate`)."""
+
 MINDING = 2
 """How many pods that mind others' pods are taken to go onto one node, where there are too many
 kinds to know."""
@@ -35,13 +38,14 @@ type _Counters = tuple[Floats, Floats, Floats, Bools]
 class Kinds:
     """What is to be packed. `lots` are each kind's; `index` says which offering of the supply each
     of the problem's is, `allowed` where each kind may go (G x all offerings); `exact`: whatever the
-    problem admits, all lots admit."""
+    problem admits, all lots admit; `few`: each pod is to be placed by itself."""
 
     problem: Problem
     lots: tuple[tuple[Lot, ...], ...]
     index: Ints
     allowed: Bools
     exact: bool
+    few: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,22 +109,30 @@ class Sorter:
             self._sizes[key] = size
         return self._sizes[key]
 
-    def kinds(self, lots: Sequence[Lot], open_to: Bools) -> tuple[Kinds | None, list[Lot]]:
+    def kinds(
+        self, lots: Sequence[Lot], open_to: Bools, one_by_one: bool = True
+    ) -> tuple[Kinds | None, list[Lot]]:
         """Sort lots into kinds; those that fit nowhere come back as they are.
 
         Where all zones offer the same at the same prices, and where there would be too many kinds,
-        lots of different zones may be one kind, but for zones where much the same costs more.
+        lots of different zones may be one kind, but for zones where much the same costs more. Few
+        units are told apart by everything, if they are to be packed one by one.
         """
+        seen, lost = self._see(lots, open_to, frozenset())
+        if not seen:
+            return None, lost
+        kinds = _sorted(seen, _exactly)
+        if one_by_one and sum(len(each.lot.units) for each in seen) <= FEW:
+            return self._arrays(kinds, _exact_counters(kinds), True, few=True), lost
         pinned = {lot.zone for lot in lots if lot.zone is not None}
         blind = frozenset(pinned) if self.supply.zones_alike else frozenset[int]()
-        seen, lost = self._see(lots, open_to, blind)
-        kinds = _sorted(seen, _exactly)
+        if blind:
+            seen, lost = self._see(lots, open_to, blind)
+            kinds = _sorted(seen, _exactly)
         if len(kinds) > MOST_KINDS and pinned and not blind:
             blind = frozenset(pinned - self._dear(seen, open_to))
             seen, _ = self._see([each.lot for each in seen], open_to, blind)
             kinds = _sorted(seen, _exactly)
-        if not kinds:
-            return None, lost
         if len(kinds) <= MOST_KINDS:
             return self._arrays(kinds, _exact_counters(kinds), not blind), lost
         majors = _majors(seen)
@@ -170,7 +182,9 @@ class Sorter:
                 found[zone] = int(there[supply.prices[there].argmin()])
         return found
 
-    def _arrays(self, kinds: list[list[_Seen]], counters: _Counters, exact: bool) -> Kinds:
+    def _arrays(
+        self, kinds: list[list[_Seen]], counters: _Counters, exact: bool, few: bool = False
+    ) -> Kinds:
         matches, caps, alone, firm = counters
         allowed = np.array([kind[0].allowed for kind in kinds])
         index = self._distinct(allowed)
@@ -186,7 +200,7 @@ class Sorter:
             allowed=allowed[:, index],
         )
         lots = tuple(tuple(s.lot for s in kind) for kind in kinds)
-        return Kinds(problem, lots, index, allowed, exact)
+        return Kinds(problem, lots, index, allowed, exact, few)
 
     def _distinct(self, allowed: Bools) -> Ints:
         """Of offerings that the same kinds may go to and that hold the same, the cheapest."""

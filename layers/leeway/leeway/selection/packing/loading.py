@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from leeway.selection.packing.groups import Lot
+from leeway.selection.packing.groups import Lot, Units
 from leeway.selection.solver.arrays import Floats, Problem
 
-type Units = tuple[tuple[str, ...], ...]
 type Load = tuple[tuple[Lot, Units], ...]
 """Lots on one node, with the units of each."""
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from leeway.selection.packing.standing import Placement
 from leeway.selection.packing.supply import Candidate
 from leeway.selection.resources import Resources
 
@@ -34,6 +33,14 @@ class PlannedNode:
     def pool(self) -> str:
         """Its node pool."""
         return self.cheapest.pool.name
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Pods that go onto a node which is there."""
+
+    node: str
+    pods: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

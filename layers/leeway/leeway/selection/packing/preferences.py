@@ -46,6 +46,18 @@ def only_required(spec: PodSpec) -> PodSpec:
     )
 
 
+def bare(spec: PodSpec, soft_taints: bool) -> PodSpec:
+    """Return the pod as kube-scheduler's filters see it: with nothing but what it requires.
+
+    `soft_taints`: there are nodes with a PreferNoSchedule taint.
+    """
+    if has_preferences(spec):
+        spec = only_required(spec)
+    if soft_taints and _BEARS_SOFT_TAINTS not in spec.tolerations:
+        spec = replace(spec, tolerations=(*spec.tolerations, _BEARS_SOFT_TAINTS))
+    return spec
+
+
 def has_preferences(spec: PodSpec) -> bool:
     """Whether anything but soft taints could be given up."""
     return bool(

@@ -1,4 +1,4 @@
-"""Puts pods onto nodes that run or are on their way, before anything is launched."""
+"""The nodes that run or are on their way: what is left of each, and which pods are on it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from leeway.selection.labels import HOSTNAME, ZONE, normalised
-from leeway.selection.packing.groups import Lot
-from leeway.selection.packing.topology import CountedNodes, Counters
+from leeway.selection.packing.groups import Group, Lot, Units
+from leeway.selection.packing.topology import CountedNodes, Counters, Rules
 from leeway.selection.pods import ExistingNode, PodSpec
 from leeway.selection.solver.arrays import Bools, Floats, Ints
 
@@ -15,15 +15,23 @@ NO_ZONE = ""
 
 
 @dataclass(frozen=True)
-class Placement:
-    """Pods that go onto a node which is there."""
+class State:
+    """What placing pods changes, to come back to."""
 
-    node: str
-    pods: tuple[str, ...]
+    free: Floats
+    counts: Floats
+    limits: Floats
+    zone_limits: Mapping[int, Floats]
+    placed: tuple[tuple[int, Lot], ...]
 
 
 class Standing:
-    """The nodes that are there (N), what is left of each, and who is on them."""
+    """The nodes that are there (N), what is left of each, and who is on them.
+
+    `free` (N x R), `counts` and `limits` (N x C): the resources that are left, how many pods each
+    counter has there, and the most that the pods there let it have. `zone_limits`: the same of
+    counters by zone (zones as `domains_of` numbers them). `coming` are to be launched (N).
+    """
 
     def __init__(
         self,
@@ -31,32 +39,36 @@ class Standing:
         resources: Sequence[str],
         counters: Counters,
         daemons: Sequence[PodSpec] = (),
+        coming: int = 0,
     ) -> None:
         self.nodes = nodes
+        self.coming = np.arange(len(nodes)) >= len(nodes) - coming
         self._resources = tuple(resources)
+        self._counters = counters
         self.labels = [_labels(node) for node in nodes]
         self.zones = [labels.get(ZONE, NO_ZONE) for labels in self.labels]
         n = len(nodes)
-        self._room = np.zeros((n, len(resources)))
-        self._counts = np.zeros((n, len(counters)))
-        self._limits = np.full((n, len(counters)), np.inf)
+        self.free = np.zeros((n, len(resources)))
+        self.counts = np.zeros((n, len(counters)))
+        self.limits = np.full((n, len(counters)), np.inf)
+        self.zone_limits: dict[int, Floats] = {}
         self._admitted: dict[object, Bools] = {}
-        self.placed: dict[int, list[str]] = {}
+        self._counting: dict[CountedNodes, Bools] = {}
+        self._domains: dict[str, Ints] = {}
+        self.placed: list[tuple[int, Lot]] = []
         for row, node in enumerate(nodes):
-            self._room[row] = self._amounts(node.allocatable) - self._amounts(node.leaving)
-            self._room[row] -= self._coming(node, row, daemons)
+            self.free[row] = self.amounts(node.allocatable) - self.amounts(node.leaving)
+            self.free[row] -= self._coming(node, row, daemons)
             for pod in node.pods:
-                self._room[row] -= self._amounts(pod.requests)
+                self.free[row] -= self.amounts(pod.requests)
                 rules = counters.rules_on(pod, self.labels[row], node.taints)
-                for counter in rules.counted:
-                    self._counts[row, counter] += 1
-                for cap in rules.on_node:
-                    if not cap.skew:
-                        self._limits[row, cap.counter] = min(
-                            cap.most, self._limits[row, cap.counter]
-                        )
+                self.counts[row, list(rules.counted)] += 1
+                self._keep_apart(row, rules, skews=False)
+        self._whole = np.array([self.amounts(node.allocatable) for node in nodes])
+        self._whole = np.maximum(self._whole.reshape(n, len(resources)), 1)
 
-    def _amounts(self, amounts: Mapping[str, int]) -> Floats:
+    def amounts(self, amounts: Mapping[str, int]) -> Floats:
+        """Return amounts as an array: R."""
         return np.array([amounts.get(name, 0) for name in self._resources], dtype=float)
 
     def _coming(self, node: ExistingNode, row: int, daemons: Sequence[PodSpec]) -> Floats:
@@ -65,17 +77,48 @@ class Standing:
         for daemon in daemons:
             # Their controller minds no soft taints.
             if daemon.untolerated(node.taints) is None and self._met(daemon, row):
-                due += self._amounts(daemon.requests)
-        return np.maximum(due - self._amounts(node.daemons), 0)
+                due += self.amounts(daemon.requests)
+        return np.maximum(due - self.amounts(node.daemons), 0)
 
     def _met(self, spec: PodSpec, row: int) -> bool:
         """Whether a node meets a pod's requirements."""
         return not spec.terms or any(term.admits(self.labels[row]) for term in spec.terms)
 
+    def _keep_apart(self, row: int, rules: Rules, skews: bool) -> None:
+        """Keep off a node and out of its zone whom a pod there keeps apart from. `skews`: and
+        whoever would make its spread by hostname more uneven than an empty node allows."""
+        for cap in rules.on_node:
+            if skews or not cap.skew:
+                self.limits[row, cap.counter] = min(cap.most, self.limits[row, cap.counter])
+        zone = self.domains_of(ZONE)[row]
+        for cap in rules.in_zone if zone >= 0 else ():
+            if not cap.skew:
+                zones = int(self.domains_of(ZONE).max()) + 1
+                limits = self.zone_limits.setdefault(cap.counter, np.full(zones, np.inf))
+                limits[zone] = min(cap.most, limits[zone])
+
+    def counting(self, counted: CountedNodes) -> Bools:
+        """Which nodes count: N."""
+        if counted not in self._counting:
+            self._counting[counted] = np.array(
+                [counted.has(self.labels[row], node.taints) for row, node in enumerate(self.nodes)],
+                dtype=bool,
+            )
+        return self._counting[counted]
+
+    def domains_of(self, topology: str) -> Ints:
+        """Each node's domain of a topology, as a number; -1 where it has no such label: N."""
+        if topology not in self._domains:
+            values = [labels.get(topology) for labels in self.labels]
+            number = {value: i for i, value in enumerate(sorted({v for v in values if v}))}
+            found = [number[value] if value else -1 for value in values]
+            self._domains[topology] = np.array(found, dtype=np.int64)
+        return self._domains[topology]
+
     @property
     def running(self) -> frozenset[int]:
         """The counters that have pods on these nodes."""
-        return frozenset(np.flatnonzero(self._counts.any(axis=0)).tolist())
+        return frozenset(np.flatnonzero(self.counts.any(axis=0)).tolist())
 
     def admits(self, spec: PodSpec) -> Bools:
         """Which nodes a pod's node requirements and tolerations let it go to: N."""
@@ -93,37 +136,56 @@ class Standing:
     def domains(self, spec: PodSpec) -> frozenset[str]:
         """The zones of these nodes that count in a pod's spreads by zone, be there room or not: a
         zone without any pod keeps the others low."""
-        found: set[str] = set()
         spreads = [spread for spread in spec.spreads if spread.pods.topology == ZONE]
+        found: set[str] = set()
         for counted in {CountedNodes.of(spec, spread) for spread in spreads}:
-            for row, node in enumerate(self.nodes):
-                if counted.has(self.labels[row], node.taints):
-                    found.add(self.zones[row])
+            found.update(self.zones[row] for row in np.flatnonzero(self.counting(counted)))
         return frozenset(found - {NO_ZONE})
 
+    def values(self, topology: str, counted: CountedNodes) -> frozenset[str]:
+        """The values of a label that some of these nodes have."""
+        rows = np.flatnonzero(self.counting(counted))
+        return frozenset(self.labels[row].get(topology, "") for row in rows) - {""}
+
+    def counts_by(self, topology: str, counter: int) -> dict[str, int]:
+        """A counter's pods by the value of a label."""
+        found: dict[str, int] = {}
+        for row, labels in enumerate(self.labels):
+            if topology in labels:
+                value = labels[topology]
+                found[value] = found.get(value, 0) + int(self.counts[row, counter])
+        return found
+
     def room(self, lot: Lot, zone: str | None) -> Floats:
-        """How many units of a lot each node could take: N."""
+        """How many units of a lot each node could take, whatever else is still to come: N."""
         counted, caps = lot.counted, lot.caps
         size = np.zeros(len(self._resources))
         open_to = np.ones(len(self.nodes), dtype=bool)
         for group, pods in lot.parts:
-            size += pods * self._amounts(group.spec.requests)
+            size += pods * self.amounts(group.spec.requests)
             open_to &= self.admits(group.spec)
             for counter in group.rules.with_node:
                 if not (lot.joined and counter in counted):
-                    open_to &= self._counts[:, counter] > 0
+                    open_to &= self.counts[:, counter] > 0
         if zone is not None:
             open_to &= np.array([each == zone for each in self.zones], dtype=bool)
-        asked = size > 0
-        room = np.floor((self._room[:, asked] + 1e-6) / size[asked]).min(axis=1, initial=np.inf)
+        room = self.fitting(size)
         for counter in counted.keys() | caps.keys():
-            most = np.minimum(self._limits[:, counter], caps.get(counter, np.inf))
+            most = np.minimum(self.limits[:, counter], caps.get(counter, np.inf))
             adds = counted.get(counter, 0)
             if adds:
-                room = np.minimum(room, np.floor((most - self._counts[:, counter]) / adds))
+                room = np.minimum(room, np.floor((most - self.counts[:, counter]) / adds))
             else:
-                room = np.where(self._counts[:, counter] > caps[counter], 0, room)
+                room = np.where(self.counts[:, counter] > caps[counter], 0, room)
         found: Floats = np.where(open_to, np.maximum(room, 0), 0)
+        return found
+
+    def fitting(self, size: Floats, rows: Ints | slice = slice(None)) -> Floats:
+        """How many times an amount (R) fits into what is left of each of some nodes."""
+        asked = size > 0
+        found: Floats = np.floor((self.free[rows][:, asked] + 1e-6) / size[asked]).min(
+            axis=1, initial=np.inf
+        )
         return found
 
     def place(self, lot: Lot, zone: str | None) -> Lot:
@@ -131,35 +193,49 @@ class Standing:
         room = self.room(lot, zone)
         able = np.flatnonzero(room)
         start = 0
-        for row in able[np.argsort(self._fullness(able), kind="stable")].tolist():
+        for row in able[np.argsort(self.emptiness(able), kind="stable")].tolist():
             if start >= len(lot.units):
                 break
             units = lot.units[start : start + int(min(room[row], len(lot.units) - start))]
             start += len(units)
-            self._put(row, lot, units)
+            self.put(row, lot, units, skews=True)
         return lot.having(lot.units[start:])
 
-    def _fullness(self, rows: Ints) -> Floats:
-        whole = np.array([self._amounts(self.nodes[row].allocatable) for row in rows])
-        whole = whole.reshape(len(rows), len(self._resources))
-        free: Floats = (self._room[rows] / np.maximum(whole, 1)).sum(axis=1)
+    def emptiness(self, rows: Ints) -> Floats:
+        """The parts of their resources that nodes have left, summed up."""
+        free: Floats = (self.free[rows] / self._whole[rows]).sum(axis=1)
         return free
 
-    def _put(self, row: int, lot: Lot, units: Sequence[tuple[str, ...]]) -> None:
+    def put(self, row: int, lot: Lot, units: Units, skews: bool = False) -> None:
+        """Put units of a lot onto a node. `skews`: its spreads by hostname bind who comes later."""
         for group, pods in lot.parts:
-            self._room[row] -= len(units) * pods * self._amounts(group.spec.requests)
-        for counter, adds in lot.counted.items():
-            self._counts[row, counter] += len(units) * adds
-        for counter, most in lot.caps.items():
-            self._limits[row, counter] = min(most, self._limits[row, counter])
-        self.placed.setdefault(row, []).extend(name for unit in units for name in unit)
+            self.free[row] -= len(units) * pods * self.amounts(group.spec.requests)
+            self.counts[row, self.counted(group, row)] += len(units) * pods
+            self._keep_apart(row, group.rules, skews)
+        self.placed.append((row, lot.having(units)))
 
-    def placements(self) -> tuple[Placement, ...]:
-        """What has been put where, in the order of the nodes."""
-        return tuple(
-            Placement(self.nodes[row].name, tuple(names))
-            for row, names in sorted(self.placed.items())
+    def counted(self, group: Group, row: int) -> list[int]:
+        """The counters that count a group's pods on a node."""
+        unsure = group.rules.unsure
+        return [
+            counter
+            for counter in group.rules.counted
+            if counter not in unsure or self.counting(self._counters.nodes_of(counter))[row]
+        ]
+
+    def state(self) -> State:
+        """Return what is to be known to come back to this."""
+        limits = {counter: limits.copy() for counter, limits in self.zone_limits.items()}
+        return State(
+            self.free.copy(), self.counts.copy(), self.limits.copy(), limits, tuple(self.placed)
         )
+
+    def restore(self, state: State) -> None:
+        """Take off what has been placed since."""
+        self.free, self.counts = state.free.copy(), state.counts.copy()
+        self.limits = state.limits.copy()
+        self.zone_limits = {counter: limits.copy() for counter, limits in state.zone_limits.items()}
+        self.placed = list(state.placed)
 
 
 def _labels(node: ExistingNode) -> dict[str, str]:

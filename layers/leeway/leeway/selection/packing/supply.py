@@ -7,8 +7,22 @@ from math import isnan
 
 import numpy as np
 
-from leeway.selection.labels import CAPACITY_TYPES, RESERVED
-from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable, bits
+from leeway.selection.labels import (
+    CAPACITY_TYPE,
+    CAPACITY_TYPES,
+    JOINED,
+    NODEPOOL,
+    RESERVED,
+    ZONE,
+    ZONE_ID,
+)
+from leeway.selection.offers.catalog import (
+    Catalog,
+    InstanceType,
+    Offering,
+    TypeTable,
+    bits,
+)
 from leeway.selection.offers.unavailable import Unavailable
 from leeway.selection.packing.topology import clashing
 from leeway.selection.packing.variants import variants
@@ -62,6 +76,7 @@ class Supply:
                 self.candidates.append(candidate)
         self._rows = np.array(rows, dtype=np.int64).reshape(-1, 3)
         self._allowed: dict[object, Bools] = {}
+        self._values: dict[str, list[str | None]] = {}
         self._capacity: dict[tuple[str, ...], Floats] = {}
 
     def __len__(self) -> int:
@@ -151,6 +166,31 @@ class Supply:
         """Each offering's pool, as a position in `pools`: O."""
         return self._rows[:, 0]
 
+    def labels(self, offering: int) -> dict[str, str]:
+        """Return the labels that nodes of an offering (a position) have, but for the hostname."""
+        chosen = self.candidates[offering]
+        single = {
+            key: next(iter(requirement.values))
+            for key, requirement in chosen.pool.requirements.items()
+            if not requirement.complement and len(requirement.values) == 1
+        }
+        return {
+            **single,
+            **chosen.type.labels,
+            **chosen.pool.labels,
+            **JOINED,
+            ZONE: chosen.offering.zone,
+            ZONE_ID: chosen.offering.zone_id,
+            CAPACITY_TYPE: chosen.offering.capacity_type,
+            NODEPOOL: chosen.pool.name,
+        }
+
+    def values(self, key: str) -> list[str | None]:
+        """Return the value of a label that nodes of each offering have: O."""
+        if key not in self._values:
+            self._values[key] = [self.labels(at).get(key) for at in range(len(self))]
+        return self._values[key]
+
     def capacity(self, resources: Sequence[str]) -> Floats:
         """Return what each offers to pods besides its daemons: O x R."""
         key = tuple(resources)
@@ -191,6 +231,10 @@ class Supply:
         for daemon in self.daemons:
             if any(clashing(one, other) for one in spec.ports for other in daemon.ports):
                 yield daemon
+
+    def daemons_on(self, offering: int) -> tuple[PodSpec, ...]:
+        """Return the daemons that run on nodes of an offering (a position)."""
+        return tuple(each for each in self.daemons if self._daemon_is_on(each)[offering])
 
     def _daemon_is_on(self, daemon: PodSpec) -> Bools:
         """Where a daemon runs, whose controller minds no soft taints: O."""

@@ -6,7 +6,7 @@ Those of a spread by zone count on some nodes only. Source: kube-scheduler's Pod
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from leeway.selection.labels import HOSTNAME, ZONE
 from leeway.selection.pods import HostPort, PodSpec, PodTerm, Spread, Toleration
@@ -14,7 +14,19 @@ from leeway.selection.pools import Taint
 from leeway.selection.requirements import Requirements
 
 KNOWN = frozenset({HOSTNAME, ZONE})
-"""The topologies that are understood."""
+"""The topologies of affinity and anti-affinity that are understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evenness:
+    """A spread as a pod minds it when it is bound: the counter of its pods, and the nodes whose
+    domains have to be about as full."""
+
+    counter: int
+    topology: str
+    max_skew: int
+    min_domains: int
+    domains: "CountedNodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +45,10 @@ class Rules:
     """What a pod's topology terms come to. Counters are numbers.
 
     `counted` are the counters that count the pod; those of them that are `unsure` count it on some
-    of the nodes only that it may go to. `on_node`, `in_zone` cap counters on its node and in its
-    zone; `with_node`, `with_zone` have to have a pod there (who shares a node shares its zone).
+    of the nodes only that it may go to. `by_zone` are the same rules of the pod in each zone, where
+    the zone tells more of what counts it; with none, they are the same in every zone.
+    `on_node`, `in_zone` cap counters on its node and in its zone; `with_node`, `with_zone` have to
+    have a pod there (who shares a node shares its zone).
     """
 
     counted: frozenset[int]
@@ -43,6 +57,11 @@ class Rules:
     with_node: tuple[int, ...]
     with_zone: tuple[int, ...]
     unsure: frozenset[int] = frozenset()
+    by_zone: tuple["Rules", ...] = ()
+
+    def at(self, zone: int) -> "Rules":
+        """The rules of the pod in a zone (a position)."""
+        return self.by_zone[zone] if self.by_zone else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +76,11 @@ class CountedNodes:
     def of(cls, spec: PodSpec, spread: Spread) -> "CountedNodes":
         """Return the nodes that a pod's spread counts. By hostname, each pod minds its own node
         alone, which always counts: the least is nobody, on a node that may come at any time."""
-        if spread.pods.topology == HOSTNAME:
-            return EVERY_NODE
+        return EVERY_NODE if spread.pods.topology == HOSTNAME else cls.heeded(spec, spread)
+
+    @classmethod
+    def heeded(cls, spec: PodSpec, spread: Spread) -> "CountedNodes":
+        """Return the nodes whose domains a pod's spread compares."""
         return cls(
             spec.own_terms if spread.heeds_affinity else (),
             _hard(spec.tolerations) if spread.heeds_taints else None,
@@ -106,8 +128,9 @@ NO_RULES = Rules(frozenset(), (), (), (), ())
 
 @dataclass
 class Counters:
-    """Numbers for what is counted, in the order in which it was met."""
+    """Numbers for what is counted, in the order in which it was met. `zones` are all there are."""
 
+    zones: tuple[str, ...] = ()
     _terms: dict[Tally | HostPort, int] = field(default_factory=dict)
     _of_some: dict[int, CountedNodes] = field(default_factory=dict)
     _by_label: dict[tuple[str, str], list[tuple[PodTerm, int]]] = field(default_factory=dict)
@@ -175,6 +198,22 @@ class Counters:
 
     def rules(self, spec: PodSpec) -> Rules:
         """Return what a pod's required terms come to; its terms have been learned."""
+        rules = self._rules_of(spec)
+        if not rules.unsure:
+            return rules
+        own_terms = spec.terms or (_ANYTHING,)
+        pinned = [Requirements.from_labels({ZONE: zone}) for zone in self.zones]
+        there = [
+            tuple(term.intersection(pin) for term in own_terms if term.compatible(pin))
+            for pin in pinned
+        ]
+        by_zone = (
+            self._rules_of(replace(spec, terms=t, affinity=spec.own_terms)) if t else rules
+            for t in there
+        )
+        return replace(rules, by_zone=tuple(by_zone))
+
+    def _rules_of(self, spec: PodSpec) -> Rules:
         counted = self.selecting(spec)
         some = [(number, self._of_some[number]) for number in counted & self._of_some.keys()]
         counted -= {number for number, nodes in some if nodes.has_none_of(spec)}
@@ -200,6 +239,27 @@ class Counters:
             unsure,
         )
 
+    def evenness(self, spec: PodSpec) -> Iterator[Evenness]:
+        """Return a pod's required spreads; its terms have been learned."""
+        for spread in spec.spreads:
+            if spread.required:
+                number = self._terms[Tally(spread.pods, CountedNodes.of(spec, spread))]
+                yield Evenness(
+                    number,
+                    spread.pods.topology,
+                    spread.max_skew,
+                    spread.min_domains,
+                    CountedNodes.heeded(spec, spread),
+                )
+
+    def nodes_of(self, counter: int) -> "CountedNodes":
+        """The nodes whose pods a counter counts."""
+        return self._of_some.get(counter, EVERY_NODE)
+
+    def near(self, spec: PodSpec) -> Iterator[tuple[int, str]]:
+        """Return the counters, with their topologies, of those that a pod has to be near."""
+        return ((self._terms[Tally(term)], term.topology) for term in spec.near)
+
     def _near(self, spec: PodSpec, topologies: Container[str]) -> Iterator[int]:
         return (self._terms[Tally(term)] for term in spec.near if term.topology in topologies)
 
@@ -218,8 +278,8 @@ class Counters:
 
 
 def unknown_topology(spec: PodSpec) -> str | None:
-    """Return a topology that a pod requires and that is not understood."""
-    required = [*spec.near, *spec.apart, *(s.pods for s in spec.spreads if s.required)]
+    """Return a topology of a pod's affinity or anti-affinity that is not understood."""
+    required = (*spec.near, *spec.apart)
     return next((term.topology for term in required if term.topology not in KNOWN), None)
 
 

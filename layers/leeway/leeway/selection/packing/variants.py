@@ -18,14 +18,21 @@ MOST = 100
 
 def variants(pools: Sequence[NodePool], specs: Iterable[PodSpec]) -> tuple[NodePool, ...]:
     """Return the pools, each in as many variants as these pods can tell apart, in their order."""
-    spoken = _spoken_of(specs)
+    spoken = _spoken_of(pools, specs)
     return tuple(variant for pool in pools for variant in _variants(pool, spoken))
 
 
-def _spoken_of(specs: Iterable[PodSpec]) -> Mapping[str, frozenset[str]]:
-    """The values of pools' own labels that pods name, by label."""
+def _spoken_of(pools: Sequence[NodePool], specs: Iterable[PodSpec]) -> Mapping[str, frozenset[str]]:
+    """The values of pools' own labels that pods name, by label: all of them, of a label by which
+    pods are spread."""
     found: dict[str, set[str]] = {}
     for spec in specs:
+        for spread in spec.spreads:
+            for pool in pools:
+                requirement = pool.requirements.get(spread.pods.topology)
+                if requirement is not None and requirement.key not in WELL_KNOWN:
+                    named = () if requirement.complement else requirement.values
+                    found.setdefault(requirement.key, set()).update(named)
         for term in (*spec.terms, *(w.preference for w in spec.preferred_terms)):
             for key, requirement in term.items():
                 if key not in WELL_KNOWN:

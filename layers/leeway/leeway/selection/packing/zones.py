@@ -32,11 +32,13 @@ class Choice:
 class ZoneCounts:
     """How many pods each counter has in each zone, and the most it may have where pods mind.
 
-    `preferred` are the zones in the order in which they are taken where all else is equal.
+    `preferred` are the zones in the order in which they are taken where all else is equal;
+    `shunned` are the counters of pods that others keep apart from by zone.
     """
 
     zones: tuple[str, ...]
     preferred: Sequence[int]
+    shunned: frozenset[int] = frozenset()
     _counts: dict[int, list[int]] = field(default_factory=dict)
     _unsure: dict[int, list[int]] = field(default_factory=dict)
     _limits: dict[int, list[float]] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class ZoneCounts:
 
     def add(self, rules: Rules, zone: int, pods: int = 1) -> None:
         """Count pods that are in a zone, and keep out of it whom they keep apart from."""
+        rules = rules.at(zone)
         for counter in rules.counted:
             self.counts(counter)[zone] += pods
         for counter in rules.unsure:
@@ -74,6 +77,7 @@ class ZoneCounts:
 
     def admits(self, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
         """Whether one more pod may come into a zone, by its own rules and those who are there."""
+        rules = rules.at(zone)
         for counter in rules.counted:
             if self.counts(counter)[zone] + 1 > self._limit(counter)[zone]:
                 return False
@@ -85,6 +89,7 @@ class ZoneCounts:
     def holds(self, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
         """Whether a pod that is in a zone is near whom it has to be, and its spreads are even
         enough."""
+        rules = rules.at(zone)
         there = Rules(frozenset(), (), rules.in_zone, (), ())
         skews = [cap for cap in rules.in_zone if cap.skew]
         return all(self._within(cap, there, zone, domains) for cap in skews) and all(
@@ -98,14 +103,25 @@ class ZoneCounts:
         coming = counts[zone] + (cap.counter in rules.counted)
         if not cap.skew:
             return coming <= cap.most
-        surely = self._surely(cap.counter)
+        # Whether all the pods in its own zone count or not, they do so on both sides.
+        surely = [*self._surely(cap.counter)]
+        surely[zone] = counts[zone]
         inside = [n for n, counted in zip(surely, domains, strict=True) if counted]
         least = min(inside, default=0) if len(inside) >= cap.min_domains else 0
         return coming - least <= cap.most
 
+    def closes(self, rules: Rules, zone: int) -> int:
+        """How many counters' pods a pod would shut out of a zone that are not shut out of it yet,
+        and by how many of those who keep apart from it would be: the fewest zones are spoilt."""
+        rules = rules.at(zone)
+        own = sum(
+            self._limit(cap.counter)[zone] > cap.most for cap in rules.in_zone if not cap.skew
+        )
+        return own + sum(not self.counts(c)[zone] for c in rules.counted & self.shunned)
+
     def level(self, rules: Rules, zone: int) -> int:
         """How full a zone is of pods like these: the emptiest is taken."""
-        return sum(self.counts(counter)[zone] for counter in rules.counted)
+        return sum(self.counts(counter)[zone] for counter in rules.at(zone).counted)
 
 
 def assign(
@@ -117,6 +133,7 @@ def assign(
     following: list[tuple[Group, Choice]] = []
     spreading: list[tuple[Group, Choice]] = []
     needed = {counter for group, _ in groups for counter in group.rules.with_zone}
+    counts.shunned |= {c.counter for g, _ in groups for c in g.rules.in_zone if not c.skew}
     # Who has least choice goes first, and who is only counted before those who mind the counts.
     for group, choice in sorted(groups, key=lambda g: (bool(g[0].rules.in_zone), sum(g[1].able))):
         rules = group.rules
@@ -189,7 +206,7 @@ def _spread(
         open_zones = [zone for zone in zones if counts.admits(rules, zone, choice.domains)]
         if not open_zones:
             break
-        zone = min(open_zones, key=lambda z: counts.level(rules, z))
+        zone = min(open_zones, key=lambda z: (counts.closes(rules, z), counts.level(rules, z)))
         counts.settle(rules, zone, choice.domains)
         placed[zone] += 1
     start = 0

@@ -64,6 +64,26 @@ class Problem:
             found.append((adding, adds[adding], caps[adding], minding, caps[minding]))
         return found
 
+    @cached_property
+    def useful(self) -> Floats:
+        """O x R: what each offering holds of all that is asked for. More counts for nothing."""
+        return np.minimum(self.capacity, self.counts @ self.sizes)
+
+    @cached_property
+    def unbeaten(self) -> Ints:
+        """The offerings, cheapest first, for which no cheaper one is as useful and may be used by
+        the same groups."""
+        able = np.flatnonzero(self.fits.any(axis=0))
+        able = able[np.argsort(self.prices[able], kind="stable")]
+        choices: dict[bytes, list[int]] = {}
+        for at, choice in zip(
+            able.tolist(), np.packbits(self.allowed[:, able], axis=0).T, strict=True
+        ):
+            choices.setdefault(choice.tobytes(), []).append(at)
+        kept = [rows[~_beaten(self.useful[rows])] for rows in map(np.array, choices.values())]
+        found: Ints = np.concatenate(kept)
+        return found[np.argsort(self.prices[found], kind="stable")]
+
     def of_offerings(self, index: Ints) -> "Problem":
         """The same with some of the offerings."""
         return Problem(
@@ -91,3 +111,13 @@ class Problem:
             self.prices,
             self.allowed[index],
         )
+
+
+def _beaten(held: Floats) -> Bools:
+    """Whether one of those before holds as much of everything."""
+    count = len(held)
+    beats = np.triu(np.ones((count, count), dtype=bool), 1)
+    for amounts in held.T:
+        beats &= amounts[:, None] >= amounts
+    found: Bools = beats.any(axis=0)
+    return found

@@ -6,7 +6,8 @@ sum_o price[o] * x[o]. Where pods keep apart, sum_o x[o] is at least the number 
 need. No plan of whole nodes costs less.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 
 import highspy
 import numpy as np
@@ -30,24 +31,43 @@ class Covering:
 
 
 def cover(problem: Problem) -> Covering:
-    """Solve the covering program of groups that all fit somewhere.
-
-    It is solved with few offerings first; those that could lower its price join, until none can.
-    """
+    """Solve the covering program of groups that all fit somewhere."""
     apart = _apart(problem)
     floor = float(np.ceil(apart.sum() - 1e-9))
-    taken = _efficient(problem)
+    bound, values, node = _solve_with_few(problem, floor, _efficient(problem))
+    # Nodes that are forced are worth something to those who force them.
+    return Covering(bound, values + node * apart / np.maximum(problem.counts, 1), floor)
+
+
+def least(problem: Problem) -> float:
+    """Return a bound, in USD per hour, that takes a fraction of the time where groups are many:
+    groups of the same size are one, which may go wherever one of them may. Where pods are few it is
+    the higher one, since no node holds more than all of them ask for."""
+    floor = float(np.ceil(_apart(problem).sum() - 1e-9))
+    alike: dict[bytes, list[int]] = {}
+    for group, size in enumerate(problem.sizes):
+        alike.setdefault(size.tobytes(), []).append(group)
+    groups = list(alike.values())
+    counts = np.array([problem.counts[members].sum() for members in groups])
+    merged = problem.of_groups(np.array([members[0] for members in groups]), counts)
+    allowed = np.array([problem.allowed[members].any(axis=0) for members in groups])
+    merged = replace(merged, allowed=allowed, capacity=problem.useful)
+    merged = merged.of_offerings(merged.unbeaten)
+    return _solve_with_few(merged, floor, _cheapest_for_each(merged))[0]
+
+
+def _solve_with_few(problem: Problem, floor: float, taken: Ints) -> tuple[float, Floats, float]:
+    """Solve the program with a few of the offerings first; those that could lower its price join,
+    until none can. Return the bound, each group's value (G), and what one node more is worth."""
     if floor:
         cheapest = problem.prices[None] * np.where(problem.fits, 1, np.inf)
         taken = np.union1d(taken, cheapest.argmin(axis=1))
     while True:
         bound, values, worth, node = _solve(problem.of_offerings(taken), floor)
-        joining = _cheaper(problem, taken, values, worth, node) if floor else taken[:0]
+        joining = _cheaper(problem, taken, values, worth, node)
         if not len(joining):
-            break
+            return bound, values, node
         taken = np.union1d(taken, joining)
-    # Nodes that are forced are worth something to those who force them.
-    return Covering(bound, values + node * apart / np.maximum(problem.counts, 1), floor)
 
 
 def solver() -> highspy.Highs:
@@ -118,6 +138,17 @@ def _efficient(problem: Problem) -> Ints:
             beaten[best] = False
             kept &= ~beaten
     return np.flatnonzero(kept)
+
+
+def _cheapest_for_each(problem: Problem) -> Ints:
+    """For each group the offering of which its pods cost least, where others pay for the rest."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = [
+            np.nan_to_num(asked[:, None] / held)
+            for asked, held in zip(problem.by_resource, problem.capacity.T, strict=True)
+        ]
+    costs = reduce(np.maximum, parts) * np.maximum(problem.prices, 1e-12)
+    return np.unique(np.where(problem.fits, costs, np.inf).argmin(axis=1))
 
 
 def _program(problem: Problem, floor: float, groups: Ints, offerings: Ints) -> highspy.HighsLp:

@@ -7,9 +7,10 @@ import numpy as np
 
 from leeway.selection.solver.arrays import Floats, Ints, Problem
 from leeway.selection.solver.columns import Pattern, improve
-from leeway.selection.solver.covering import Covering, cover
+from leeway.selection.solver.covering import Covering, cover, least
 from leeway.selection.solver.filling import FINE, by_balance, fill
 from leeway.selection.solver.polishing import polish
+from leeway.selection.solver.ruin_and_recreate import ruin_and_recreate
 
 NEAR_ENOUGH = 1.02
 """Of the bound: what greedy packing has to come to for patterns not to be tried."""
@@ -58,6 +59,12 @@ def solve(problem: Problem) -> Solution:
     if price(problem, best) > NEAR_ENOUGH * covering.bound:
         best = polish(problem, best, offerings, covering.values)
     return Solution(tuple(best), covering.bound)
+
+
+def solve_few(problem: Problem, rounds: int) -> Solution:
+    """Pack all pods of groups that fit somewhere, where they are few: sooner, and not dearer."""
+    bound = least(problem)
+    return Solution(tuple(ruin_and_recreate(problem, rounds, bound)), bound)
 
 
 def price(problem: Problem, patterns: Sequence[Pattern]) -> float:

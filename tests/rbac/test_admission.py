@@ -1,0 +1,293 @@
+"""What the admission policies of rbac/ let each group write: their own CEL, in a living cluster."""
+
+import copy
+import json
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from leeway.headroom.pause import PausePods, deployment_object, priority_class_object
+
+from tests.sandbox.kubernetes.live import DEPLOYMENTS, Live, deployment, running_cluster
+from tests.sandbox.kubernetes.test_access import eks_token, grant
+
+RBAC = Path(__file__).parents[2] / "rbac"
+OWN = "/apis/apps/v1/namespaces/leeway-headroom/deployments"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
+APPLY = {"fieldManager": "leeway", "force": "true"}
+NUMBERS = count(1)
+PAUSE = deployment_object(PausePods("warm", "leeway-headroom", {"cpu": "1"}), 1)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with running_cluster(tmp_path_factory.mktemp("guarded"), "--rbac", str(RBAC)) as cluster:
+        groups = {one: [f"leeway:{one}"] for one in ("drain", "capacity", "headroom")}
+        grant(cluster, **groups, person=sorted({g for one in groups.values() for g in one}))
+        yield cluster
+
+
+@pytest.fixture
+def headroom(live: Live) -> Iterator[httpx.Client]:
+    with live.client(eks_token("headroom")) as client:
+        yield client
+
+
+def apply(client: httpx.Client, path: str, body: object) -> httpx.Response:
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    return client.patch(path, params=APPLY, content=json.dumps(body), headers=headers)
+
+
+def merge(client: httpx.Client, path: str, body: object) -> httpx.Response:
+    headers = {"Content-Type": "application/merge-patch+json"}
+    return client.patch(path, content=json.dumps(body), headers=headers)
+
+
+def adopt(live: Live, role: str) -> None:
+    """Bind a role in the namespace `default`, as docs/headroom.md tells users."""
+    group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "leeway:headroom"}
+    reference = {"apiGroup": group["apiGroup"], "kind": "ClusterRole", "name": role}
+    body = {"metadata": {"name": role}, "roleRef": reference, "subjects": [group]}
+    assert live.api.post(BINDINGS, json=body).status_code in (201, 409)
+
+
+def denied(answer: httpx.Response, policy: str) -> bool:
+    said = f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request"
+    return answer.status_code == 422 and said in answer.json()["message"]
+
+
+def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    """A copy with one field set; a number in the path is an index."""
+    result = copy.deepcopy(document)
+    *parts, last = path.split(".")
+    place: Any = result
+    for part in parts:
+        place = place[int(part)] if isinstance(place, list) else place.setdefault(part, {})
+    if isinstance(place, list):
+        place[int(last) :] = [value]
+    else:
+        place[last] = value
+    return result
+
+
+POD = "spec.template.spec"
+SECRET = {"name": "s", "secret": {"secretName": "s"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (f"{POD}.containers.0.image", "docker.io/library/bash:5"),
+        (f"{POD}.containers.0.image", "pause.example.com/bash"),
+        (f"{POD}.containers.0.command", ["/bin/sh"]),
+        (f"{POD}.containers.0.args", ["x"]),
+        (f"{POD}.containers.0.env", [{"name": "LD_PRELOAD", "value": "/x"}]),
+        (f"{POD}.containers.0.envFrom", [{"secretRef": {"name": "s"}}]),
+        (f"{POD}.containers.0.ports", [{"containerPort": 80, "hostPort": 80}]),
+        (f"{POD}.containers.0.securityContext.privileged", True),
+        (f"{POD}.containers.0.securityContext.runAsUser", 0),
+        (f"{POD}.containers.0.securityContext.runAsNonRoot", False),
+        (f"{POD}.containers.0.securityContext.allowPrivilegeEscalation", True),
+        (f"{POD}.containers.0.securityContext.capabilities.add", ["SYS_ADMIN"]),
+        (f"{POD}.containers.0.securityContext.capabilities.drop", []),
+        (f"{POD}.containers.1", {"name": "more", "image": "pause"}),
+        (f"{POD}.initContainers", [{"name": "init", "image": "pause"}]),
+        (f"{POD}.volumes", [{"name": "host", "hostPath": {"path": "/"}}]),
+        (f"{POD}.volumes", [SECRET]),
+        (f"{POD}.hostNetwork", True),
+        (f"{POD}.hostPID", True),
+        (f"{POD}.hostIPC", True),
+        (f"{POD}.nodeName", "node-1"),
+        (f"{POD}.automountServiceAccountToken", True),
+        (f"{POD}.serviceAccountName", "admin"),
+        (f"{POD}.imagePullSecrets", [{"name": "s"}]),
+        (f"{POD}.securityContext.runAsNonRoot", False),
+        (f"{POD}.priorityClassName", "system-node-critical"),
+        (f"{POD}.priorityClassName", ""),
+    ],
+)
+def test_headroom_makes_pause_pods_and_nothing_that_does_anything_else(
+    live: Live, headroom: httpx.Client, path: str, value: object
+) -> None:
+    apply(headroom, f"{CLASSES}/leeway-headroom--10", priority_class_object(-10))
+    hostile = changed(PAUSE, path, value)
+    made = apply(headroom, f"{OWN}/warm", hostile)
+    assert denied(made, "leeway-headroom-deployments"), made.text
+    assert apply(headroom, f"{OWN}/warm", PAUSE).status_code in (200, 201)
+    turned = apply(headroom, f"{OWN}/warm", hostile)
+    assert denied(turned, "leeway-headroom-deployments"), turned.text
+    assert live.api.delete(f"{OWN}/warm").status_code == 200
+
+
+def test_a_pause_image_of_another_registry_is_taken(headroom: httpx.Client) -> None:
+    image = "registry.example.com:5000/mirror/pause:3.10"
+    mirrored = changed(PAUSE, f"{POD}.containers.0.image", image)
+    assert apply(headroom, f"{OWN}/warm", mirrored).status_code == 201
+    assert headroom.request("DELETE", f"{OWN}/warm").status_code == 200
+
+
+def test_headroom_has_no_rights_on_deployments_where_nobody_gave_it_any(
+    headroom: httpx.Client,
+) -> None:
+    path = "/apis/apps/v1/namespaces/kube-system/deployments"
+    assert apply(headroom, f"{path}/warm", PAUSE).status_code == 403
+    assert headroom.get(path).status_code == 403
+    assert merge(headroom, f"{path}/web/scale", {"spec": {"replicas": 0}}).status_code == 403
+    assert merge(headroom, "/api/v1/namespaces/default", {}).status_code == 403
+    assert headroom.post("/api/v1/namespaces", json={"metadata": {"name": "x"}}).status_code == 403
+
+
+def test_where_targets_are_adopted_their_size_is_all_that_headroom_writes(
+    live: Live, headroom: httpx.Client
+) -> None:
+    adopt(live, "leeway-headroom-target")
+    name = f"target-{next(NUMBERS)}"
+    live.create(DEPLOYMENTS, deployment(name, 1))
+    path = f"{DEPLOYMENTS}/{name}"
+    assert merge(headroom, f"{path}/scale", {"spec": {"replicas": 3}}).status_code == 200
+    assert live.api.get(path).json()["spec"]["replicas"] == 3
+    assert merge(headroom, path, {"metadata": {"annotations": {"a": "b"}}}).status_code == 403
+    assert headroom.request("DELETE", path).status_code == 403
+
+
+def test_where_buffers_are_adopted_users_deployments_stay_as_they_are(
+    live: Live, headroom: httpx.Client
+) -> None:
+    adopt(live, "leeway-headroom-buffer")
+    name = f"users-{next(NUMBERS)}"
+    live.create(DEPLOYMENTS, deployment(name, 1))
+    path = f"{DEPLOYMENTS}/{name}"
+    policy = "leeway-headroom-deployments"
+    taken = deployment_object(PausePods(name, "default", {"cpu": "1"}), 1)
+    del taken["spec"]["selector"]
+    assert denied(apply(headroom, path, taken), policy)
+    assert denied(merge(headroom, path, {"spec": {"replicas": 0}}), policy)
+    assert denied(headroom.request("DELETE", path), policy)
+    buffer = deployment_object(PausePods("room", "default", {"cpu": "1"}), 1)
+    assert apply(headroom, f"{DEPLOYMENTS}/room", buffer).status_code == 201
+    assert headroom.request("DELETE", f"{DEPLOYMENTS}/room").status_code == 200
+
+
+def test_headroom_writes_priority_classes_of_its_own_only(
+    live: Live, headroom: httpx.Client
+) -> None:
+    policy = "leeway-headroom-priorities"
+    ours = priority_class_object(-3)
+    path = f"{CLASSES}/leeway-headroom--3"
+    for field, value in (
+        ("value", 1_000_000),
+        ("globalDefault", True),
+        ("preemptionPolicy", "PreemptLowerPriority"),
+    ):
+        assert denied(apply(headroom, path, {**ours, field: value}), policy)
+    other = {**ours, "metadata": {"name": "theirs"}}
+    assert denied(apply(headroom, f"{CLASSES}/theirs", other), policy)
+    assert denied(headroom.request("DELETE", f"{CLASSES}/system-node-critical"), policy)
+    assert apply(headroom, path, ours).status_code == 201
+    assert headroom.request("DELETE", path).status_code == 200
+
+
+TEAM = {"key": "team", "value": "ml", "effect": "NoSchedule"}
+RETIRING = {"key": "leeway.sh/retiring", "value": "rebalance", "effect": "NoSchedule"}
+DOWN = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+
+def spec(**fields: object) -> dict[str, Any]:
+    return {"spec": fields}
+
+
+def metadata(**fields: object) -> dict[str, Any]:
+    return {"metadata": fields}
+
+
+OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u"}
+BY_NOBODY = [
+    spec(taints=[]),
+    spec(taints=[{**TEAM, "value": "web"}]),
+    spec(taints=[TEAM, {"key": "dedicated", "effect": "NoExecute"}]),
+    metadata(labels={"team": None}),
+    metadata(labels={"node-role.kubernetes.io/control-plane": ""}),
+    metadata(labels={"topology.kubernetes.io/zone": "z"}),
+    metadata(annotations={"volumes.kubernetes.io/controller-managed-attach-detach": "false"}),
+    metadata(annotations={"theirs": None}),
+    metadata(finalizers=["example.com/kept"]),
+    metadata(ownerReferences=[OWNER]),
+]
+BY_DRAIN = [
+    spec(unschedulable=True),
+    spec(unschedulable=True, taints=[TEAM, RETIRING]),
+    metadata(labels={"leeway.sh/retiring": "rebalance", EXCLUDE: "true"}),
+    metadata(annotations={"leeway.sh/generation": "2", "leeway.sh/cordoned": "true"}),
+    spec(unschedulable=None),
+]
+BY_CAPACITY = [
+    metadata(labels={"pool": "gpu"}),
+    spec(taints=[TEAM, DOWN]),
+    metadata(annotations={"leeway.sh/out-of-service": "true"}),
+]
+NOT_BY_DRAIN = [*BY_NOBODY, metadata(labels={"team": "web"}), metadata(labels={"pool": "gpu"})]
+NOT_BY_CAPACITY = [
+    *BY_NOBODY,
+    spec(unschedulable=True),
+    spec(taints=[TEAM, RETIRING]),
+    metadata(labels={EXCLUDE: "true"}),
+    metadata(labels={"eks.amazonaws.com/nodegroup": "x"}),
+]
+
+
+@pytest.fixture(scope="module")
+def node(live: Live) -> str:
+    (name,) = live.add_nodes(next(NUMBERS), team="ml")
+    return f"/api/v1/nodes/{name}"
+
+
+def fresh(live: Live, node: str) -> None:
+    """Have the node with its team's taint and annotation, and none of Leeway's."""
+    labels = dict.fromkeys((EXCLUDE, "leeway.sh/retiring", "pool"))
+    notes = dict.fromkeys(("leeway.sh/generation", "leeway.sh/cordoned"))
+    body = {
+        **metadata(labels={**labels, "team": "ml"}, annotations={**notes, "theirs": "yes"}),
+        **spec(taints=[TEAM], unschedulable=None),
+    }
+    assert live.patch(node, body).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("group", "allowed", "refused"),
+    [
+        ("drain", BY_DRAIN, NOT_BY_DRAIN),
+        ("capacity", BY_CAPACITY, NOT_BY_CAPACITY),
+        ("person", BY_DRAIN, []),
+    ],
+)
+def test_of_a_node_each_group_changes_what_it_needs_and_no_more(
+    live: Live, node: str, group: str, allowed: list[Any], refused: list[Any]
+) -> None:
+    with live.client(eks_token(group)) as client:
+        for body in refused:
+            fresh(live, node)
+            answer = merge(client, node, body)
+            assert denied(answer, f"leeway-{group}-nodes"), (body, answer.text)
+        fresh(live, node)
+        for body in allowed:
+            answer = merge(client, node, body)
+            assert answer.status_code == 200, (body, answer.text)
+
+
+def test_every_policy_is_bound_and_denies() -> None:
+    documents = list(yaml.safe_load_all((RBAC / "admission.yaml").read_text()))
+    policies = {d["metadata"]["name"] for d in documents if d["kind"].endswith("Policy")}
+    bound = {
+        d["spec"]["policyName"]: d["spec"]["validationActions"]
+        for d in documents
+        if d["kind"].endswith("Binding")
+    }
+    assert bound == {policy: ["Deny"] for policy in policies}
+    written = [d["spec"] for d in documents if "validations" in d["spec"]]
+    assert all(policy["failurePolicy"] == "Fail" for policy in written)

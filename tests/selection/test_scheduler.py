@@ -1,0 +1,111 @@
+"""Packing finds a place for no fewer pods than kube-scheduler does, whatever order that takes."""
+
+from leeway.selection.labels import ARCH, HOSTNAME, ZONE
+from leeway.selection.packing.plan import Plan
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
+from leeway.selection.pods import ExistingNode, Pod, PodSpec, Spread, Weighted
+from leeway.selection.pools import NodePool
+from leeway.selection.requirements import Requirement, Requirements
+from leeway.selection.resources import Resources
+
+from bench.plan_checker import violations
+from tests.selection.workloads import GIB, catalog, pods, spec, term
+
+PLAIN = NodePool("plain")
+WEB = {"app": "web"}
+
+
+def node(name: str, *running: PodSpec, zone: str = "a", **labels: str) -> ExistingNode:
+    size = Resources({"cpu": 4000, "memory": 8 * GIB, "pods": 20})
+    known = {ZONE: zone, ARCH: "amd64", **labels}
+    return ExistingNode(name, known, size, size, pods=running, pool="plain")
+
+
+def planned(
+    waiting: list[Pod], *nodes: ExistingNode, pools: tuple[NodePool, ...] = (PLAIN,)
+) -> Plan:
+    plan = pack(waiting, Supply(pools, catalog()), nodes)
+    assert violations(plan, waiting, pools, nodes) == []
+    return plan
+
+
+def on_existing(plan: Plan) -> int:
+    return sum(len(placement.pods) for placement in plan.existing)
+
+
+def zones_of(plan: Plan) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for launch in plan.launches:
+        zone = launch.cheapest.offering.zone
+        found[zone] = found.get(zone, 0) + len(launch.pods)
+    return found
+
+
+def in_zones(*zones: str) -> tuple[Requirements, ...]:
+    return (Requirements([Requirement.of(ZONE, "In", zones)]),)
+
+
+def test_constrained_pods_take_existing_nodes_before_unconstrained_ones_fill_them() -> None:
+    plain = pods("plain", 3, spec(1000))
+    apart = pods("apart", 2, spec(500, labels=WEB, apart=(term(HOSTNAME, **WEB),)))
+    plan = planned([*plain, *apart], node("busy", spec(1000)), node("idle"))
+    assert plan.launches == ()
+    assert on_existing(plan) == 5
+
+
+def test_a_spread_by_hostname_compares_existing_nodes_with_each_other() -> None:
+    web = spec(500, labels=WEB, spreads=(Spread(term(HOSTNAME, **WEB), 1),))
+    plan = planned(pods("web", 8, web), node("one"), node("two"))
+    assert {placement.node: len(placement.pods) for placement in plan.existing} == {
+        "one": 4,
+        "two": 4,
+    }
+
+
+def test_a_spread_by_zone_compares_the_zones_of_existing_nodes() -> None:
+    web = spec(500, labels=WEB, spreads=(Spread(term(ZONE, **WEB), 1),))
+    plan = planned(pods("web", 8, web), node("one", zone="a"), node("two", zone="b"))
+    assert on_existing(plan) == 8
+
+
+def test_a_preference_costs_no_node_where_an_existing_one_has_room() -> None:
+    elsewhere = Weighted(100, Requirements.from_labels({ZONE: "c"}))
+    plan = planned(pods("web", 2, spec(500, preferred_terms=(elsewhere,))), node("one"))
+    assert plan.launches == ()
+
+
+def test_a_higher_priority_comes_before_a_constrained_pod() -> None:
+    high = pods("high", 1, spec(4000, priority=10))
+    low = pods("low", 1, spec(500, labels=WEB, apart=(term(HOSTNAME, **WEB),)))
+    plan = planned([*low, *high], node("one"), pools=())
+    assert [placement.pods for placement in plan.existing] == [("default/high-0",)]
+
+
+def test_pods_that_have_to_share_a_node_share_one_that_is_there() -> None:
+    together = spec(
+        labels=WEB,
+        near=(term(HOSTNAME, **WEB),),
+        terms=(Requirements([Requirement.of("x", "In", ["1"])]),),
+    )
+    plan = planned(pods("web", 2, together), node("one", x="1"))
+    assert on_existing(plan) == 2
+
+
+def test_a_pod_pinned_to_a_zone_has_a_place_whoever_else_has_its_label() -> None:
+    pinned = spec(labels=WEB, terms=in_zones("b"), spreads=(Spread(term(ZONE, **WEB), 1),))
+    waiting = [*pods("pinned", 1, pinned), *pods("free", 3, spec(labels=WEB))]
+    assert planned(waiting).unschedulable == ()
+
+
+def test_spreads_with_different_node_affinity_share_their_counts() -> None:
+    # Karpenter's "should limit spread options by required node affinity", in one batch.
+    spread = (Spread(term(ZONE, **WEB), 1),)
+    waiting = [
+        *pods("first", 6, spec(1500, labels=WEB, spreads=spread, terms=in_zones("a", "b"))),
+        *pods("second", 1, spec(1500, labels=WEB, spreads=spread, terms=in_zones("b", "c"))),
+        *pods("third", 5, spec(1500, labels=WEB, spreads=spread)),
+    ]
+    plan = planned(waiting)
+    assert plan.unschedulable == ()
+    assert zones_of(plan) == {"a": 4, "b": 4, "c": 4}

@@ -1,0 +1,64 @@
+"""Of random mixes, no fewer pods find a place than in the worst of 25 orders of kube-scheduler."""
+
+from itertools import batched
+
+import pytest
+from leeway.selection.labels import HOSTNAME
+from leeway.selection.packing.plan import Plan
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
+from leeway.selection.pods import ExistingNode, Pod
+from leeway.selection.pools import NodePool
+
+from bench.plan_checker import violations
+from bench.scheduler_simulation import worst
+from tests.selection.mixes import mix
+from tests.selection.workloads import catalog
+
+POOLS = [NodePool("plain")]
+NONE = Supply([], catalog())
+SUPPLY = Supply(POOLS, catalog())
+MIXES = list(batched(range(150), 30, strict=True))
+
+
+def on_existing(plan: Plan) -> int:
+    return sum(len(placement.pods) for placement in plan.existing)
+
+
+def planned(pods: list[Pod], supply: Supply, nodes: list[ExistingNode]) -> tuple[Plan, int]:
+    """A plan that is right, and how many pods it has a place for."""
+    plan = pack(pods, supply, nodes)
+    assert violations(plan, pods, supply.pools, nodes) == []
+    return plan, len(pods) - len(plan.unschedulable)
+
+
+def may_share_a_new_node(pods: list[Pod]) -> bool:
+    """Whether pods that have to share a node may all go to a new one, if there is room for all of
+    them on no existing one."""
+    return any(t.topology == HOSTNAME for pod in pods for t in pod.spec.near)
+
+
+@pytest.mark.parametrize("seeds", MIXES)
+def test_no_fewer_pods_go_to_existing_nodes(seeds: tuple[int, ...]) -> None:
+    for seed in seeds:
+        pods, nodes = mix(seed)
+        _, placed = planned(pods, NONE, nodes)
+        assert placed >= worst(pods, nodes), seed
+
+
+@pytest.mark.parametrize("seeds", MIXES)
+def test_no_fewer_pods_find_a_place_where_nodes_are_launched_too(seeds: tuple[int, ...]) -> None:
+    for seed in seeds:
+        pods, nodes = mix(seed)
+        plan, placed = planned(pods, SUPPLY, nodes)
+        assert placed >= worst(pods, nodes, SUPPLY.candidates), seed
+        if not may_share_a_new_node(pods):
+            assert on_existing(plan) >= worst(pods, nodes), seed
+
+
+@pytest.mark.parametrize("seeds", MIXES[:3])
+def test_no_fewer_pods_find_a_place_on_new_nodes_alone(seeds: tuple[int, ...]) -> None:
+    for seed in seeds:
+        pods, _ = mix(seed)
+        _, placed = planned(pods, SUPPLY, [])
+        assert placed >= worst(pods, [], SUPPLY.candidates), seed
