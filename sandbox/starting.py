@@ -64,7 +64,9 @@ class Starting:
         warming.start()
         aws_said = aws.ready(START_TIMEOUT)
         aws_url = f"http://127.0.0.1:{aws_said['port']}"
-        lambda_service = self._start("lambda", ["--aws", aws_url])
+        # Functions send a cluster's token to EKS's hosts and to the host where they call AWS.
+        called_at = f"http://{self.advertise}:{aws_said['port']}"
+        lambda_service = self._start("lambda", ["--aws", called_at])
         cluster_said = kubernetes.ready(START_TIMEOUT)
         lambda_url = f"http://127.0.0.1:{lambda_service.ready(START_TIMEOUT)['port']}"
         warming.join()
