@@ -153,10 +153,8 @@ class DrainRun:
             except Exception as error:  # noqa: BLE001 (a thread's end would pass unseen)
                 problems[node] = f"{type(error).__name__}: {error}"
             else:
-                if not drains[node].drained:
-                    problems[node] = self._why(drains[node])
-                elif any(pod.reason == DISPLACED for pod in drains[node].pods.values()):
-                    problems[node] = f"{DISPLACED}, and its pods are left alone"
+                if problem := self._problem(drains[node]):
+                    problems[node] = problem
 
         # Daemons, so that an interrupt from the keyboard ends them all.
         threads = [Thread(target=work, args=(node,), daemon=True) for node in nodes[1:]]
@@ -179,6 +177,13 @@ class DrainRun:
         return draining.work(
             node, Drain(), terms, until, selector=self.pod_selector, machine=machine
         )
+
+    def _problem(self, drain: Drain) -> str:
+        """Say why a node is not drained; empty where it is."""
+        displaced = any(pod.reason == DISPLACED for pod in drain.pods.values())
+        if displaced and not drain.at(Stage.FAILED):
+            return f"{DISPLACED}, and its pods are left alone"
+        return "" if drain.drained else self._why(drain)
 
     def _why(self, drain: Drain) -> str:
         failed = [f"{pod.pod}: {pod.reason}" for pod in drain.at(Stage.FAILED)]

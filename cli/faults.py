@@ -19,6 +19,8 @@ kubernetes:VERB:RESOURCE:error=RATE  (kubernetes:create:pods/eviction:error=0.3)
 kubernetes:VERB:RESOURCE:latency=SECONDS
 evictions:hold=SECONDS               they wait that long between budget and deletion
 down                                 the API server refuses connections
+capacity:TYPE:ZONE:lost=RATE         groups' launches find none of a type in a zone
+                                     (capacity:m5.large:us-east-1a:lost=1)
 throttle                             EC2 and Auto Scaling limit rates as AWS does
 lambda:FUNCTION:kill=STEP            killed before its checkpoint of that number is recorded
 events:copies=N                      every event is delivered so often
@@ -100,6 +102,18 @@ def _delivery(**effect: Any) -> Fault:
     return {"service": "events", "action": "Deliver", **effect}
 
 
+def _capacity(place: list[str], rate: float) -> Fault:
+    message = f"We currently do not have sufficient {place[1]} capacity in {place[2]}."
+    lost = {"error": "InsufficientInstanceCapacity", "message": message, "rate": rate}
+    return {
+        "service": "autoscaling",
+        "action": "Launch",
+        "instance_type": place[1],
+        "zone": place[2],
+        **lost,
+    }
+
+
 _UNAVAILABLE = {"error": "ServiceUnavailable", "status": 503}
 _Build = Callable[[list[str], float], Fault]
 # What a form looks like up to its `=`: the part it is for, the fault, the most that its number is.
@@ -108,6 +122,7 @@ _FORMS: Mapping[str, tuple[str, _Build, float | None]] = {
     "aws:*:*:latency": ("aws", lambda at, n: _aws(at, latency=n), None),
     "kubernetes:*:*:error": ("kubernetes", lambda at, n: _kubernetes(at, rate=n, status=503), 1),
     "kubernetes:*:*:latency": ("kubernetes", lambda at, n: _kubernetes(at, latency=n), None),
+    "capacity:*:*:lost": ("aws", _capacity, 1),
     "evictions:hold": (
         "kubernetes",
         lambda _, n: {"verb": "create", "resource": "pods/eviction", "hold": n},

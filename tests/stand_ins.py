@@ -9,7 +9,7 @@ from leeway.cloud.ports import CloudUnavailable
 from leeway.cloud.stores import Offering
 from leeway.notices.synthetic import Place
 from leeway.policies import ClusterPolicy
-from leeway.selection.offers.catalog import Unavailable
+from leeway.selection.offers.unavailable import Unavailable
 
 HERE = Place("123456789012", "eu-west-1")
 """Where the events of tests come from."""

@@ -104,26 +104,57 @@ def test_a_terminate_hook_at_scale_in_replaces_nothing() -> None:
     assert "group" in decision.reason
 
 
+ROOM = {"desired": 3, "maximum": 4}
 HOOKED = {"terminate_hooks": ("leeway-drain",), "desired": 3, "maximum": 4}
 
 
 def test_where_there_is_time_a_group_with_a_hook_starts_one_more_before_the_instance_goes() -> None:
     decision = ahead(group(**HOOKED))
-    assert (decision.method, decision.before) == (Method.RAISE_DESIRED, True)
+    assert (decision.method, decision.before) == (Method.LAUNCH, True)
     assert "4 of at most 4" in decision.reason
 
 
 def test_a_group_at_its_maximum_gets_its_successor_when_the_instance_goes() -> None:
     decision = ahead(group(**HOOKED | {"maximum": 3}))
-    assert (decision.method, decision.before) == (Method.TERMINATE_IN_GROUP, False)
+    assert (decision.method, decision.before) == (Method.TERMINATE_IN_GROUP, True)
     assert "at its maximum of 3" in decision.reason
 
 
-def test_a_group_without_a_hook_lets_the_instance_go_and_its_pods_when_the_successor_is_ready() -> (
+def test_a_group_without_a_hook_launches_one_more_and_ends_the_instance_when_it_is_drained() -> (
     None
 ):
-    decision = ahead(group())
+    decision = ahead(group(**ROOM))
+    assert (decision.method, decision.before) == (Method.LAUNCH, True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"not_by_name": "has a warm pool"}, "has a warm pool"),
+        ({"not_by_name": "mixes On-Demand and Spot Instances"}, "mixes On-Demand and Spot"),
+        ({"maximum": 3}, "is at its maximum of 3"),
+        ({"desired": 8, "units": 4, "maximum": 11}, "is at its maximum of 11"),
+        ({"suspended": frozenset({"Terminate"})}, "has its Terminate process suspended"),
+    ],
+)
+def test_where_a_group_launches_none_by_name_it_replaces_the_instance_itself_and_says_why(
+    facts: dict[str, Any], why: str
+) -> None:
+    decision = ahead(group(**ROOM | facts))
     assert (decision.method, decision.before) == (Method.DETACH, True)
+    assert why in decision.reason
+
+
+def test_what_the_group_refused_is_not_asked_again_and_stands_in_the_reason() -> None:
+    decision = ahead(group(**HOOKED), asked=Method.LAUNCH, refused="AccessDenied")
+    assert (decision.method, decision.before) == (Method.TERMINATE_IN_GROUP, True)
+    assert decision.reason.startswith("no successor by name: AccessDenied")
+
+
+def test_who_asked_the_group_to_end_the_instance_still_waits_for_what_it_launches() -> None:
+    ending = group(**HOOKED, lifecycle_state="Terminating:Wait")
+    decision = ahead(ending, asked=Method.TERMINATE_IN_GROUP)
+    assert (decision.method, decision.before) == (Method.LEFT_TO_OWNER, True)
 
 
 @pytest.mark.parametrize(
@@ -137,17 +168,16 @@ def test_an_instance_that_ec2_takes_waits_for_no_successor_whatever_its_policy_s
 
 
 def test_an_interruption_takes_up_the_successor_that_was_asked_for_before() -> None:
-    decision = decide(group(**HOOKED), asked=Method.RAISE_DESIRED)
-    assert (decision.method, decision.before) == (Method.RAISE_DESIRED, False)
-    ending = decide(group(**HOOKED, lifecycle_state="Terminating:Wait"), asked=Method.RAISE_DESIRED)
+    decision = decide(group(**HOOKED), asked=Method.LAUNCH)
+    assert (decision.method, decision.before) == (Method.LAUNCH, False)
+    ending = decide(group(**HOOKED, lifecycle_state="Terminating:Wait"), asked=Method.LAUNCH)
     assert ending.method is Method.LEFT_TO_OWNER, "its group ends it already"
 
 
 def test_a_successor_that_a_policy_wants_beside_the_drain_is_not_waited_for() -> None:
-    for facts in (group(**HOOKED), group()):
+    for facts in (group(**HOOKED), group(**ROOM)):
         decision = decide_replacement(NoticeKind.REBALANCE, Replacement.WITH, GROUP, facts)
-        assert decision.method in {Method.TERMINATE_IN_GROUP, Method.DETACH}
-        assert not decision.before
+        assert (decision.method, decision.before) == (Method.LAUNCH, False)
 
 
 OTHERS = {"others_hooks": ("cmdb",), "desired": 3, "maximum": 4}
@@ -163,23 +193,25 @@ def test_a_hook_that_calls_somebody_else_keeps_no_instance_for_its_pods() -> Non
 
 def test_where_there_is_time_a_group_ends_the_drained_instance_so_that_others_are_called() -> None:
     decision = ahead(group(**OTHERS))
-    assert (decision.method, decision.before) == (Method.RAISE_DESIRED, True)
+    assert (decision.method, decision.before) == (Method.LAUNCH, True)
     for alone in ({"maximum": 3}, {"suspended": frozenset({"Terminate"})}):
         decision = ahead(group(**OTHERS | alone))
         assert (decision.method, decision.before) == (Method.DETACH, True)
     beside = decide_replacement(NoticeKind.REBALANCE, Replacement.WITH, GROUP, group(**OTHERS))
-    assert beside.method is Method.DETACH
+    assert (beside.method, beside.before) == (Method.LAUNCH, False)
 
 
 def test_capacity_rebalancing_does_not_follow_scheduled_changes() -> None:
     facts = group(**HOOKED, capacity_rebalance=True)
     assert ahead(facts).method is Method.LEFT_TO_OWNER
-    assert ahead(facts, NoticeKind.SCHEDULED_CHANGE).method is Method.RAISE_DESIRED
+    assert ahead(facts, NoticeKind.SCHEDULED_CHANGE).method is Method.LAUNCH
 
 
 def test_what_may_surprise_is_said() -> None:
-    reason = ahead(group(**HOOKED, zones=3, protected=True)).reason
-    assert "any of 3 zones" in reason
+    zones = ("us-east-1a", "us-east-1b", "us-east-1c")
+    reason = ahead(group(**HOOKED, zones=zones, protected=True)).reason
+    assert "zones" not in reason, "it names the one"
+    assert "any of 3 zones" in decide(group(**HOOKED, zones=zones)).reason
     assert "protection from scale-in does not hold" in reason
     plain = ahead(group(**HOOKED)).reason
     assert "zones" not in plain

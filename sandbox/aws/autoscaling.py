@@ -2,6 +2,7 @@
 
 Stands in for CompleteLifecycleAction, RecordLifecycleActionHeartbeat, hooks given at creation,
 TerminateInstanceInAutoScalingGroup, DetachInstances, forced deletion, activities and limits.
+LaunchInstances is in `synchronous`.
 """
 
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ from sandbox.aws.cloud import Cloud
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.groups import KeepingGroup
 from sandbox.aws.lifecycle_hooks import LifecycleActions, WaitingHook, check
+from sandbox.aws.synchronous import Launch, Launches
 
 DETACHABLE = {"InService", "Standby"}
 
@@ -36,6 +38,10 @@ class Scaling(AutoScalingBackend):
 
     cloud: ClassVar[Cloud]
     actions: ClassVar[LifecycleActions]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.launches = Launches()
 
     @property
     def _url_module(self) -> Any:
@@ -135,13 +141,14 @@ class Scaling(AutoScalingBackend):
             return next(a for a in group.activities if instance_id in a.description)
         desired, least = group.desired_capacity or 0, group.min_size or 0
         if should_decrement:
-            if desired - 1 < least:
+            units = group.units_of(state)
+            if desired - units < least:
                 raise ValidationError(
                     f"Currently, desiredSize equals minSize ({least}). Terminating instance "
                     "without replacement will violate group's min size constraint. Either set "
                     "shouldDecrementDesiredCapacity flag to false or lower group's min size."
                 )
-            group.desired_capacity = desired - 1
+            group.desired_capacity = desired - units
         group.retire(state, "a user request")
         return group.activities[0]
 
@@ -162,14 +169,15 @@ class Scaling(AutoScalingBackend):
             states.append(state)
         desired, least, number = group.desired_capacity or 0, group.min_size or 0, len(states)
         if should_decrement:
-            if desired - number < least:
+            units = sum(map(group.units_of, states))
+            if desired - units < least:
                 raise ValidationError(
                     f"AutoScalingGroup {group_name} has min-size={least}, "
                     f"max-size={group.max_size}, and desired-size={desired}. To detach {number} "
                     f"instance{'s' if number > 1 else ''}, please update the AutoScalingGroup "
                     "sizes appropriately."
                 )
-            group.desired_capacity = desired - number
+            group.desired_capacity = desired - units
         return [group.detach(state) for state in states]
 
     def set_instance_health(self, instance_id: str, health_status: str) -> None:
@@ -285,6 +293,19 @@ class ScalingResponse(AutoScalingResponse):
         policy = self._get_param("InstanceLifecyclePolicy")
         if policy:
             group.instance_lifecycle_policy = policy
+
+    def launch_instances(self) -> ActionResult:
+        """At once, in one zone; the answer is the same for as long as its token is known."""
+        wanted = Launch(
+            self._get_param("AutoScalingGroupName"),
+            self._get_int_param("RequestedCapacity"),
+            tuple(self._get_param("AvailabilityZones", [])),
+            tuple(self._get_param("AvailabilityZoneIds", [])),
+            tuple(self._get_param("SubnetIds", [])),
+            self._get_param("RetryStrategy", "none"),
+        )
+        group, token = self.scaling.group(wanted.group), self._get_param("ClientToken")
+        return ActionResult(self.scaling.launches.answer(group, wanted, token))
 
     def delete_auto_scaling_group(self) -> ActionResult:
         """Refused while there are members, unless ForceDelete."""

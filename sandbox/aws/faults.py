@@ -2,6 +2,7 @@
 
 import random
 import threading
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
@@ -16,8 +17,8 @@ class Fault(BaseModel):
     `service` and `action` are globs over names as in IAM (`ec2`, `Describe*`). Three actions are
     not APIs: `events`/`Deliver` is a delivery to a target (`latency`, `copies` and `drop` apply
     there, `detail_type` says to which events), `scheduler`/`Deliver` is the same for what schedules
-    send when they are due, `autoscaling`/`Launch` is a group's own attempt to
-    launch an instance.
+    send when they are due, `autoscaling`/`Launch` is a launch of instances in a group, by itself or
+    by LaunchInstances (`instance_type` and `zone` say of which).
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -25,6 +26,8 @@ class Fault(BaseModel):
     service: str
     action: str = "*"
     detail_type: str = "*"
+    instance_type: str = "*"
+    zone: str = "*"
     error: str | None = None
     message: str = "Injected by the sandbox"
     status: int = Field(default=400, ge=400, le=599)
@@ -65,11 +68,24 @@ class Faults:
 
     def strike(self, service: str, action: str, detail_type: str = "") -> Fault | None:
         """The fault that hits this call or delivery, if one does; uses up one of its count."""
+        return self._strike(lambda fault: fault.meets(service, action, detail_type))
+
+    def strike_launch(self, instance_type: str, zone: str) -> Fault | None:
+        """The fault that hits a group's launch of this type in this zone, if one does."""
+        return self._strike(
+            lambda fault: (
+                fault.meets("autoscaling", "Launch", "")
+                and fnmatchcase(instance_type, fault.instance_type)
+                and fnmatchcase(zone, fault.zone)
+            )
+        )
+
+    def _strike(self, meets: Callable[[Fault], bool]) -> Fault | None:
         if not self._current:
             return None
         with self._lock:
             for fault in self._current:
-                if not fault.meets(service, action, detail_type):
+                if not meets(fault):
                     continue
                 if fault.count == 0 or self._dice.random() >= fault.rate:
                     continue

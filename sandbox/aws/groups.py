@@ -5,6 +5,8 @@ The states are those of "Amazon EC2 Auto Scaling instance lifecycle" in the user
 """
 
 from collections import Counter
+from dataclasses import dataclass
+from math import ceil
 from typing import Any, ClassVar
 
 from moto.autoscaling.models import Activity, FakeAutoScalingGroup, InstanceState
@@ -23,6 +25,18 @@ GONE = {"shutting-down", "terminated", "stopping", "stopped"}
 LAUNCH_RETRY = 2.0  # seconds after a launch that failed
 REMEMBERED = 1000  # activities a group
 GROUP_TAG = "aws:autoscaling:groupName"
+
+
+@dataclass(frozen=True)
+class LaunchError:
+    """Why EC2 launched nothing of a type in a zone; `market` is "spot" or None."""
+
+    instance_type: str
+    market: str | None
+    zone: str
+    subnet: str | None
+    code: str
+    message: str
 
 
 class KeepingGroup(FakeAutoScalingGroup):
@@ -63,12 +77,28 @@ class KeepingGroup(FakeAutoScalingGroup):
             for state in self.instance_states
             if state.lifecycle_state in COUNTED and state.instance_id not in self.outgoing
         ]
-        missing = (self.desired_capacity or 0) - len(present)
+        missing = (self.desired_capacity or 0) - sum(map(self.units_of, present))
         if missing > 0 and not self.suspends("Launch"):
             self._launch(missing, present)
         elif missing < 0 and not self.suspends("Terminate"):
-            for state in _scale_in_order(present)[:-missing]:
+            for state in _scale_in_order(present):
+                # Of several units, none goes that takes the group below what it wants.
+                missing += self.units_of(state)
+                if missing > 0:
+                    break
                 self.retire(state, "a difference between desired and actual capacity")
+
+    def weight_of(self, instance_type: str) -> int:
+        """How many units of the group's capacity an instance of this type is."""
+        template = (self.mixed_instances_policy or {}).get("LaunchTemplate", {})
+        for override in template.get("Overrides") or []:
+            if override.get("InstanceType") == instance_type:
+                return int(override.get("WeightedCapacity") or 1)
+        return 1
+
+    def units_of(self, state: InstanceState) -> int:
+        """How many units of the group's capacity a member is."""
+        return self.weight_of(state.instance.instance_type)
 
     def settle_soon(self) -> None:
         """Settle when the group would notice: once for all that happens until then."""
@@ -80,54 +110,90 @@ class KeepingGroup(FakeAutoScalingGroup):
         self._is_to_settle = False
         self.settle()
 
-    def _launch(self, count: int, present: list[InstanceState]) -> None:
-        subnets = {}
-        for subnet in (self.vpc_zone_identifier or "").split(","):
-            if subnet:
-                subnets[self.ec2_backend.get_subnet(subnet).availability_zone] = subnet
+    def subnets(self) -> dict[str, str]:
+        """The group's subnets by their zones; none where it names zones only."""
+        named = [name for name in (self.vpc_zone_identifier or "").split(",") if name]
+        return {self.ec2_backend.get_subnet(name).availability_zone: name for name in named}
+
+    def _launch(self, units: int, present: list[InstanceState]) -> None:
         in_zone = Counter(state.availability_zone for state in present)
+        [first, *_] = spot.plan(self, self.availability_zones[0], 1)
+        unit = self.weight_of(first[0])
         wanted: Counter[str] = Counter()
-        for _ in range(count):
+        for _ in range(ceil(units / unit)):
             zone = min(self.availability_zones, key=lambda zone: in_zone[zone])
             in_zone[zone] += 1
-            wanted[zone] += 1
+            wanted[zone] += unit
         for zone, number in wanted.items():
-            try:
-                self._launch_in(zone, subnets.get(zone), number)
-            except ServiceException as error:
-                self._launch_failed(error.message)
+            if not self._launch_somewhere(zone, number):
+                self.cloud.timers.after(LAUNCH_RETRY, self.settle)
                 return
 
-    def _launch_in(self, zone: str, subnet: str | None, count: int) -> None:
-        fault = self.cloud.faults.strike("autoscaling", "Launch")
-        if fault and fault.error:
-            raise ServiceException(fault.error, fault.message)
-        plan = spot.plan(self, zone, count)
-        for instance_type, market, number in plan:
-            template = None
-            if self.ec2_launch_template:
-                template = {
-                    "LaunchTemplateId": self.ec2_launch_template.id,
-                    "Version": self.launch_template_version,
-                }
-            reservation = self.ec2_backend.run_instances(
-                self.image_id,
-                number,
-                self.user_data,
-                self.security_groups,
-                instance_type=instance_type,
-                # moto searches its whole catalog for a type that isn't the template's
-                is_instance_type_default=instance_type == self.instance_type,
-                region_name=self.region,
-                placement=None if subnet else zone,
-                subnet_id=subnet,
-                launch_config=self.launch_config,
-                launch_template=template,
-                instance_market_options=market,
-                tags={"instance": self._tags_at_launch()},
-            )
-            for instance in reservation.instances:
-                self._admit(instance)
+    def _launch_somewhere(self, zone: str, units: int) -> bool:
+        """Launch in this zone, or what it has no room for in the others; False where none has."""
+        subnets = self.subnets()
+        for other in sorted(self.availability_zones, key=lambda other: other != zone):
+            try:
+                launched, errors = self.launch_in(other, subnets.get(other), units)
+            except ServiceException as error:
+                self._launch_failed(str(error.message))
+                return False
+            units -= sum(self.weight_of(instance.instance_type) for instance in launched)
+            if units <= 0:
+                return True
+            self._launch_failed(errors[-1].message)
+        return False
+
+    def launch_in(
+        self, zone: str, subnet: str | None, units: int
+    ) -> tuple[list[Instance], list[LaunchError]]:
+        """Launch so many units in a zone, of the types that it has room for; returns what was
+        launched, and an error for each type that was not."""
+        launched: list[Instance] = []
+        errors: list[LaunchError] = []
+        while units > 0:
+            plan = spot.plan(self, zone, units, {error.instance_type for error in errors})
+            for instance_type, market, number in plan:
+                fault = self.cloud.faults.strike_launch(instance_type, zone)
+                if fault and fault.error:
+                    told = fault.error, fault.message
+                    errors.append(LaunchError(instance_type, market, zone, subnet, *told))
+                    continue
+                count = ceil(number / self.weight_of(instance_type))
+                launched += self._run(instance_type, market, count, zone, subnet)
+                units -= number
+            if not plan:
+                break
+        return launched, errors
+
+    def _run(
+        self, instance_type: str, market: str | None, count: int, zone: str, subnet: str | None
+    ) -> list[Instance]:
+        template = None
+        if self.ec2_launch_template:
+            template = {
+                "LaunchTemplateId": self.ec2_launch_template.id,
+                "Version": self.launch_template_version,
+            }
+        reservation = self.ec2_backend.run_instances(
+            self.image_id,
+            count,
+            self.user_data,
+            self.security_groups,
+            instance_type=instance_type,
+            # moto searches its whole catalog for a type that isn't the template's
+            is_instance_type_default=instance_type == self.instance_type,
+            region_name=self.region,
+            placement=None if subnet else zone,
+            subnet_id=subnet,
+            launch_config=self.launch_config,
+            launch_template=template,
+            instance_market_options=market,
+            tags={"instance": self._tags_at_launch()},
+        )
+        for instance in reservation.instances:
+            self._admit(instance)
+        return list(reservation.instances)
 
     def _tags_at_launch(self) -> dict[str, str]:
         return {**self.instance_tags, **self.get_propagated_tags(), GROUP_TAG: self.name}
@@ -136,6 +202,8 @@ class KeepingGroup(FakeAutoScalingGroup):
         instance.autoscaling_group = self  # type: ignore[attr-defined]
         protected = self.new_instances_protected_from_scale_in
         state = InstanceState(instance, "Pending", protected_from_scale_in=protected)
+        if self.mixed_instances_policy:
+            state.weighted_capacity = str(self.weight_of(instance.instance_type))  # type: ignore[attr-defined]
         self.instance_states.append(state)
         self._members[instance.id] = state
         self._move(state, "Pending")
@@ -147,7 +215,6 @@ class KeepingGroup(FakeAutoScalingGroup):
         self.bus.emit(
             scaling_outcome(self, None, "Launch", successful=False, cause=cause, message=message)
         )
-        self.cloud.timers.after(LAUNCH_RETRY, self.settle)
 
     def _hooks(self, transition: str) -> list[WaitingHook]:
         hooks = self.autoscaling_backend.describe_lifecycle_hooks(self.name)
@@ -289,7 +356,7 @@ class KeepingGroup(FakeAutoScalingGroup):
             return
         serving = [s for s in self.instance_states if s.lifecycle_state == "InService"]
         staying = [state for state in serving if state.instance_id not in self.outgoing]
-        if len(staying) >= (self.desired_capacity or 0):
+        if sum(map(self.units_of, staying)) >= (self.desired_capacity or 0):
             for state in serving:
                 if state.instance_id in self.outgoing:
                     self.retire(state, "a replacement for a rebalanced instance is in service")

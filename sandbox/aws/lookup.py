@@ -11,7 +11,13 @@ from moto.ec2.models import EC2Backend
 from moto.ec2.models.amis import Ami
 from moto.ec2.models.elastic_block_store import Volume
 from moto.ec2.models.instances import Instance, Reservation
-from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, get_prefix
+from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, filter_dict_attribute_mapping, get_prefix
+
+# What moto's DescribeInstances lacks: launch-time, by the day or by the hour.
+filter_dict_attribute_mapping["launch-time"] = "launched_in"
+Instance.launched_in = property(  # type: ignore[attr-defined]
+    lambda self: [f"{self.launch_time:%Y-%m-%d}*", f"{self.launch_time:%Y-%m-%dT%H}:*"]
+)
 
 
 class QuickLookup(EC2Backend):

@@ -4,6 +4,7 @@ Stands in for allocation strategies and for the Spot requests behind a group, wh
 """
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 from moto.autoscaling.models import FakeAutoScalingGroup
@@ -20,18 +21,21 @@ from sandbox.aws.paging import page
 Plan = list[tuple[str, str | None, int]]  # instance type, market ("spot" or None), how many
 
 
-def plan(group: FakeAutoScalingGroup, zone: str, count: int) -> Plan:
-    """What to launch in a zone.
+def plan(group: FakeAutoScalingGroup, zone: str, count: int, without: Collection[str] = ()) -> Plan:
+    """What to launch in a zone, of other types than those `without`; nothing where none is left.
 
     On demand takes the first type, as "prioritized" does; Spot takes the cheapest of the zone. The
     share of Spot is kept over the group as it stands. Weights are not looked at.
     """
     policy = group.mixed_instances_policy
     if not policy:
-        return [(group.instance_type, _market_of_template(group), count)]
+        whole = [(group.instance_type, _market_of_template(group), count)]
+        return [] if group.instance_type in without else whole
     overrides = policy.get("LaunchTemplate", {}).get("Overrides") or []
     types = [override["InstanceType"] for override in overrides if "InstanceType" in override]
-    types = types or [group.instance_type]
+    types = [one for one in types or [group.instance_type] if one not in without]
+    if not types:
+        return []
     distribution = policy.get("InstancesDistribution", {})
     base = int(distribution.get("OnDemandBaseCapacity") or 0)
     share = distribution.get("OnDemandPercentageAboveBaseCapacity")

@@ -35,6 +35,19 @@ UNAVAILABLE = {"error": "ServiceUnavailable", "status": 503}
             "kubernetes",
             {"verb": "*", "resource": "nodes", "latency": 0.5},
         ),
+        (
+            "capacity:m5.large:us-east-1a:lost=1",
+            "aws",
+            {
+                "service": "autoscaling",
+                "action": "Launch",
+                "instance_type": "m5.large",
+                "zone": "us-east-1a",
+                "error": "InsufficientInstanceCapacity",
+                "message": "We currently do not have sufficient m5.large capacity in us-east-1a.",
+                "rate": 1,
+            },
+        ),
         ("down", "kubernetes", {"refuse": True}),
         (
             "evictions:hold=5",

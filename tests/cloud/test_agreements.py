@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from leeway.clock import SystemClock
 from leeway.cloud.autoscaling import AutoScalingGroups
+from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.ledgers import DynamoLedgers
 from leeway.cloud.memory import DynamoMemory
-from leeway.cloud.ports import CloudRefused, GroupGone
+from leeway.cloud.ports import CloudRefused
 from leeway.cloud.scheduler import EventBridgeSchedules, ScheduleTarget
 from leeway.cloud.stores import Offering, RecordChanged
 from leeway.cloud.unavailable import DynamoUnavailableOfferings
 from leeway.policies import ChurnCap
-from leeway.records.surges import SurgeLedger
 from leeway.records.turns import ChurnLedger
 from leeway.retirement.recollection import KnownGroups, Recollection
 
@@ -51,12 +51,11 @@ def test_of_two_that_take_a_turn_at_once_one_learns_that_it_must_look_again(
 
 
 def test_ledgers_are_read_as_they_were_written(ledgers: DynamoLedgers) -> None:
-    assert ledgers.surge("fresh") == SurgeLedger(group="fresh")
     assert ledgers.churn("fresh") == ChurnLedger(cluster="fresh")
-    ledger = ledgers.surge("fresh").next_for("i-a", 3, 9, NOW).ledger
-    assert ledger is not None
-    ledgers.write(ledger)
-    assert ledgers.surge("fresh") == ledger
+    taken, _ = ledgers.churn("fresh").take("i-a", 10, ChurnCap(), NOW)
+    assert taken is not None
+    ledgers.write(taken)
+    assert ledgers.churn("fresh") == taken
 
 
 def test_an_unavailable_offering_is_an_item_that_expires(aws: Sandbox) -> None:
@@ -102,46 +101,123 @@ def test_an_offering_that_another_function_has_just_marked_is_not_written_again(
     assert writes() == before + 1
 
 
-def test_a_group_is_raised_by_one_and_ends_an_instance_with_a_decrement(aws: Sandbox) -> None:
+def test_a_group_launches_one_by_name_and_ends_an_instance_with_a_decrement(aws: Sandbox) -> None:
     first, *_ = aws.group("surging", 2, MaxSize=3, LifecycleHookSpecificationList=[hook("drain")])
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
-    before = groups.capacity("surging")
-    assert (before.minimum, before.desired, before.maximum) == (0, 2, 3)
-    assert len(before.members) == 2
-    groups.set_desired("surging", 3)
-    came = set(groups.capacity("surging").members) - set(before.members)
-    assert len(came) == 1
+    since = datetime.now(UTC)
+    answers = [groups.launch("surging", "us-east-1b", 1, "i-a-1-us-east-1b") for _ in range(2)]
+    assert answers[0] == answers[1], "one token is one successor"
+    [came] = answers[0].instances
+    assert (came.instance_type, came.zone) == ("m5.large", "us-east-1b")
+    facts = groups.facts(first)
+    assert facts is not None
+    assert (facts.minimum, facts.desired, facts.maximum, facts.units) == (0, 3, 3, 1)
+    assert {"us-east-1a", "us-east-1b"} <= {*facts.zones}
+    assert not facts.not_by_name
+    with pytest.raises(CloudRefused):
+        groups.launch("surging", "us-east-1b", 1, "i-b-1-us-east-1b")
     aws.client("autoscaling").suspend_processes(
         AutoScalingGroupName="surging", ScalingProcesses=["Launch"]
     )
-    assert groups.capacity("surging").missing == 0
-    groups.terminate_in_group(came.pop())
-    assert groups.capacity("surging").missing == 1, "it has one to start"
+    assert groups.missing("surging") == 0
+    groups.terminate_in_group(came.instance)
+    assert groups.missing("surging") == 1, "it has one to start"
     groups.terminate_in_group(first, decrement=True)
-    after = groups.capacity("surging")
-    assert after.desired == 2
-    assert first not in after.members, "what is on its way out counts no more"
-    with pytest.raises(CloudRefused):
-        groups.set_desired("surging", 4)
+    assert groups.missing("surging") == 1, "what is on its way out is not wanted any more"
+    tags = [{"Key": "eks:cluster-name", "Value": "prod"}]
+    aws.client("ec2").create_tags(Resources=[came.instance], Tags=tags)
+    instances = Ec2Instances(maker(aws, "ec2"))
+    assert [one.instance for one in instances.launched_in("surging", since)] == [came.instance]
+    assert instances.launched_in("surging", since + timedelta(minutes=1)) == []
 
 
-class Weighing:
-    """What Auto Scaling says of a group whose types weigh, after its API reference."""
+def test_a_zone_without_capacity_is_an_error_of_its_type(aws: Sandbox) -> None:
+    aws.group("starving", 1)
+    fault = {"service": "autoscaling", "action": "Launch", "zone": "us-east-1a"}
+    lost = fault | {"error": "InsufficientInstanceCapacity", "message": "none"}
+    aws.control("PUT", "faults", {"faults": [lost]})
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    answer = groups.launch("starving", "us-east-1a", 1, "i-a-1-us-east-1a")
+    aws.control("PUT", "faults", {"faults": []})
+    assert answer.instances == ()
+    [error] = answer.errors
+    assert (error.instance_type, error.zone, error.lacks_capacity) == (
+        "m5.large",
+        "us-east-1a",
+        True,
+    )
+
+
+class Described:
+    """What Auto Scaling says of a group, after its API reference."""
+
+    def __init__(self, **group: Any) -> None:
+        self._group = {"AutoScalingGroupName": "ng", "AvailabilityZones": [], **group}
 
     def describe_auto_scaling_groups(self, **_: Any) -> dict[str, Any]:
-        member = {"LifecycleState": "InService", "WeightedCapacity": "4"}
-        members = [{"InstanceId": f"i-{number}", **member} for number in range(10)]
-        sizes = {"DesiredCapacity": 46, "MaxSize": 60, "MinSize": 0}
-        return {"AutoScalingGroups": [{**sizes, "Instances": members}]}
+        return {"AutoScalingGroups": [self._group]}
+
+    def describe_lifecycle_hooks(self, **_: Any) -> dict[str, Any]:
+        return {"LifecycleHooks": []}
+
+    def describe_instance_refreshes(self, **_: Any) -> dict[str, Any]:
+        return {"InstanceRefreshes": []}
 
 
-def test_of_a_group_that_counts_units_it_is_known_how_many_instances_are_missing() -> None:
-    assert AutoScalingGroups(Weighing).capacity("weighing").missing == 2, "6 units, 4 each"
+def mixed(types: tuple[str, ...] = (), **distribution: Any) -> dict[str, Any]:
+    overrides = [{"InstanceType": one} for one in types]
+    policy = {"LaunchTemplate": {"Overrides": overrides}, "InstancesDistribution": distribution}
+    return {"MixedInstancesPolicy": policy}
+
+
+ABOVE_BASE, BASE = "OnDemandPercentageAboveBaseCapacity", "OnDemandBaseCapacity"
+
+
+@pytest.mark.parametrize(
+    ("group", "why"),
+    [
+        ({"LaunchTemplate": {}}, ""),
+        ({"LaunchConfigurationName": "old"}, "uses a launch configuration"),
+        ({"LaunchTemplate": {}, "WarmPoolConfiguration": {}}, "has a warm pool"),
+        (mixed(), ""),
+        (mixed((), **{ABOVE_BASE: 100, BASE: 2}), ""),
+        (mixed((), **{ABOVE_BASE: 0, BASE: 0}), ""),
+        (mixed((), **{ABOVE_BASE: 0, BASE: 1}), "mixes On-Demand and Spot Instances"),
+        (mixed((), **{ABOVE_BASE: 50}), "mixes On-Demand and Spot Instances"),
+    ],
+)
+def test_it_is_told_why_a_group_launches_none_by_name(group: dict[str, Any], why: str) -> None:
+    assert AutoScalingGroups(lambda: Described(**group)).rules("ng").not_by_name == why
+
+
+def test_the_types_that_a_group_names_are_known() -> None:
+    group = mixed(("m5.large", "m6i.large"))
+    rules = AutoScalingGroups(lambda: Described(**group)).rules("ng")
+    assert rules.types == ("m5.large", "m6i.large")
+
+
+def test_of_a_group_that_counts_units_it_is_known_how_many_are_missing() -> None:
+    member = {"LifecycleState": "InService", "WeightedCapacity": "4"}
+    weighing = Described(DesiredCapacity=46, Instances=[member] * 10)
+    assert AutoScalingGroups(lambda: weighing).missing("ng") == 6
+
+
+def test_an_instances_weight_is_how_many_units_of_its_group_it_is() -> None:
+    class Weighing(Described):
+        def describe_auto_scaling_instances(self, **_: Any) -> dict[str, Any]:
+            member = {"AutoScalingGroupName": "ng", "WeightedCapacity": "4"}
+            state = {"LifecycleState": "InService", "ProtectedFromScaleIn": False}
+            return {"AutoScalingInstances": [member | state]}
+
+    group = Weighing(DesiredCapacity=46, MinSize=44, MaxSize=50)
+    facts = AutoScalingGroups(lambda: group).facts("i-a")
+    assert facts is not None
+    assert (facts.units, facts.may_shrink) == (4, False)
 
 
 def test_a_group_that_is_not_there_is_said_to_be_none(aws: Sandbox) -> None:
-    with pytest.raises(GroupGone, match="there is no group never-was"):
-        AutoScalingGroups(maker(aws, "autoscaling")).capacity("never-was")
+    with pytest.raises(CloudRefused, match="there is no group never-was"):
+        AutoScalingGroups(maker(aws, "autoscaling")).missing("never-was")
 
 
 def test_an_instances_group_says_how_far_it_may_grow(aws: Sandbox) -> None:
@@ -149,7 +225,7 @@ def test_an_instances_group_says_how_far_it_may_grow(aws: Sandbox) -> None:
     facts = AutoScalingGroups(maker(aws, "autoscaling")).facts(member)
     assert facts is not None
     assert (facts.desired, facts.maximum, facts.protected) == (1, 4, False)
-    assert facts.zones >= 1
+    assert facts.zones
 
 
 TARGET = ScheduleTarget(

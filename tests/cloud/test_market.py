@@ -11,11 +11,11 @@ from leeway.cloud.stores import Offering, UnavailableOfferings
 from leeway.cloud.surveys import LARGEST, DynamoSurveys
 from leeway.cloud.unavailable import DynamoUnavailableOfferings
 from leeway.refresh_catalog import NothingSurveyed, RefreshCatalog, Surveyed, Surveyor
-from leeway.selection.offers.catalog import Unavailable
 from leeway.selection.offers.compressed import opened, unpacked
 from leeway.selection.offers.machines import Machine
 from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.offers.survey import Part, Survey
+from leeway.selection.offers.unavailable import Unavailable
 from leeway.wiring.clients import patient_client
 
 from cli.catalogs import sandbox_survey

@@ -443,7 +443,7 @@ def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
     records.write(retirement.model_copy(update=ended))
     assert records.unfinished("under-way") == UnderWay((arrival,))
     raised = ReplacementIntent(
-        method="raise-desired", reason="", asked_at=retirement.noticed_at, owed=True
+        method="launch-successor", reason="", asked_at=retirement.noticed_at, owed=True
     )
     owing = retirement.model_copy(update={**ended, "version": 3, "replaced": raised})
     records.write(owing)

@@ -55,6 +55,39 @@ def test_a_toleration_of_the_cordon_is_known(toleration: dict[str, str], passes:
     assert (pod.cordon_toleration is not None) is passes
 
 
+ZONE = "topology.kubernetes.io/zone"
+
+
+def affinity(kind: str, required: Any) -> dict[str, Any]:
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+def spread(key: str, otherwise: str) -> dict[str, Any]:
+    constraint = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": otherwise}
+    return {"topologySpreadConstraints": [constraint]}
+
+
+IN_ZONE = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["us-east-1a"]}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({}, ""),
+        ({"nodeSelector": {ZONE: "us-east-1a"}}, "node affinity"),
+        (affinity("nodeAffinity", {"nodeSelectorTerms": [IN_ZONE]}), "node affinity"),
+        (affinity("podAffinity", [{"topologyKey": ZONE}]), "pod affinity"),
+        (affinity("podAntiAffinity", [{"topologyKey": ZONE}]), "pod affinity"),
+        (affinity("podAntiAffinity", [{"topologyKey": "kubernetes.io/hostname"}]), ""),
+        (spread(ZONE, "DoNotSchedule"), "topology spread"),
+        (spread(ZONE, "ScheduleAnyway"), ""),
+        (spread("kubernetes.io/hostname", "DoNotSchedule"), ""),
+    ],
+)
+def test_what_keeps_a_pod_in_its_zone_is_known(spec: dict[str, Any], why: str) -> None:
+    assert read(spec).bound_to_zone == why
+
+
 def test_only_a_controller_brings_a_pod_back() -> None:
     owner: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"}
     owner["uid"] = "u-2"

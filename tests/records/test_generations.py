@@ -221,7 +221,7 @@ def test_the_hook_of_a_termination_that_was_asked_for_is_only_remembered() -> No
     assert (reception.write, reception.start) == (True, False)
     assert reception.record.hooks == (HOOK,)
     assert take(running, NoticeKind.SPOT_INTERRUPTION, "n-3", after=2).start, "that leaves less"
-    raised = asked.model_copy(update={"method": Method.RAISE_DESIRED, "owed": True})
+    raised = asked.model_copy(update={"method": Method.LAUNCH, "owed": True})
     for replaced in (None, raised, asked.model_copy(update={"method": Method.DETACH})):
         other = running.model_copy(update={"replaced": replaced})
         by_its_group = take(other, NoticeKind.TERMINATE_HOOK, "n-4", hook=HOOK, after=2)
@@ -467,7 +467,7 @@ def test_what_a_group_is_still_owed_is_taken_up_by_what_tells_of_the_end_but_by_
     None
 ):
     asked = ReplacementIntent(
-        method="raise-desired", reason="one more", asked_at=NOTICED, owed=True
+        method="launch-successor", reason="one more", asked_at=NOTICED, owed=True
     )
     kept = ended(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
     assert take(kept, NoticeKind.STATE_CHANGE, "n-2", after=60, state="stopping").start
@@ -477,7 +477,7 @@ def test_what_a_group_is_still_owed_is_taken_up_by_what_tells_of_the_end_but_by_
 
 
 def test_what_begins_after_an_undoing_knows_nothing_of_the_life_before_but_what_is_owed() -> None:
-    asked = ReplacementIntent(method="raise-desired", reason="one more", asked_at=NOTICED)
+    asked = ReplacementIntent(method="launch-successor", reason="one more", asked_at=NOTICED)
     for owed in (False, True):
         before = interrupted(Phase.UNDONE).model_copy(
             update={"hooks": (HOOK,), "replaced": asked.model_copy(update={"owed": owed})}
@@ -488,3 +488,14 @@ def test_what_begins_after_an_undoing_knows_nothing_of_the_life_before_but_what_
     hooked = at(take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record, Phase.RUNNING)
     taken = take(hooked.model_copy(update={"replaced": asked}), NoticeKind.SPOT_INTERRUPTION, "n-2")
     assert (taken.record.hooks, taken.record.replaced) == ((HOOK,), asked)
+
+
+def test_the_end_that_it_asked_its_group_for_begins_no_other_retirement() -> None:
+    for ending, starts in ((False, True), (True, False)):
+        asked = ReplacementIntent(
+            method="launch-successor", reason="", asked_at=NOTICED, owed=True, ending=ending
+        )
+        stored = take(None, NoticeKind.REBALANCE, "n-1").record
+        stored = stored.model_copy(update={"phase": Phase.RUNNING, "replaced": asked})
+        told = take(stored, NoticeKind.STATE_CHANGE, "n-2", after=60, state="shutting-down")
+        assert told.start is starts

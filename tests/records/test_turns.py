@@ -85,7 +85,7 @@ def test_a_recommendation_whose_turn_does_not_come_in_a_day_is_declined() -> Non
 def test_what_comes_anyway_and_what_has_asked_for_its_successor_are_never_declined() -> None:
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
     assert with_patience(change, WAITS, NOTICED + DAY) == WAITS
-    asked = ReplacementIntent(method="raise-desired", reason="", asked_at=NOTICED)
+    asked = ReplacementIntent(method="launch-successor", reason="", asked_at=NOTICED)
     asked_for = noticed(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
     assert with_patience(asked_for, WAITS, NOTICED + DAY) == WAITS
 
@@ -103,7 +103,7 @@ def test_a_recommendations_deadline_counts_from_when_its_pods_are_asked_to_go() 
     ("method", "hours", "then"),
     [
         ("terminate-in-group", 48, OnBlocked.DELETE),
-        ("raise-desired", 0.5, OnBlocked.WAIT),
+        ("launch-successor", 0.5, OnBlocked.WAIT),
         ("detach", 0.5, OnBlocked.WAIT),
     ],
 )
@@ -111,7 +111,7 @@ def test_only_where_its_group_ends_it_a_blocked_pod_is_waited_for_as_long_as_the
     method: str, hours: float, then: OnBlocked
 ) -> None:
     asked = ReplacementIntent(
-        method=method, reason="", asked_at=NOTICED, owed=method == "raise-desired"
+        method=method, reason="", asked_at=NOTICED, owed=method == "launch-successor"
     )
     noted = noticed(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
     on = begun(noted, NOTICED)

@@ -5,8 +5,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, GroupCapacity, LifecycleActionOver
-from leeway.cloud.stores import Known, Recalled, RecordChanged
+from leeway.cloud.ports import (
+    CloudRefused,
+    CloudUnavailable,
+    Launched,
+    LaunchedInstance,
+    LaunchError,
+    LifecycleActionOver,
+)
+from leeway.cloud.stores import Known, Offering, Recalled, RecordChanged
 from leeway.cluster.ports import (
     RETIRING,
     Attachment,
@@ -26,13 +33,13 @@ from leeway.records.retirement import (
     InstanceFacts,
     Retirement,
 )
-from leeway.records.surges import SurgeLedger
 from leeway.records.turns import ChurnLedger
 from leeway.replacement import GroupFacts, GroupRules
 from leeway.retirement.outcome import Outcome
 from leeway.retirement.recollection import Recollection
 from leeway.retirement.retire_node import RetireNode
 from leeway.retirement.surroundings import Surroundings
+from leeway.selection.offers.unavailable import Unavailable
 
 from tests.draining.feeds import ListedPods
 from tests.records.retirements import FACTS, HOOK, NOTICED, take
@@ -41,6 +48,7 @@ POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 HOOKED = ("leeway-drain",)
 ORDER = Order(FACTS.instance, FACTS.cluster, 1)
 SUCCESSOR = "i-0successor00000000"
+ZONES = (FACTS.zone, "us-east-1f")
 OTHERS = ("i-0other000000000000", "i-0third000000000000")
 
 
@@ -49,31 +57,29 @@ class LedgersInMemory:
     """The Ledgers Protocol."""
 
     churns: dict[str, ChurnLedger] = field(default_factory=dict)
-    surges: dict[str, SurgeLedger] = field(default_factory=dict)
 
     def churn(self, cluster: str) -> ChurnLedger:
         return self.churns.get(cluster, ChurnLedger(cluster=cluster))
 
-    def surge(self, group: str) -> SurgeLedger:
-        return self.surges.get(group, SurgeLedger(group=group))
+    def write(self, ledger: ChurnLedger) -> None:
+        if ledger.version != self.churn(ledger.cluster).version + 1:
+            raise RecordChanged(ledger.cluster)
+        self.churns[ledger.cluster] = ledger
 
-    @property
-    def successors(self) -> dict[str, str]:
-        """Who was found to succeed whom, in all groups."""
-        waits = {
-            name: one for ledger in self.surges.values() for name, one in ledger.waiting.items()
-        }
-        return {name: one.successor for name, one in waits.items() if one.successor}
 
-    def write(self, ledger: ChurnLedger | SurgeLedger) -> None:
-        if isinstance(ledger, ChurnLedger):
-            if ledger.version != self.churn(ledger.cluster).version + 1:
-                raise RecordChanged(ledger.cluster)
-            self.churns[ledger.cluster] = ledger
-        else:
-            if ledger.version != self.surge(ledger.group).version + 1:
-                raise RecordChanged(ledger.group)
-            self.surges[ledger.group] = ledger
+@dataclass
+class OfferingsInMemory:
+    """The UnavailableOfferings Protocol."""
+
+    marked: list[Offering] = field(default_factory=list)
+
+    def mark(self, offering: Offering, reason: str, until: datetime) -> None:
+        self.marked.append(offering)
+
+    def now(self, region: str, at: datetime) -> frozenset[Unavailable]:
+        return frozenset(
+            Unavailable(one.instance_type, one.zone, one.capacity_type) for one in self.marked
+        )
 
 
 @dataclass
@@ -101,8 +107,10 @@ class Surrounding:
     """A record, a group with three instances, a node with pods, and whoever is told.
 
     `starts_in` is how many seconds an instance takes from its launch to a Ready node; None: for
-    ever. The retiring one's own node is there from `joins_in` seconds after the notice on. `done`
-    is what was done to the world, in order, each with its moment.
+    ever. The retiring one's own node is there from `joins_in` seconds after the notice on. `full`
+    are the zones without capacity, `dies` says that the successor goes before it is Ready, and
+    `refuses` what the group says to LaunchInstances. `done` is what was done to the world, in
+    order, each with its moment.
     """
 
     record: Retirement
@@ -128,6 +136,11 @@ class Surrounding:
     starts_in: float | None = 60
     joins_in: float = 0.0
     launched_at: datetime | None = None
+    launched: dict[str, Launched] = field(default_factory=dict)
+    full: set[str] = field(default_factory=set)
+    refuses: str = ""
+    dies: bool = False
+    offerings: OfferingsInMemory = field(default_factory=OfferingsInMemory)
     annotations: dict[str, str] = field(default_factory=dict)
     marked: bool = False
     ready: int = 20
@@ -198,6 +211,7 @@ class Surrounding:
             "suspended": frozenset(),
             "terminate_hooks": self.hooks,
             "timeouts": dict.fromkeys(self.hooks, self.timeout),
+            "zones": ZONES,
             "with_target": frozenset(self.with_target),
         }
         kept = {name: value for name, value in self.facts_.items() if name in rules}
@@ -205,35 +219,55 @@ class Surrounding:
 
     def facts(self, instance: str) -> GroupFacts | None:
         self.looks.append("facts")
-        if self.state is None:
+        state = self.state
+        if instance == SUCCESSOR:
+            state = "InService" if self.launched_at and not self.dies else None
+        if state is None:
             return None
         facts: dict[str, Any] = {
             "name": "ng",
-            "lifecycle_state": self.state,
+            "lifecycle_state": state,
             "capacity_rebalance": False,
             "refreshing": False,
             "suspended": frozenset(),
             "terminate_hooks": self.hooks,
             "desired": self.desired,
             "maximum": self.maximum,
+            "zones": ZONES,
         }
         return GroupFacts(**facts | self.facts_)
 
-    def capacity(self, group: str) -> GroupCapacity:
-        members = [*OTHERS, *self.came()]
-        if self.state == "InService":
-            members.append(FACTS.instance)
-        missing = max(0, self.desired - len(members))
-        return GroupCapacity(self.desired, self.maximum, tuple(members), missing=missing)
+    def missing(self, group: str) -> int:
+        there = len(OTHERS) + len(self.came()) + (self.state == "InService")
+        return max(0, self.desired - there)
 
     def came(self) -> tuple[str, ...]:
         """The successor, once it is launched."""
         return () if self.launched_at is None else (SUCCESSOR,)
 
-    def set_desired(self, group: str, desired: int) -> None:
-        self.did(f"desired {desired}")
-        self.desired = desired
-        self.launched_at = self.now_
+    def launch(self, group: str, zone: str, units: int, token: str) -> Launched:
+        if self.refuses:
+            raise CloudRefused(self.refuses)
+        if token in self.launched:
+            return self.launched[token]
+        if self.desired + units > self.maximum:
+            raise CloudRefused("ValidationError: the new desired capacity is above the maximum")
+        if zone in self.full:
+            lacks = LaunchError(FACTS.instance_type, zone, "InsufficientInstanceCapacity", "none")
+            answer = Launched((), (lacks,))
+        else:
+            self.did("launch")
+            self.desired += units
+            self.launched_at = self.now_
+            answer = Launched((LaunchedInstance(SUCCESSOR, FACTS.instance_type, zone),))
+        self.launched[token] = answer
+        return answer
+
+    def launched_in(self, group: str, since: datetime) -> list[InstanceFacts]:
+        if self.launched_at is None or self.launched_at < since.replace(microsecond=0):
+            return []
+        found = self.describe(SUCCESSOR)
+        return [found] if found else []
 
     def describe(self, instance: str) -> InstanceFacts | None:
         if instance != SUCCESSOR:
@@ -249,6 +283,11 @@ class Surrounding:
         self.launched_at = self.now_
 
     def terminate_in_group(self, instance: str, decrement: bool = False) -> None:
+        if instance == SUCCESSOR:
+            self.did("end successor and decrement" if decrement else "end successor")
+            self.desired -= decrement
+            self.launched_at = None if decrement else self.now_
+            return
         assert self.hooks or not self.pods, "no hook keeps it for its pods"
         self.did("terminate and decrement" if decrement else "terminate")
         self.state = "Terminating:Wait"
@@ -309,7 +348,7 @@ class Surrounding:
     # Cluster
     def node_of(self, instance: str, names: tuple[str, ...]) -> Node | None:
         self.searched += 1
-        return self._joined(instance)
+        return self.node("new") if instance == SUCCESSOR else self._joined(instance)
 
     def _joined(self, instance: str) -> Node | None:
         if self.now_ < NOTICED + timedelta(seconds=self.joins_in):
@@ -420,6 +459,8 @@ class Surrounding:
             drains=self,
             telemetry=self,
             clock=self,
+            offerings=self.offerings,
+            region="us-east-1",
         )
 
 

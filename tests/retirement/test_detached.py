@@ -21,8 +21,9 @@ NEVER = 10**9
 
 
 def voluntary(**changes: Any) -> Surrounding:
-    """A recommendation for an instance of a group without a hook."""
-    return surrounding(NoticeKind.REBALANCE, **{"pods": [POD], "blocks": False} | changes)
+    """A recommendation for an instance of a group without a hook, which launches none by name."""
+    usual = {"pods": [POD], "blocks": False, "facts_": {"not_by_name": "has a warm pool"}}
+    return surrounding(NoticeKind.REBALANCE, **usual | changes)
 
 
 def knowing(world: Surrounding, **facts: Any) -> Surrounding:
@@ -176,14 +177,17 @@ def test_an_instance_that_ec2_refuses_to_terminate_is_tried_some_times_and_then_
     assert "disableApiTermination" in said[-1]
 
 
-def test_a_group_that_was_raised_keeps_an_instance_whose_node_went_before_it_was_drained() -> None:
-    world = without_its_node(voluntary(blocks=True, hooks=HOOKED))
+def test_an_instance_whose_node_went_before_it_was_drained_stays_and_its_successor_goes() -> None:
+    world = without_its_node(voluntary(blocks=True, hooks=HOOKED, facts_={}))
     next_generation(world)
-    ends = world.order_of("desired 4", "desired 3", "terminate and decrement")
-    assert ends == ["desired 4", "desired 3"]
-    joined = without_its_node(knowing(voluntary(blocks=True, hooks=HOOKED), joined=True))
+    ends = world.order_of("launch", "end successor and decrement", "terminate and decrement")
+    assert ends == ["launch", "end successor and decrement"]
+    joined = without_its_node(knowing(voluntary(blocks=True, hooks=HOOKED, facts_={}), joined=True))
     next_generation(joined)
-    assert joined.order_of("desired 3", "terminate and decrement") == ["terminate and decrement"]
+    assert joined.order_of("end successor and decrement", "terminate and decrement") == [
+        "terminate and decrement"
+    ]
+    assert (world.desired, joined.desired) == (3, 3)
 
 
 def test_an_interrupted_instance_that_is_detached_is_left_to_ec2_after_its_first_end() -> None:

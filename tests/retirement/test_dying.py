@@ -99,9 +99,18 @@ CASES: dict[str, tuple[NoticeKind, dict[str, Any], list[str]]] = {
     "rebalance, hooked": (
         NoticeKind.REBALANCE,
         {"hooks": HOOKED},
-        ["desired 4", "evict", "terminate and decrement"],
+        ["launch", "evict", "terminate and decrement"],
     ),
-    "rebalance, without a hook": (NoticeKind.REBALANCE, {}, ["detach", "evict"]),
+    "rebalance, without a hook": (
+        NoticeKind.REBALANCE,
+        {},
+        ["launch", "evict", "terminate and decrement"],
+    ),
+    "rebalance, by the group": (
+        NoticeKind.REBALANCE,
+        {"facts_": {"not_by_name": "has a warm pool"}},
+        ["detach", "evict"],
+    ),
     "interruption, hooked": (
         NoticeKind.SPOT_INTERRUPTION,
         {"hooks": HOOKED},
@@ -132,5 +141,5 @@ def test_wherever_it_dies_everything_is_done_and_nothing_twice(case: str, when: 
         assert acts == expected, number
         assert world.desired == 3, number
         if kind is NoticeKind.REBALANCE:
-            assert world.ledgers.successors == {FACTS.instance: SUCCESSOR}, number
+            assert [one.instance for one in outcome.successors] == [SUCCESSOR], number
             assert world.ledgers.churns["prod"].turns.keys() == {FACTS.instance}, number

@@ -9,12 +9,9 @@ from leeway.notices import InterruptionAction, NoticeKind
 from leeway.notices.synthetic import Place
 from leeway.reconciliation.omissions import about_hook, about_interruption, about_state
 from leeway.records.retirement import Retirement
-from leeway.records.surges import SurgeLedger
-from leeway.retirement.outcome import Result
 from leeway.sightings import SeenHook, SeenInstance, SeenInterruption
 
 from tests.records.retirements import FACTS, HOOK, NOTICED, take
-from tests.retirement.retiring import next_generation, rebalanced
 
 PLACE = Place("123456789012", "us-east-1")
 
@@ -49,7 +46,7 @@ SECOND = {**FIRST, "action": "retire", "stops": False, "begun_at": None, "event"
 
 CARRIED_OUT = {
     "by the first version": FIRST,
-    "with a successor": {**SECOND, "replaced": {**ASKED, "group": "ng", "members": []}},
+    "with a successor": {**SECOND, "replaced": {**ASKED, "group": "ng"}},
     "in its turn": {**SECOND, "kind": "rebalance", "begun_at": "2026-11-20T09:45:30Z"},
 }
 
@@ -85,20 +82,3 @@ def test_what_may_have_been_a_rehearsal_is_retired_for_real_while_its_hook_waits
     assert record.came_to_nothing
     seen = SeenHook(FACTS.instance, HOOK, launching=False)
     assert about_hook(seen, record, None, PLACE, NOTICED + timedelta(minutes=1)) is not None
-
-
-def test_a_group_that_an_earlier_version_has_raised_is_raised_no_second_time() -> None:
-    world = rebalanced(desired=4)
-    raised = {**ASKED, "method": "raise-desired", "group": "ng", "members": [FACTS.instance]}
-    waits = {**SECOND, "kind": "rebalance", "phase": "running", "replaced": raised}
-    world.record = stored(waits)
-    world.ledgers.surges["ng"] = SurgeLedger(group="ng", base=3, raised={FACTS.instance: NOTICED})
-    world.launched_at = NOTICED
-    told = take(world.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=30)
-    assert told.start
-    world.record = told.record
-    assert next_generation(world).result is Result.DRAINED
-    assert world.order_of("desired 5", "terminate", "terminate and decrement") == [
-        "terminate and decrement"
-    ]
-    assert world.desired == 3

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from leeway.cloud.ports import CloudRefused, GroupCapacity, GroupGone
+from leeway.cloud.ports import CloudRefused
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
@@ -12,6 +12,7 @@ from leeway.reconciliation.omissions import about_retirement
 from leeway.records.generations import receive, undo
 from leeway.records.retirement import OVERDUE, ReplacementIntent, due
 from leeway.retirement.outcome import Result
+from leeway.zones import ZoneChoice
 
 from tests.records.retirements import FACTS, HOOK, NOTICED, notice, take
 from tests.retirement.retiring import (
@@ -54,13 +55,13 @@ def test_an_end_in_the_group_that_is_refused_is_said_and_found_again() -> None:
     world = rebalanced()
     refusing_once(world)
     outcome = retire(world)
-    assert outcome.replacement == "raise-desired"
+    assert outcome.replacement == "launch-successor"
     assert any("AccessDenied" in said for said in outcome.refused)
     assert (world.record.owes, world.record.is_open, world.desired) == (True, True, 4)
     found(world, "running")
     assert not next_generation(world).refused
-    assert world.order_of("desired 4", "desired 5", "terminate and decrement") == [
-        "desired 4",
+    assert world.order_of("launch", "terminate and decrement") == [
+        "launch",
         "terminate and decrement",
     ]
     assert (world.desired, world.record.is_open) == (3, False)
@@ -152,8 +153,8 @@ def test_a_raise_whose_execution_dies_for_good_is_finished_while_its_instance_is
     world = died_at(step)
     found(world, "running")
     assert next_generation(world).result is Result.DRAINED
-    assert world.order_of("desired 4", "terminate", "terminate and decrement") == [
-        "desired 4",
+    assert world.order_of("launch", "terminate", "terminate and decrement") == [
+        "launch",
         "terminate and decrement",
     ]
     assert (world.desired, world.record.is_open) == (3, False)
@@ -170,16 +171,25 @@ def test_what_was_kept_and_ends_by_itself_is_known_to_owe_its_group_one() -> Non
     assert (world.desired, world.record.is_open) == (3, False)
 
 
-def test_a_group_that_was_never_raised_replaces_an_instance_that_stops_meanwhile() -> None:
+def test_a_successor_that_was_never_launched_is_launched_when_its_instance_stops() -> None:
     world = rebalanced()
     asked = ReplacementIntent(
-        method="raise-desired", reason="", asked_at=NOTICED, group="ng", owed=True
+        method="launch-successor",
+        reason="",
+        asked_at=NOTICED,
+        group="ng",
+        zones=(ZoneChoice("us-east-1a", "its own"),),
+        desired=4,
+        owed=True,
     )
     world.record = world.record.model_copy(update={"replaced": asked})
     told = take(world.record, NoticeKind.STATE_CHANGE, "n-2", after=5, state="stopping")
     world.record = told.record
     next_generation(world)
-    assert world.order_of("terminate", "terminate and decrement") == ["terminate"]
+    assert world.order_of("launch", "terminate", "terminate and decrement") == [
+        "launch",
+        "terminate and decrement",
+    ]
     assert (world.desired, world.record.is_open) == (3, False)
 
 
@@ -188,10 +198,7 @@ def test_a_group_that_is_gone_is_owed_nothing() -> None:
     retire(world)
     world.state = None
 
-    def capacity(group: str) -> GroupCapacity:
-        raise GroupGone(group)
-
-    world.capacity = capacity  # type: ignore[method-assign]
+    world.launched_at = None
     found(world, "terminated")
     assert not next_generation(world).refused
     assert not world.record.is_open

@@ -4,12 +4,10 @@ import pytest
 from leeway.cloud.ports import CloudUnavailable
 from leeway.drain.pods import Pod
 from leeway.notices import NoticeKind
-from leeway.records.surges import SurgeLedger
-from leeway.records.turns import ChurnLedger
 from leeway.replacement import Method
 from leeway.retirement.outcome import Result
 
-from tests.retirement.retiring import HOOKED, LedgersInMemory, Surrounding, retire, surrounding
+from tests.retirement.retiring import Surrounding, retire, surrounding
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 
@@ -39,25 +37,9 @@ def test_an_interrupted_instance_that_ec2_does_not_end_at_once_is_left_to_it() -
 def test_one_that_would_stay_is_terminated_by_a_later_attempt_of_the_step(stops: bool) -> None:
     kind = NoticeKind.SPOT_INTERRUPTION if stops else NoticeKind.REBALANCE
     world = throttled(kind)
+    world.facts_ = {"not_by_name": "has a warm pool"}
     world.record = world.record.model_copy(update={"stops": stops})
     with pytest.raises(CloudUnavailable):
         retire(world)
     assert world.order_of("detach") == ["detach"]
     assert world.record.is_to_be_terminated
-
-
-@pytest.mark.parametrize("hooks", [(), HOOKED])
-def test_an_interruption_neither_reads_nor_writes_who_waits_for_successors(
-    hooks: tuple[str, ...],
-) -> None:
-    world = surrounding(pods=[POD], blocks=False, hooks=hooks)
-
-    class Untouched(LedgersInMemory):
-        def surge(self, group: str) -> SurgeLedger:
-            raise AssertionError("a thousand of them would meet there")
-
-        def write(self, ledger: ChurnLedger | SurgeLedger) -> None:
-            raise AssertionError("a thousand of them would meet there")
-
-    world.ledgers = Untouched()
-    assert retire(world).result is Result.DRAINED

@@ -51,7 +51,8 @@ def test_the_record_tells_whether_anything_was_left_on_the_node() -> None:
 
 
 def test_a_replacement_that_is_refused_is_tried_at_a_pace_and_then_said() -> None:
-    refusing = surrounding(NoticeKind.REBALANCE, detaches=False)
+    by_itself = {"not_by_name": "has a warm pool"}
+    refusing = surrounding(NoticeKind.REBALANCE, detaches=False, facts_=by_itself)
     outcome = retire(refusing)
     assert outcome.replacement == "failed"
     assert "AccessDenied" in outcome.replacement_reason

@@ -3,23 +3,21 @@
 from datetime import timedelta
 
 import pytest
-from leeway.cloud.ports import GroupCapacity
-from leeway.cluster.ports import ClusterUnavailable, Node
+from leeway.cluster.ports import ClusterUnavailable
 from leeway.drain.pods import Pod
 from leeway.hooks import HookResult
 from leeway.notices import NoticeKind
 from leeway.owners import Owner, OwnerKind
 from leeway.policies import Action, ChurnCap, ClusterPolicy
 from leeway.records.generations import undo
-from leeway.records.retirement import OVERDUE, InstanceFacts, Phase, ReplacementIntent, due
-from leeway.records.surges import SurgeLedger, Wait
+from leeway.records.retirement import OVERDUE, Phase, ReplacementIntent, due
 from leeway.records.turns import ChurnLedger
 from leeway.retirement.outcome import Result
+from leeway.zones import ZoneChoice
 
-from tests.records.retirements import FACTS, NOTICED, notice, take
+from tests.records.retirements import NOTICED, notice, take
 from tests.retirement.retiring import (
     HOOKED,
-    OTHERS,
     POD,
     SUCCESSOR,
     Surrounding,
@@ -35,9 +33,9 @@ NONE_MAY = ChurnCap(percent=0, at_least=0)
 def test_a_rebalance_evicts_nothing_before_the_successor_is_ready() -> None:
     world = rebalanced()
     outcome = retire(world)
-    assert (outcome.result, outcome.replacement) == (Result.DRAINED, "raise-desired")
-    assert world.order_of("desired 4", "terminate and decrement", "evict") == [
-        "desired 4",
+    assert (outcome.result, outcome.replacement) == (Result.DRAINED, "launch-successor")
+    assert world.order_of("launch", "terminate and decrement", "evict") == [
+        "launch",
         "evict",
         "terminate and decrement",
     ]
@@ -45,16 +43,25 @@ def test_a_rebalance_evicts_nothing_before_the_successor_is_ready() -> None:
     evicted = next(at for what, at in world.done if what == "evict")
     assert evicted - NOTICED >= timedelta(seconds=60)
     assert f"successor {SUCCESSOR} is Ready" in outcome.replacement_reason
-    assert world.ledgers.successors == {FACTS.instance: SUCCESSOR}
+    [successor] = outcome.successors
+    assert (successor.instance, successor.instance_type) == (SUCCESSOR, "m5.large")
+    assert (successor.zone, successor.why) == (
+        "us-east-1a",
+        "the instance's own zone, which keeps its group's balance",
+    )
+    assert str(successor) in outcome.replacement_reason
 
 
-def test_from_a_group_without_a_hook_it_is_detached_and_waits_as_well() -> None:
+def test_in_a_group_without_a_hook_it_stays_in_service_until_it_is_drained() -> None:
     world = rebalanced(hooks=())
     outcome = retire(world)
-    assert world.order_of("detach", "evict") == ["detach", "evict"]
-    assert f"successor {SUCCESSOR} is Ready" in outcome.replacement_reason
-    assert world.ended == ["terminated"]
-    assert world.record.ended_at is not None, "reconcile must not take it up again at once"
+    assert world.order_of("launch", "detach", "evict", "terminate and decrement") == [
+        "launch",
+        "evict",
+        "terminate and decrement",
+    ]
+    assert outcome.replacement == "launch-successor"
+    assert world.desired == 3
 
 
 def test_a_successor_that_does_not_come_is_waited_for_ten_minutes() -> None:
@@ -68,42 +75,6 @@ def test_a_successor_that_does_not_come_is_waited_for_ten_minutes() -> None:
     assert outcome.deadline - evicted > timedelta(minutes=29), "counted from then"
 
 
-def test_a_successor_that_another_retirement_waits_for_is_not_this_ones() -> None:
-    world = rebalanced()
-    waits = {"i-0another00000000": Wait(since=NOTICED, successor=SUCCESSOR)}
-    world.ledgers.surges["ng"] = SurgeLedger(group="ng", waiting=waits)
-    outcome = retire(world)
-    assert "no successor was Ready" in outcome.replacement_reason
-
-
-def test_what_its_group_started_for_an_interrupted_instance_is_not_relied_on() -> None:
-    world = rebalanced(starts_in=120)
-    theirs = "i-0aneighbours000000"
-    node, describe = world.node, world.describe
-
-    def capacity(group: str) -> GroupCapacity:
-        """One of the others was interrupted; the group starts one for it first."""
-        came = world.launched_at is not None
-        members = (FACTS.instance, OTHERS[0], *((theirs,) if came else ()), *world.came())
-        return GroupCapacity(world.desired, 6, members, missing=world.desired - len(members))
-
-    def node_named(name: str) -> Node | None:
-        if name == theirs:
-            return Node(name, "uid-3", f"aws:///z/{theirs}", False, True, {})
-        return node(name)
-
-    def described(instance: str) -> InstanceFacts | None:
-        return FACTS if instance == theirs else describe(instance)
-
-    world.capacity = capacity  # type: ignore[method-assign]
-    world.node = node_named  # type: ignore[method-assign]
-    world.describe = described  # type: ignore[method-assign]
-    outcome = retire(world)
-    evicted = next(at for what, at in world.done if what == "evict")
-    assert evicted - NOTICED >= timedelta(seconds=120)
-    assert "is Ready" in outcome.replacement_reason
-
-
 def test_a_group_that_is_full_replaces_as_in_an_interruption() -> None:
     world = rebalanced(maximum=3)
     outcome = retire(world)
@@ -111,17 +82,12 @@ def test_a_group_that_is_full_replaces_as_in_an_interruption() -> None:
     assert "at its maximum" in outcome.replacement_reason
 
 
-def test_a_group_that_fills_up_between_the_look_and_the_raise_is_asked_otherwise() -> None:
-    world = rebalanced(facts_={"maximum": 4}, maximum=3)
-
-    def notices_at_last(step: str) -> None:
-        if step == "successor-1":
-            world.facts_ = {}
-
-    world.before_step = notices_at_last
+def test_a_group_that_fills_up_between_the_look_and_the_launch_is_asked_otherwise() -> None:
+    world = rebalanced(facts_={"maximum": 4}, maximum=3, tells_of_hooks=True)
     outcome = retire(world)
+    assert "above the maximum" in outcome.replacement_reason
     assert outcome.replacement == "terminate-in-group"
-    assert world.order_of("desired 4", "terminate", "evict") == ["terminate", "evict"]
+    assert world.order_of("launch", "terminate", "evict") == ["terminate", "evict"]
 
 
 def test_an_interruption_takes_over_at_once_with_one_successor_in_all() -> None:
@@ -140,8 +106,8 @@ def test_an_interruption_takes_over_at_once_with_one_successor_in_all() -> None:
     outcome = world.run_generation(2)
     assert outcome is not None
     assert outcome.kind is NoticeKind.SPOT_INTERRUPTION
-    assert world.order_of("desired 4", "terminate", "terminate and decrement") == [
-        "desired 4",
+    assert world.order_of("launch", "terminate", "terminate and decrement") == [
+        "launch",
         "terminate and decrement",
     ]
     assert world.desired == 3
@@ -160,8 +126,8 @@ def test_an_interruption_ends_no_instance_before_its_pods_whose_group_has_lost_i
     assert world.run_generation(1) is None
     outcome = world.run_generation(2)
     assert outcome is not None
-    assert world.order_of("desired 4", "desired 5", "evict", "terminate and decrement") == [
-        "desired 4",
+    assert world.order_of("launch", "evict", "terminate and decrement") == [
+        "launch",
         "evict",
         "terminate and decrement",
     ]
@@ -330,16 +296,16 @@ def test_marks_that_cannot_be_taken_off_are_no_end() -> None:
 def test_who_asked_for_its_successor_before_its_function_died_takes_no_second_turn() -> None:
     world = marked_before(facts_={"refreshing": True}, policy=ClusterPolicy(churn=NONE_MAY))
     asked = ReplacementIntent(
-        method="raise-desired",
+        method="launch-successor",
         reason="",
         asked_at=NOTICED,
         group="ng",
-        members=(FACTS.instance, "i-0other000000000000"),
+        zones=(ZoneChoice("us-east-1a", "its own"),),
     )
     world.record = world.record.model_copy(update={"replaced": asked})
     outcome = world.run_generation(2)
     assert outcome is not None
-    assert (outcome.result, outcome.replacement) == (Result.DRAINED, "raise-desired")
+    assert (outcome.result, outcome.replacement) == (Result.DRAINED, "launch-successor")
     assert world.ledgers.churns == {}
 
 
@@ -405,7 +371,7 @@ def test_a_dry_run_decides_and_reports_everything_and_acts_on_nothing(kind: Noti
     outcome = retire(world)
     assert outcome.result is Result.REHEARSED
     assert (world.done, world.ended) == ([], [])
-    assert outcome.replacement in {"raise-desired", "terminate-in-group"}
+    assert outcome.replacement in {"launch-successor", "terminate-in-group"}
     assert [pod.pod for pod in outcome.pods] == ["shop/web-1"]
     assert "would be retired, 1 of its 1 pods would go" in outcome.sentence
     assert "LeewayRetired" not in world.told
@@ -459,8 +425,8 @@ def test_a_group_that_rebalances_by_itself_and_whose_hook_calls_others_is_not_wa
 def test_a_drained_instance_is_ended_by_its_group_where_its_hooks_call_others() -> None:
     world = rebalanced(hooks=(), facts_={"others_hooks": ("cmdb",)})
     assert retire(world).result is Result.DRAINED
-    assert world.order_of("desired 4", "evict", "terminate and decrement", "detach") == [
-        "desired 4",
+    assert world.order_of("launch", "evict", "terminate and decrement", "detach") == [
+        "launch",
         "evict",
         "terminate and decrement",
     ]

@@ -9,21 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE, OS, ZONE
-from leeway.selection.offers.catalog import (
-    ANY,
-    Catalog,
-    InstanceType,
-    Offering,
-    TypeTable,
-    Unavailable,
-    bits,
-    mask,
-)
+from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable, bits, mask
 from leeway.selection.offers.compressed import UnknownForm, compressed, opened, unpacked
 from leeway.selection.offers.machines import machine
 from leeway.selection.offers.nearest import explain, unmatched
 from leeway.selection.offers.node_class import AmiFamily, NodeClass
 from leeway.selection.offers.survey import Part, Survey
+from leeway.selection.offers.unavailable import ANY, Unavailable
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 

@@ -19,7 +19,9 @@ from tests.template.reached import ROOT, actions_reached_by
 FUNCTIONS = sorted(path.parent.name for path in (ROOT / "functions").glob("*/handler.py"))
 
 DURABLE = {"lambda:CheckpointDurableExecution", "lambda:GetDurableExecutionState"}
+FOR_LAUNCHES = {"ec2:CreateFleet", "ec2:DescribeLaunchTemplateVersions"}
 BY_THE_SERVICE = {
+    *FOR_LAUNCHES,
     "iam:PassRole",
     *DURABLE,
     "logs:CreateLogStream",
@@ -27,7 +29,7 @@ BY_THE_SERVICE = {
     "sqs:SendMessage",
 }
 """What Lambda and the durable SDK call in a function's name, and what services check when they are
-handed a role, which stands in no adapter."""
+handed a role, or launch instances, which stands in no adapter."""
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -81,7 +83,7 @@ def test_what_is_granted_on_everything_only_reads() -> None:
         action
         for statement in statements()
         for action in actions_of(statement)
-        if re.match("(autoscaling|ec2):(?!Describe)", action)
+        if re.match("(autoscaling|ec2):(?!Describe|CreateFleet)", action)
     ),
 )
 def test_a_change_to_instances_or_groups_takes_the_tag_of_a_cluster_under_care(action: str) -> None:
@@ -89,6 +91,15 @@ def test_a_change_to_instances_or_groups_takes_the_tag_of_a_cluster_under_care(a
         if action in actions_of(statement):
             tags = statement["Condition"]["StringEquals"]
             assert list(tags.values()) == [{"Ref": "ClusterNames"}]
+
+
+def test_who_may_have_groups_launch_has_what_that_takes_and_launches_nothing_by_itself() -> None:
+    for function in FUNCTIONS:
+        granted = granted_to(role_of(function))
+        launches = "autoscaling:LaunchInstances" in granted
+        assert granted & FOR_LAUNCHES == (FOR_LAUNCHES if launches else set())
+    everything = {action for statement in statements() for action in actions_of(statement)}
+    assert not everything & {"ec2:RunInstances", "ec2:RequestSpotInstances"}
 
 
 def test_ekss_own_tag_decides_alone_which_instance_may_be_ended_where_it_is_there() -> None:
@@ -158,13 +169,15 @@ PARTS = {
     "${Table.Arn}/index/*",
     ":autoScalingGroup:*",
     ":cluster/*",
+    ":ec2:${AWS::Region}:*:*",
     ":function:${AWS::StackName}-admit-node:*",
     ":function:${AWS::StackName}-retire-node:*",
     ":instance/*",
     ":schedule/${NoticesToCome}/*",
 }
 """What is granted on more than one thing and less than all, by how its name ends: indexes of the
-table, groups and instances (by their tags), clusters, versions, and Leeway's own schedules."""
+table, groups and instances (by their tags), clusters, what groups launch with, versions, and
+Leeway's own schedules."""
 
 
 def test_what_is_granted_is_so_on_one_thing_or_on_a_known_part() -> None:
@@ -207,10 +220,9 @@ def test_only_functions_that_talk_to_clusters_write_where_clusters_are() -> None
     assert {role for role in roles if writing("ENDPOINT#prod", role)} == CONNECTS
 
 
-def test_only_retire_node_writes_the_ledgers_of_groups_and_of_departures() -> None:
-    assert writing("GROUP#web", "RetireNodeRole")
-    for key in ("GROUP#web", "CHURN#prod"):
-        assert writing(key) == writing(key, "RetireNodeRole")
+def test_only_retire_node_writes_the_ledger_of_departures() -> None:
+    assert writing("CHURN#prod", "RetireNodeRole")
+    assert writing("CHURN#prod") == writing("CHURN#prod", "RetireNodeRole")
 
 
 def writing(key: str, *roles: str) -> list[dict[str, Any]]:

@@ -122,6 +122,9 @@ LONGEST_TURN = timedelta(hours=24)
 SUCCESSOR_WITHIN = timedelta(minutes=10)
 """How long a successor is waited for before the pods are asked to go all the same."""
 
+UNAVAILABLE_FOR = timedelta(minutes=3)
+"""How long an offering is not launched that EC2 has none of, or takes an instance back from."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChurnCap:

@@ -38,7 +38,15 @@ from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
 from leeway.outdated import is_late, why_over
 from leeway.parallel import in_parallel
-from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy, begins_at, rule
+from leeway.policies import (
+    DEFAULTS,
+    UNAVAILABLE_FOR,
+    Action,
+    ClusterPolicy,
+    Policy,
+    begins_at,
+    rule,
+)
 from leeway.records.arrival import Arrival, requested_by, take
 from leeway.records.generations import has_lived_on, receive, undo
 from leeway.records.retirement import Change, InstanceFacts, Retirement
@@ -59,9 +67,6 @@ CLEANED_AT_ONCE = 8
 FOR_EACH = timedelta(seconds=10)
 """After how many instances of a cluster is cleaned up at once, in such a while. Each asks EC2 up to
 two times, which allows an account twenty such calls a second, once a hundred are used up."""
-
-UNAVAILABLE_FOR = timedelta(minutes=3)
-"""How long an offering is not launched from which EC2 takes an instance back."""
 
 
 class Result(StrEnum):

@@ -1,7 +1,7 @@
 """How a retiring instance's group is to replace it: one decision, with its reason."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from leeway.notices import NoticeKind
@@ -12,26 +12,27 @@ from leeway.policies import VOLUNTARY, Replacement
 class Method(StrEnum):
     """What is done so that a successor starts.
 
-    `raise-desired` has the group start one more instance, and ends this one, with a decrement,
-    when its pods have gone there.
+    `launch-successor` has the group launch one more instance, by LaunchInstances, whose id is known
+    at once, and ends this one, with a decrement, when its pods have gone.
     """
 
     NOTHING = "nothing"
     LEFT_TO_OWNER = "left-to-owner"
     TERMINATE_IN_GROUP = "terminate-in-group"
-    RAISE_DESIRED = "raise-desired"
+    LAUNCH = "launch-successor"
     DETACH = "detach"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRules:
     """What holds for every instance of an Auto Scaling group alike, and seldom changes.
 
     `terminate_hooks` are the names of its hooks on `autoscaling:EC2_INSTANCE_TERMINATING` that call
     Leeway, which keeps the instance by them, and `others_hooks` of those that call somebody else,
     who lets it go when he is done. `timeouts` is the HeartbeatTimeout of each of its hooks, in
-    seconds, `with_target` are the names of those that notify a target of their own, and `zones` is
-    how many it has.
+    seconds, and `with_target` are the names of those that notify a target of their own. `types` are
+    the instance types that it may launch, where it names them, and `not_by_name` says why
+    LaunchInstances does not work on it; empty where it does.
     """
 
     name: str
@@ -42,30 +43,9 @@ class GroupRules:
     others_hooks: tuple[str, ...] = ()
     timeouts: Mapping[str, int] = field(default_factory=dict)
     with_target: frozenset[str] = frozenset()
-    zones: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class GroupFacts:
-    """An Auto Scaling group as it is now, and one of its instances in it.
-
-    Its hooks are those of its rules. `protected` says that this instance is protected from
-    scale-in. `recalled` says that only the group's rules were looked at, some seconds ago, and that
-    the instance is taken for one in service.
-    """
-
-    name: str
-    lifecycle_state: str
-    capacity_rebalance: bool
-    refreshing: bool
-    suspended: frozenset[str]
-    terminate_hooks: tuple[str, ...]
-    others_hooks: tuple[str, ...] = ()
-    desired: int = 0
-    maximum: int = 0
-    zones: int = 1
-    protected: bool = False
-    recalled: bool = False
+    zones: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    not_by_name: str = ""
 
     @property
     def holds(self) -> bool:
@@ -74,19 +54,39 @@ class GroupFacts:
         return bool(self.terminate_hooks) and "Terminate" not in self.suspended
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts(GroupRules):
+    """An Auto Scaling group as it is now, and one of its instances in it.
+
+    `units` is how much of the group's capacity the instance is: 1, or its type's weight, or what
+    the group counts in. `protected` says that this instance is protected from scale-in. `recalled`
+    says that only the group's rules were looked at, some seconds ago, and that the instance is
+    taken for one in service.
+    """
+
+    lifecycle_state: str
+    desired: int = 0
+    minimum: int = 0
+    maximum: int = 0
+    units: int = 1
+    protected: bool = False
+    recalled: bool = False
+
+    @property
+    def serves(self) -> bool:
+        """Whether the instance is in the group to stay, as far as the group is concerned."""
+        return self.lifecycle_state.startswith(("Pending", "InService"))
+
+    @property
+    def may_shrink(self) -> bool:
+        """Whether the group may want as many units less as the instance is."""
+        return self.desired - self.units >= self.minimum
+
+
 def in_service(rules: GroupRules) -> GroupFacts:
     """Return the facts of an instance of which nothing is known but its group's rules."""
-    return GroupFacts(
-        name=rules.name,
-        lifecycle_state="InService",
-        capacity_rebalance=rules.capacity_rebalance,
-        refreshing=rules.refreshing,
-        suspended=rules.suspended,
-        terminate_hooks=rules.terminate_hooks,
-        others_hooks=rules.others_hooks,
-        zones=rules.zones,
-        recalled=True,
-    )
+    known = {one.name: getattr(rules, one.name) for one in fields(GroupRules)}
+    return GroupFacts(**known, lifecycle_state="InService", recalled=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,38 +106,54 @@ def decide_replacement(
     group: GroupFacts | None,
     asked: Method | None = None,
     taken: bool = False,
+    refused: str = "",
 ) -> Decision:
     """Decide how a retiring instance is replaced.
 
     `group` is a fresh read, or recalled; None says that the instance is in no group now. `asked`
     is how far an earlier generation or attempt got: what it intended, and may have done. `taken`
     says that the policy has Leeway retire this owner's instances although it would do it itself.
+    `refused` says why the group launched no successor by name just now, where it was asked to.
 
-    Sources: EC2 Auto Scaling user guide, "Detach EC2 instances", "Lifecycle hooks",
-    "Capacity Rebalancing", "Use instance scale-in protection".
+    Sources: EC2 Auto Scaling user guide, "Launch instances synchronously", "Detach EC2 instances",
+    "Lifecycle hooks", "Capacity Rebalancing", "Use instance scale-in protection".
     """
     if settled := decide_without_group(kind, wanted, owner, taken):
         return settled
     if group is None:
         return _outside_any_group(owner, asked is not None, _waits(kind, wanted))
-    if asked is Method.RAISE_DESIRED and group.lifecycle_state == "InService":
+    if asked is Method.LAUNCH and group.lifecycle_state == "InService" and not refused:
         return Decision(
-            Method.RAISE_DESIRED,
-            f"group {group.name} was asked for one more instance before",
+            Method.LAUNCH,
+            f"group {group.name} was asked for its successor before",
             before=_waits(kind, wanted),
         )
+    if asked is Method.TERMINATE_IN_GROUP and group.lifecycle_state.startswith("Terminating"):
+        ends = f"group {group.name} ends the instance already, as it was asked to"
+        return Decision(Method.LEFT_TO_OWNER, ends, before=_waits(kind, wanted))
     if owns := groups_own_business(kind, group):
         return Decision(Method.LEFT_TO_OWNER, owns)
     if "Launch" in group.suspended:
         return Decision(
             Method.NOTHING, f"group {group.name} has its Launch process suspended: none would come"
         )
-    if group.holds:
-        return _with_hook(kind, wanted, group)
-    may_wait = _waits(kind, wanted) and group.desired < group.maximum
-    if group.others_hooks and may_wait and "Terminate" not in group.suspended:
-        return _with_one_more(group)
-    return _without_hook(kind, wanted, owner, group)
+    if kind not in VOLUNTARY:
+        return _by_the_group(kind, wanted, owner, group)
+    if not (refused := refused or _why_not_by_name(group)):
+        return _by_name(kind, wanted, group)
+    otherwise = _by_the_group(kind, wanted, owner, group)
+    return replace(otherwise, reason=f"no successor by name: {refused}; {otherwise.reason}")
+
+
+def _why_not_by_name(group: GroupFacts) -> str:
+    """Say why the group can't launch one more for this instance alone; empty where it can."""
+    if group.not_by_name:
+        return f"group {group.name} {group.not_by_name}"
+    if group.desired + group.units > group.maximum:
+        return f"group {group.name} is at its maximum of {group.maximum}"
+    if "Terminate" in group.suspended:
+        return f"group {group.name} has its Terminate process suspended"
+    return ""
 
 
 def decide_without_group(
@@ -164,28 +180,27 @@ def groups_own_business(kind: NoticeKind, group: GroupFacts) -> str | None:
     return None
 
 
-def _with_hook(kind: NoticeKind, wanted: Replacement, group: GroupFacts) -> Decision:
-    held = (
-        f"group {group.name} has the terminate hook {group.terminate_hooks[0]}: it keeps the "
-        f"instance while its successor starts{_cautions(group)}"
-    )
-    if not _waits(kind, wanted):
-        return Decision(Method.TERMINATE_IN_GROUP, held)
-    if group.desired >= group.maximum:
-        return Decision(
-            Method.TERMINATE_IN_GROUP,
-            f"group {group.name} is at its maximum of {group.maximum}, so none can start before "
-            f"the instance goes; {held}",
-        )
-    return _with_one_more(group)
-
-
-def _with_one_more(group: GroupFacts) -> Decision:
+def _by_name(kind: NoticeKind, wanted: Replacement, group: GroupFacts) -> Decision:
     return Decision(
-        Method.RAISE_DESIRED,
-        f"group {group.name} may start one more, {group.desired + 1} of at most {group.maximum}: "
-        f"its pods go when that is Ready, and then the instance{_cautions(group)}",
-        before=True,
+        Method.LAUNCH,
+        f"group {group.name} launches its successor by name, {group.desired + group.units} of at "
+        f"most {group.maximum}, and ends the instance when its pods have gone{_cautions(group)}",
+        before=_waits(kind, wanted),
+    )
+
+
+def _by_the_group(
+    kind: NoticeKind, wanted: Replacement, owner: Owner, group: GroupFacts
+) -> Decision:
+    """The group launches another one by itself when the instance leaves it, and is as large as
+    before whatever happens."""
+    if not group.holds:
+        return _without_hook(kind, wanted, owner, group)
+    return Decision(
+        Method.TERMINATE_IN_GROUP,
+        f"group {group.name} has the terminate hook {group.terminate_hooks[0]}: it keeps the "
+        f"instance while its successor starts{_anywhere(group)}{_cautions(group)}",
+        before=_waits(kind, wanted),
     )
 
 
@@ -205,7 +220,7 @@ def _without_hook(
     return Decision(
         Method.DETACH,
         f"group {group.name} {why}: detached, the instance can be drained while the group "
-        f"launches its successor{_cautions(group)}",
+        f"launches its successor{_anywhere(group)}{_cautions(group)}",
         before=_waits(kind, wanted),
     )
 
@@ -215,14 +230,16 @@ def _waits(kind: NoticeKind, wanted: Replacement) -> bool:
     return wanted is Replacement.BEFORE and kind in VOLUNTARY
 
 
+def _anywhere(group: GroupFacts) -> str:
+    zones = len(group.zones)
+    return f"; the successor may come in any of {zones} zones" if zones > 1 else ""
+
+
 def _cautions(group: GroupFacts) -> str:
     """Say what may surprise somebody who looks at the group."""
-    said = ""
-    if group.zones > 1:
-        said += f"; the successor may come in any of {group.zones} zones"
-    if group.protected:
-        said += "; its protection from scale-in does not hold for an instance that is named"
-    return said
+    if not group.protected:
+        return ""
+    return "; its protection from scale-in does not hold for an instance that is named"
 
 
 def _why_nothing(kind: NoticeKind) -> str:

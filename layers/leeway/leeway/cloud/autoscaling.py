@@ -2,13 +2,19 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from math import ceil
+from dataclasses import fields
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
-from leeway.cloud.ports import CloudRefused, GroupCapacity, GroupGone, LifecycleActionOver
+from leeway.cloud.ports import (
+    CloudRefused,
+    Launched,
+    LaunchedInstance,
+    LaunchError,
+    LifecycleActionOver,
+)
 from leeway.hooks import EKS_HOOKS, HookResult, HookSettings
 from leeway.notices import LifecycleHook
 from leeway.replacement import GroupFacts, GroupRules
@@ -37,18 +43,15 @@ class AutoScalingGroups:
             name = member["AutoScalingGroupName"]
             group = self._described(name)
             rules = self._rules(group)
+        known = {one.name: getattr(rules, one.name) for one in fields(rules)}
         return GroupFacts(
-            name=name,
+            **known,
             desired=group["DesiredCapacity"],
+            minimum=group["MinSize"],
             maximum=group["MaxSize"],
-            zones=rules.zones,
+            units=_units_of(member),
             protected=member["ProtectedFromScaleIn"],
             lifecycle_state=member["LifecycleState"],
-            capacity_rebalance=rules.capacity_rebalance,
-            refreshing=rules.refreshing,
-            suspended=rules.suspended,
-            terminate_hooks=rules.terminate_hooks,
-            others_hooks=rules.others_hooks,
         )
 
     def rules(self, group: str) -> GroupRules:
@@ -78,7 +81,9 @@ class AutoScalingGroups:
         )
         return GroupRules(
             name=name,
-            zones=len(group["AvailabilityZones"]),
+            zones=tuple(group["AvailabilityZones"]),
+            types=_types_of(group),
+            not_by_name=_why_not_by_name(group),
             capacity_rebalance=group.get("CapacityRebalance", False),
             refreshing=any(r["Status"] in _REFRESHING for r in refreshes["InstanceRefreshes"]),
             suspended=frozenset(p["ProcessName"] for p in group.get("SuspendedProcesses", [])),
@@ -88,39 +93,47 @@ class AutoScalingGroups:
             with_target=frozenset(hook["LifecycleHookName"] for hook in hooks if _has_target(hook)),
         )
 
-    def capacity(self, group: str) -> GroupCapacity:
-        """Read what a group wants and has.
-
-        Raises:
-            GroupGone: there is no such group.
-        """
+    def missing(self, group: str) -> int:
+        """Read how much of its desired capacity a group has still to start, in its own units."""
         with aws_errors():
             answer = self._client().describe_auto_scaling_groups(AutoScalingGroupNames=[group])
         if not answer["AutoScalingGroups"]:
-            raise GroupGone(f"there is no group {group}")
-        found = answer["AutoScalingGroups"][0]
-        members = [
-            member
+            raise CloudRefused(f"there is no group {group}")
+        [found] = answer["AutoScalingGroups"]
+        there = sum(
+            _units_of(member)
             for member in found["Instances"]
             if member["LifecycleState"].startswith(("Pending", "InService"))
-        ]
-        # A group whose types weigh counts units: one instance may be several.
-        weights = [int(member.get("WeightedCapacity") or 1) for member in members]
-        lacks = max(0, found["DesiredCapacity"] - sum(weights))
-        return GroupCapacity(
-            desired=found["DesiredCapacity"],
-            maximum=found["MaxSize"],
-            members=tuple(member["InstanceId"] for member in members),
-            minimum=found["MinSize"],
-            missing=ceil(lacks / max(weights, default=1)),
         )
+        return max(0, int(found["DesiredCapacity"]) - there)
 
-    def set_desired(self, group: str, desired: int) -> None:
-        """Set a group's desired capacity, at once, whatever cooldown runs."""
+    def launch(self, group: str, zone: str, units: int, token: str) -> Launched:
+        """Have the group launch so much of its capacity in one of its zones, at once, and want that
+        much more; once for each token, for eight hours."""
         with aws_errors():
-            self._client().set_desired_capacity(
-                AutoScalingGroupName=group, DesiredCapacity=desired, HonorCooldown=False
+            answer = self._client().launch_instances(
+                AutoScalingGroupName=group,
+                RequestedCapacity=units,
+                AvailabilityZones=[zone],
+                ClientToken=token,
+                RetryStrategy="none",
             )
+        return Launched(
+            tuple(
+                LaunchedInstance(instance, one["InstanceType"], one["AvailabilityZone"])
+                for one in answer.get("Instances", [])
+                for instance in one["InstanceIds"]
+            ),
+            tuple(
+                LaunchError(
+                    error.get("InstanceType", ""),
+                    error.get("AvailabilityZone", zone),
+                    error.get("ErrorCode", ""),
+                    error.get("ErrorMessage", ""),
+                )
+                for error in answer.get("Errors", [])
+            ),
+        )
 
     def terminate_in_group(self, instance: str, decrement: bool = False) -> None:
         """Terminate by the group's hooks: without a decrement it launches a successor at once."""
@@ -190,6 +203,34 @@ def _has_target(hook: dict[str, Any]) -> bool:
     """Whether a hook notifies a target of its own. AWS documents nowhere whether EventBridge tells
     of its actions as well."""
     return bool(hook.get("NotificationTargetARN"))
+
+
+def _units_of(member: dict[str, Any]) -> int:
+    """Return how much of its group's capacity a member is: a group whose types weigh, or that wants
+    vCPUs or memory, counts in units of that."""
+    return int(member.get("WeightedCapacity") or 1)
+
+
+def _types_of(group: dict[str, Any]) -> tuple[str, ...]:
+    """Return the instance types that a group names, besides the one of its launch template."""
+    template = group.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {})
+    overrides = template.get("Overrides", [])
+    return tuple(one["InstanceType"] for one in overrides if "InstanceType" in one)
+
+
+def _why_not_by_name(group: dict[str, Any]) -> str:
+    """Say why LaunchInstances does not work on a group; empty where it does.
+
+    Source: EC2 Auto Scaling user guide, "Launch instances synchronously".
+    """
+    if "LaunchConfigurationName" in group:
+        return "uses a launch configuration"
+    if "WarmPoolConfiguration" in group:
+        return "has a warm pool"
+    distribution = group.get("MixedInstancesPolicy", {}).get("InstancesDistribution", {})
+    share = distribution.get("OnDemandPercentageAboveBaseCapacity", 100)
+    all_spot = share == 0 and not distribution.get("OnDemandBaseCapacity", 0)
+    return "" if share == 100 or all_spot else "mixes On-Demand and Spot Instances"
 
 
 def _terminating(hooks: Iterable[dict[str, Any]]) -> tuple[str, ...]:

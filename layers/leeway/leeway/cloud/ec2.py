@@ -1,6 +1,7 @@
 """EC2's instances, by boto3."""
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -104,6 +105,29 @@ class Ec2Instances:
             if found.get("NeuronInfo", {}).get("NeuronDevices"):
                 makers.append("AWS")
         return tuple(dict.fromkeys(makers))
+
+    def launched_in(self, group: str, since: datetime) -> list[InstanceFacts]:
+        """List the instances of a group that were launched since, an hour ago at the most, and
+        that start or run.
+
+        EC2 tells whole seconds, and looks by patterns: by this hour and the next.
+        """
+        since = since.replace(microsecond=0)
+        filters = {
+            "tag:aws:autoscaling:groupName": [group],
+            "instance-state-name": ["pending", "running"],
+            "launch-time": [f"{since + n * timedelta(hours=1):%Y-%m-%dT%H}:*" for n in (0, 1)],
+        }
+        with aws_errors():
+            pages = (
+                self._client()
+                .get_paginator("describe_instances")
+                .paginate(
+                    Filters=[{"Name": name, "Values": values} for name, values in filters.items()]
+                )
+            )
+            found = [i for page in pages for r in page["Reservations"] for i in r["Instances"]]
+        return [facts for one in found if one["LaunchTime"] >= since and (facts := facts_of(one))]
 
     def terminate(self, instance: str) -> None:
         """Terminate; an instance that is gone already is no error."""

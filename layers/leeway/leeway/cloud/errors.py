@@ -13,6 +13,7 @@ _PASSING = frozenset(
     {
         "BandwidthLimitExceeded",
         "EC2ThrottledException",
+        "IdempotentCallInProgress",
         "InternalError",
         "InternalFailure",
         "InternalServerError",

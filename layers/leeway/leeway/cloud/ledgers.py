@@ -1,6 +1,6 @@
 """What retirements must agree on, in the table, by boto3.
 
-Keys: `pk` = CHURN#<cluster>, `sk` = CHURN; `pk` = GROUP#<name>, `sk` = SURGE.
+Keys: `pk` = CHURN#<cluster>, `sk` = CHURN.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,6 @@ from botocore.exceptions import ClientError
 
 from leeway.cloud.errors import aws_errors, code_of
 from leeway.cloud.stores import RecordChanged
-from leeway.records.surges import SurgeLedger
 from leeway.records.turns import ChurnLedger
 
 KEPT_FOR = timedelta(days=7)
@@ -29,31 +28,21 @@ class DynamoLedgers:
 
     def churn(self, cluster: str) -> ChurnLedger:
         """Read consistently which of a cluster's instances went voluntarily of late."""
-        stored = self._read(_churn_key(cluster))
-        return ChurnLedger.model_validate_json(stored) if stored else ChurnLedger(cluster=cluster)
-
-    def surge(self, group: str) -> SurgeLedger:
-        """Read consistently for whom a group was made one larger, and who waits for a successor."""
-        stored = self._read(_surge_key(group))
-        return SurgeLedger.model_validate_json(stored) if stored else SurgeLedger(group=group)
-
-    def _read(self, key: dict[str, Any]) -> str | None:
+        key = _churn_key(cluster)
         with aws_errors():
             answer = self._client().get_item(TableName=self._table, Key=key, ConsistentRead=True)
         item = answer.get("Item")
-        return str(item["ledger"]["S"]) if item else None
+        if not item:
+            return ChurnLedger(cluster=cluster)
+        return ChurnLedger.model_validate_json(item["ledger"]["S"])
 
-    def write(self, ledger: ChurnLedger | SurgeLedger) -> None:
+    def write(self, ledger: ChurnLedger) -> None:
         """Write a ledger whose `version` is one above what was read.
 
         Raises:
             RecordChanged: the stored version is another one.
         """
-        key = (
-            _churn_key(ledger.cluster)
-            if isinstance(ledger, ChurnLedger)
-            else _surge_key(ledger.group)
-        )
+        key = _churn_key(ledger.cluster)
         body = {"version": {"N": str(ledger.version)}, "ledger": {"S": ledger.model_dump_json()}}
         condition: dict[str, Any] = {
             "ConditionExpression": "attribute_not_exists(pk) OR #version = :read",
@@ -73,7 +62,3 @@ class DynamoLedgers:
 
 def _churn_key(cluster: str) -> dict[str, Any]:
     return {"pk": {"S": f"CHURN#{cluster}"}, "sk": {"S": "CHURN"}}
-
-
-def _surge_key(group: str) -> dict[str, Any]:
-    return {"pk": {"S": f"GROUP#{group}"}, "sk": {"S": "SURGE"}}

@@ -37,20 +37,38 @@ class LifecycleActionOver(CloudRefused):
     """The hook no longer waits: it was answered, or its time ran out."""
 
 
-class GroupGone(CloudRefused):
-    """There is no such Auto Scaling group."""
+@dataclass(frozen=True, slots=True)
+class LaunchError:
+    """Why EC2 launched nothing of a type in a zone, by its error code and its message."""
+
+    instance_type: str
+    zone: str
+    code: str
+    message: str
+
+    @property
+    def lacks_capacity(self) -> bool:
+        """Whether EC2 has none of the type in the zone now.
+
+        Source: EC2 API reference, "Error codes"."""
+        return self.code in {"InsufficientInstanceCapacity", "UnfulfillableCapacity"}
 
 
 @dataclass(frozen=True, slots=True)
-class GroupCapacity:
-    """How many instances a group wants, may have and must have, the ids of those that are in it and
-    not on their way out, and how many it has still to start, at the least."""
+class LaunchedInstance:
+    """An instance that a group launched for a caller, who waited for it."""
 
-    desired: int
-    maximum: int
-    members: tuple[str, ...]
-    minimum: int = 0
-    missing: int = 0
+    instance: str
+    instance_type: str
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What came of asking a group for instances in one zone."""
+
+    instances: tuple[LaunchedInstance, ...]
+    errors: tuple[LaunchError, ...] = ()
 
 
 class Instances(Protocol):
@@ -62,6 +80,14 @@ class Instances(Protocol):
 
     def terminate(self, instance: str) -> None:
         """Terminate; an instance that is gone already is no error."""
+        ...
+
+
+class GroupInstances(Instances, Protocol):
+    """EC2's instances, and those of a group."""
+
+    def launched_in(self, group: str, since: datetime) -> Sequence[InstanceFacts]:
+        """List the instances of a group that were launched since, and that start or run."""
         ...
 
 
@@ -158,16 +184,18 @@ class Groups(Protocol):
         """
         ...
 
-    def capacity(self, group: str) -> GroupCapacity:
-        """Read what a group wants and has.
-
-        Raises:
-            GroupGone: there is no such group.
-        """
+    def missing(self, group: str) -> int:
+        """Read how much of its desired capacity a group has still to start, in its own units."""
         ...
 
-    def set_desired(self, group: str, desired: int) -> None:
-        """Set a group's desired capacity, at once, whatever cooldown runs."""
+    def launch(self, group: str, zone: str, units: int, token: str) -> Launched:
+        """Have the group launch so much of its capacity in one of its zones, at once, and want that
+        much more; once for each token, for eight hours.
+
+        Raises:
+            CloudUnavailable: it may have launched; the same token tells.
+            CloudRefused: the group does not take that, or is at its maximum.
+        """
         ...
 
     def terminate_in_group(self, instance: str, decrement: bool = False) -> None:

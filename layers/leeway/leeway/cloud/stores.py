@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from leeway.policies import ClusterPolicy
     from leeway.records.arrival import Arrival
     from leeway.records.retirement import InstanceFacts, Retirement
-    from leeway.records.surges import SurgeLedger
     from leeway.records.turns import ChurnLedger
-    from leeway.selection.offers.catalog import Unavailable
+    from leeway.selection.offers.unavailable import Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +199,7 @@ class Ledgers(Protocol):
         """Read consistently which of a cluster's instances went voluntarily of late."""
         ...
 
-    def surge(self, group: str) -> SurgeLedger:
-        """Read consistently for whom a group was made one larger, and who waits for a successor."""
-        ...
-
-    def write(self, ledger: ChurnLedger | SurgeLedger) -> None:
+    def write(self, ledger: ChurnLedger) -> None:
         """Write a ledger whose `version` is one above what was read.
 
         Raises:

@@ -11,7 +11,7 @@ from typing import Any
 from leeway.cloud.errors import aws_errors
 from leeway.cloud.query import query_all
 from leeway.cloud.stores import Offering
-from leeway.selection.offers.catalog import Unavailable
+from leeway.selection.offers.unavailable import Unavailable
 
 REFRESHED_AFTER = timedelta(seconds=30)
 """How much longer an offering must be unavailable for it to be written again. A storm takes a

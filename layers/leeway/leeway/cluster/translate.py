@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from lightkube.models.core_v1 import PodSpec, Toleration, Volume
+from lightkube.models.core_v1 import Affinity, PodSpec, Toleration, Volume
 from lightkube.models.meta_v1 import ObjectMeta, OwnerReference
 from lightkube.resources.core_v1 import Node as NodeObject
 from lightkube.resources.core_v1 import Pod as PodObject
@@ -18,6 +18,7 @@ from leeway.printable import printable
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+ZONE_LABEL = "topology.kubernetes.io/zone"
 DEFAULT_GRACE = 30
 """Seconds, where a pod's spec does not say; the API server's own default."""
 
@@ -78,8 +79,30 @@ def to_pod(pod: PodObject) -> Pod:
         cordon_toleration=_cordon_toleration(spec.tolerations or []),
         labels=meta.labels or {},
         protected_until=_protected_until(pod),
+        bound_to_zone=_bound_to_zone(spec),
         created=_in_utc(meta.creationTimestamp),
     )
+
+
+def _bound_to_zone(spec: PodSpec) -> str:
+    """Say by what a pod's spec keeps it in the zone where it runs. What is only preferred does not.
+
+    Source: Kubernetes documentation, "Assigning Pods to Nodes", "Pod Topology Spread Constraints".
+    """
+    affinity = spec.affinity or Affinity()
+    nodes = affinity.nodeAffinity
+    required = nodes.requiredDuringSchedulingIgnoredDuringExecution if nodes else None
+    selectors = required.nodeSelectorTerms if required else []
+    terms = [one for term in selectors for one in term.matchExpressions or []]
+    if ZONE_LABEL in (spec.nodeSelector or {}) or any(one.key == ZONE_LABEL for one in terms):
+        return "node affinity"
+    by_pods = [one for one in (affinity.podAffinity, affinity.podAntiAffinity) if one]
+    hard = [one.requiredDuringSchedulingIgnoredDuringExecution or [] for one in by_pods]
+    if any(term.topologyKey == ZONE_LABEL for terms_of in hard for term in terms_of):
+        return "pod affinity"
+    spread = spec.topologySpreadConstraints or []
+    keys = {one.topologyKey for one in spread if one.whenUnsatisfiable == "DoNotSchedule"}
+    return "topology spread" if ZONE_LABEL in keys else ""
 
 
 def _kept_by(meta: ObjectMeta) -> tuple[str, ...]:

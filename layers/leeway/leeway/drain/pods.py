@@ -28,7 +28,8 @@ class Pod:
     `grace` is its terminationGracePeriodSeconds, `claims` are the `namespace/name` of the volume
     claims that it uses, `deletion` is its deletionTimestamp: when its grace ends. Until
     `protected_until` it asks not to be disrupted by what could as well wait. `kept_by` are the
-    finalizers of one that has ended, and would be gone but for them. `created` is by the API
+    finalizers of one that has ended, and would be gone but for them. `bound_to_zone` says by what
+    its spec keeps it in the zone where it runs, empty where nothing does. `created` is by the API
     server's own clock.
     """
 
@@ -47,6 +48,7 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     protected_until: datetime | None = None
     kept_by: tuple[str, ...] = ()
+    bound_to_zone: str = ""
     created: datetime | None = None
 
     @property

@@ -218,7 +218,11 @@ def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> str 
 
 
 def _is_its_own_doing(stored: Retirement, notice: Notice) -> bool:
-    """Whether the group tells of the termination that this retirement itself asked it for."""
+    """Whether this tells of the termination that the retirement itself asked its group for: by the
+    group's hook or, where none keeps the instance, by EC2."""
+    asked = stored.replaced
+    if notice.kind is NoticeKind.STATE_CHANGE and stored.kind in VOLUNTARY:
+        return asked is not None and asked.ending
     return stored.ends_in_its_group and notice.kind is NoticeKind.TERMINATE_HOOK
 
 

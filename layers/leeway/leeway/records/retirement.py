@@ -14,12 +14,12 @@ from leeway.owners import Owner
 from leeway.policies import (
     LONGEST_TURN,
     SUCCESSOR_WITHIN,
-    VOLUNTARY,
     Action,
     OnBlocked,
     Replacement,
 )
 from leeway.replacement import Method
+from leeway.zones import ZoneChoice
 
 NOTICES_REMEMBERED = 50
 """How many notice ids a record keeps; older ones are no longer redelivered."""
@@ -80,15 +80,30 @@ class InstanceFacts(BaseModel):
     joined: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """An instance that was launched for one that retires; `why` says why in this zone."""
+
+    instance: str
+    instance_type: str
+    zone: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.instance}, {self.instance_type} in {self.zone}: {self.why}"
+
+
 class ReplacementIntent(BaseModel):
     """The replacement that a retirement asked for; written before the call that asks.
 
-    `members` are instances that the group had before, where the successor is waited for: what came
-    since may be it, and `successor` was found to be. `owed` says that the group was made one larger
-    and is to be as large as before, `ending` that it is just being asked to end the instance for
-    that. `detached` says that the group has let the instance go, so that Leeway has to end it: by
-    this alone may it be terminated. `settled` says that Leeway has nothing more to do for that end,
-    and `failures` how often its node was drained and it did not end.
+    A successor by name is asked for in `zones`, one after the other, each with its reason, with
+    tokens of this `attempt`, and is as many `units` of its group's capacity as the instance.
+    `desired` is what the group wants with it, at the least. No zones: none was asked for by name,
+    or it has failed since, and its group launches another one. `owed` says that the group may be
+    larger for it and is to be as large as before, `ending` that it is just being asked to end the
+    instance for that. `detached` says that the group has let the instance go, so that Leeway has to
+    end it: by this alone may it be terminated. `settled` says that Leeway has nothing more to do
+    for that end, and `failures` how often its node was drained and it did not end.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -97,8 +112,11 @@ class ReplacementIntent(BaseModel):
     reason: str
     asked_at: AwareDatetime
     group: str = ""
-    members: tuple[str, ...] = ()
-    successor: str = ""
+    zones: tuple[ZoneChoice, ...] = ()
+    attempt: int = 1
+    units: int = 1
+    desired: int = 0
+    successors: tuple[Successor, ...] = ()
     owed: bool = False
     ending: bool = False
     detached: bool = False
@@ -177,13 +195,6 @@ class Retirement(BaseModel):
     def is_to_be_terminated(self) -> bool:
         """Whether Leeway has detached the instance, and has still to terminate it."""
         return self.replaced is not None and self.replaced.detached and not self.replaced.settled
-
-    @property
-    def waits_for_successor(self) -> bool:
-        """Whether it has asked for a successor, and its pods are to go only when that is Ready."""
-        asked = self.replaced
-        waits = self.kind in VOLUNTARY and self.phase is Phase.RUNNING and self.begun_at is None
-        return waits and asked is not None and bool(asked.members)
 
     @property
     def ends_in_its_group(self) -> bool:

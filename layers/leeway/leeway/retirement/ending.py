@@ -11,10 +11,10 @@ from leeway.hooks import HookResult
 from leeway.lifecycle_actions import Answered, LifecycleActions
 from leeway.records.retirement import Phase, ReplacementIntent, Retirement
 from leeway.replacement import Method
+from leeway.retirement.launching import Launching
 from leeway.retirement.outcome import FAILED, Outcome
 from leeway.retirement.rehearsing import rehearsed
 from leeway.retirement.results import Course, Finished, Located, Replaced, Standing
-from leeway.retirement.surging import Surging
 from leeway.retirement.surroundings import TROUBLE, Surroundings
 
 HOOK_TOLD_WITHIN = timedelta(seconds=10)
@@ -52,10 +52,12 @@ class Lowered:
 class Ending:
     """Ends retirements."""
 
-    def __init__(self, world: Surroundings, actions: LifecycleActions, surging: Surging) -> None:
+    def __init__(
+        self, world: Surroundings, actions: LifecycleActions, launching: Launching
+    ) -> None:
         self._world = world
         self._actions = actions
-        self._surging = surging
+        self._launching = launching
 
     def finish(self, order: Order, record: Retirement, standing: Standing) -> Finished:
         """Have a group that was made larger end its instance, close the record, answer every hook
@@ -130,6 +132,7 @@ class Ending:
             pods=tuple(drain.pods.values()),
             load_balancers=drain.load_balancers,
             kept=closed.owes,
+            successors=closed.replaced.successors if closed.replaced else (),
             still_attached=tuple(pod.pod for pod in drain.unclean),
         )
         self._world.telemetry.retired(outcome)
@@ -145,12 +148,12 @@ class Ending:
         if written is None:
             return Lowered(None)
         running, _ = written
-        lower = partial(self._surging.lower_for, order.instance, intent.group, stays)
+        lower = partial(self._launching.end, running, stays, again=intent.ending)
         try:
-            ended = self._world.patiently(lower)
+            held = self._world.patiently(lower)
         except CloudRefused as error:
             return Lowered(running, (str(error),))
-        return Lowered(self._hooks_told(order, running) if ended else running, settled=True)
+        return Lowered(self._hooks_told(order, running) if held else running, settled=True)
 
     def _hooks_told(self, order: Order, record: Retirement) -> Retirement | None:
         """Wait a moment for the notice of the hook that keeps the instance now, so that it is

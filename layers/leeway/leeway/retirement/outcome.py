@@ -8,6 +8,7 @@ from typing import Any
 from leeway.cluster.ports import NodeEvent
 from leeway.drain.progress import ENDS, PodProgress, Stage, Way
 from leeway.notices import NoticeKind
+from leeway.records.retirement import Successor
 from leeway.replacement import Method
 from leeway.typed_json import adapter_of
 
@@ -53,8 +54,9 @@ class Outcome:
     `refused` what AWS said to the calls at the end that it refused, `load_balancers` what was said
     to them, `kept` that the instance is still in its group, which is one larger for it,
     `left_running` why an instance that was detached is not terminated, empty where it is,
-    `pods_left_out` how many pods are not told of for want of room, and `still_attached` the pods
-    that went while their volumes stayed."""
+    `pods_left_out` how many pods are not told of for want of room, `still_attached` the pods that
+    went while their volumes stayed, and `successors` what was launched for the instance, as far as
+    that is known."""
 
     result: Result
     instance: str
@@ -78,6 +80,7 @@ class Outcome:
     left_running: str = ""
     pods_left_out: int = 0
     still_attached: tuple[str, ...] = ()
+    successors: tuple[Successor, ...] = ()
 
     @property
     def evicted(self) -> int:
@@ -131,7 +134,8 @@ class Outcome:
         if kept := next((pod for pod in self.pods if pod.kept_by), None):
             done += f"; {kept.pod} has ended, but finalizers keep it: {', '.join(kept.kept_by)}"
         told = [f"{self.kind}: {self.node or self.instance} {self.result}", done]
-        told.append(f"replacement: {self.replacement}")
+        replacement = f"replacement: {self.replacement}"
+        told.append(" ".join([replacement, *(one.instance for one in self.successors)]))
         told += self._unended
         if self.kept and self.result is Result.INCOMPLETE:
             told.append("left in service, since it is not drained")

@@ -3,13 +3,15 @@
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from leeway.cloud.ports import CloudRefused, CloudUnavailable
 from leeway.execution.orders import Order
 from leeway.execution.steps import Steps
+from leeway.lifecycle_actions import LifecycleActions
 from leeway.owners import OwnerKind
 from leeway.policies import SUCCESSOR_WITHIN, VOLUNTARY, Replacement
-from leeway.records.retirement import Phase, ReplacementIntent, Retirement
+from leeway.records.retirement import Phase, ReplacementIntent, Retirement, Successor
 from leeway.records.turns import begun
 from leeway.replacement import (
     Decision,
@@ -19,19 +21,21 @@ from leeway.replacement import (
     decide_without_group,
     in_service,
 )
+from leeway.retirement.awaiting import Awaiting, Looked
+from leeway.retirement.emptying import held_for
 from leeway.retirement.entering import marks_of
+from leeway.retirement.launching import Launching
 from leeway.retirement.recollection import KnownGroups
 from leeway.retirement.results import Replaced
-from leeway.retirement.succession import Succession
-from leeway.retirement.surging import Surging
 from leeway.retirement.surroundings import TROUBLE, Surroundings
+from leeway.zones import ZoneChoice
 
 LOOK_EVERY = 10
 """Seconds between two looks for the successor, in which the execution is suspended."""
 
 LOOKS = int(SUCCESSOR_WITHIN.total_seconds()) // LOOK_EVERY
 
-_ACTING = frozenset({Method.TERMINATE_IN_GROUP, Method.RAISE_DESIRED, Method.DETACH})
+_ACTING = frozenset({Method.TERMINATE_IN_GROUP, Method.LAUNCH, Method.DETACH})
 
 _CLOUD_TROUBLE = (CloudUnavailable, CloudRefused)
 
@@ -39,11 +43,18 @@ _CLOUD_TROUBLE = (CloudUnavailable, CloudRefused)
 class Replacing:
     """Gets instances replaced."""
 
-    def __init__(self, world: Surroundings, known_groups: KnownGroups, surging: Surging) -> None:
+    def __init__(
+        self,
+        world: Surroundings,
+        known_groups: KnownGroups,
+        launching: Launching,
+        actions: LifecycleActions,
+    ) -> None:
         self._world = world
         self._known_groups = known_groups
-        self._surging = surging
-        self._succession = Succession(world)
+        self._launching = launching
+        self._actions = actions
+        self._awaiting = Awaiting(world)
 
     def succeed(self, order: Order, record: Retirement, steps: Steps) -> Replaced:
         """Ask for the successor and, where there is time, wait until it is Ready: after that the
@@ -70,34 +81,43 @@ class Replacing:
             waits = early and record.replacement is Replacement.BEFORE
             return Replaced(False, record, reason=str(error), rest=LOOK_EVERY if waits else 0)
 
-    def _ask(self, order: Order, record: Retirement, afresh: bool = False) -> Replaced:
+    def _ask(
+        self, order: Order, record: Retirement, afresh: bool = False, refused: str = ""
+    ) -> Replaced:
         """Write down what is going to be asked, then ask. What an attempt before this one wrote
         shows as a changed record; whether it still got to ask, as the instance's state."""
-        decide = partial(self._with_replacement, order, afresh)
+        decide = partial(self._with_replacement, order, afresh, refused)
         written = self._world.write(order, record, decide)
         if written is None:
             return Replaced(settled=False, record=None)
         running, (decision, group) = written
         if group is not None and decision.method in _ACTING:
             try:
-                self._carry_out(order, running, decision, group)
-            except CloudRefused:
-                if not group.recalled:
+                carried_out = self._carry_out(order, running, decision, group)
+            except CloudRefused as error:
+                by_name = decision.method is Method.LAUNCH
+                if not group.recalled and not by_name:
                     raise
                 # The group, or the instance in it, is not what it was taken for. Or it was, and is
                 # detached by now: the answer to an attempt before got lost.
                 if decision.method is not Method.DETACH:
                     unasked = self._world.write(order, running, _not_asked)
-                    running = unasked[0] if unasked else running
-                return self._ask(order, running, afresh=True)
+                    if unasked is None:
+                        return Replaced(settled=False, record=None)
+                    running = unasked[0]
+                return self._ask(order, running, True, str(error) if by_name else "")
+            if carried_out is None:
+                return Replaced(settled=False, record=None)
+            running = carried_out
         method, reason = decision.method, decision.reason
         intent = running.replaced
         if intent is not None and _still_holds(intent, group):
             method, reason = intent.method, intent.reason
+            reason = "; ".join([reason, *map(str, intent.successors)])
         return Replaced(True, running, method, reason, rest=LOOK_EVERY if decision.before else 0)
 
     def _with_replacement(
-        self, order: Order, afresh: bool, record: Retirement
+        self, order: Order, afresh: bool, refused: str, record: Retirement
     ) -> tuple[Retirement, tuple[Decision, GroupFacts | None]]:
         """Decide how the instance is replaced."""
         since = record.running_at or self._world.clock.now()
@@ -114,21 +134,30 @@ class Replacing:
             return running, (settled, None)
         group = self._world.groups.facts(order.instance) if afresh else self._group_of(record)
         asked = known.method if known else None
-        decision = decide_replacement(record.kind, wanted, owner, group, asked, taken)
+        decide = partial(decide_replacement, record.kind, wanted, owner, group, asked, taken)
+        decision = decide(refused)
+        zones: tuple[ZoneChoice, ...] = ()
+        asks_anew = known is None or known.method != decision.method
+        if group is not None and decision.method is Method.LAUNCH and asks_anew:
+            zones = self._launching.zones_for(record, group)
+            if not zones:
+                lacks = f"no zone of group {group.name} has capacity, as EC2 said some minutes ago"
+                decision = decide(lacks)
         if group is None or decision.method not in _ACTING:
             return running, (decision, group)
-        owed = decision.method is Method.RAISE_DESIRED
+        owed = decision.method is Method.LAUNCH
         if known is not None and known.method == decision.method:
             intent = known.model_copy(update={"owed": owed})
             return running.model_copy(update={"replaced": intent}), (decision, group)
-        wait_from = self._succession.wait_from
-        members = wait_from(record.instance, group.name) if decision.before else ()
         intent = ReplacementIntent(
             method=decision.method,
             reason=decision.reason,
             asked_at=self._world.clock.now(),
             group=group.name,
-            members=members,
+            zones=zones,
+            attempt=record.generation,
+            units=group.units,
+            desired=group.desired + group.units,
             owed=owed,
         )
         return running.model_copy(update={"replaced": intent}), (decision, group)
@@ -147,47 +176,64 @@ class Replacing:
 
     def _carry_out(
         self, order: Order, record: Retirement, decision: Decision, group: GroupFacts
-    ) -> None:
+    ) -> Retirement | None:
+        """Ask; returns the record, with the successor where that is known, None where a newer
+        generation has taken over."""
         instance = order.instance
         match decision.method:
             case Method.TERMINATE_IN_GROUP:
                 self._world.groups.terminate_in_group(instance)
             case Method.DETACH:
                 self._world.groups.detach(instance, group.name)
-            case Method.RAISE_DESIRED:
-                if not self._surging.raise_for(instance, group.name):
-                    self._world.write(order, record, _not_asked)
-                    raise CloudUnavailable(f"group {group.name} filled up meanwhile")
+            case Method.LAUNCH:
                 # Without a hook to keep it, the instance is ended when it is drained.
-                if record.kind not in VOLUNTARY and group.holds:
-                    self._surging.lower_for(instance, group.name)
+                ends = record.kind not in VOLUNTARY and group.holds
+                again = record.replaced is not None and record.replaced.ending
+                launched = {"successors": self._launching.launch(record), "ending": ends}
+                noted = self._world.write(order, record, partial(_with_intent, launched))
+                if noted is None:
+                    return None
+                record = noted[0]
+                if ends:
+                    with suppress(CloudRefused):  # asked again at the end, which says so
+                        self._launching.end(record, again=again)
+        return record
 
     def _look(self, order: Order, replaced: Replaced, look: int) -> Replaced:
         """Look whether the successor is Ready; ask again where asking failed."""
         record = self._world.read_patiently(order)
         if record is None:
             return replace(replaced, record=None)
+        now = self._world.clock.now()
+        held = self._actions.keep(order.instance, held_for(record, replaced.held, now))
         if not replaced.settled:
-            again = self.ask(order, record)
+            again = replace(self.ask(order, record), held=held)
             return replace(again, rest=0) if look >= LOOKS else again
+        replaced = replace(replaced, record=record, held=held)
         try:
-            successor = self._world.patiently(partial(self._succession.successor_of, record))
+            looked = self._world.patiently(partial(self._awaiting.look, record))
         except TROUBLE:
-            successor = ""
-        if successor:
-            reason = f"{replaced.reason}; its successor {successor} is Ready"
-            return replace(replaced, record=record, successor=successor, reason=reason, rest=0)
+            looked = Looked()
+        if looked.ready:
+            names = ", ".join(one.instance for one in looked.ready)
+            reason = f"{replaced.reason}; its successor {names} is Ready"
+            return replace(replaced, successors=looked.ready, reason=reason, rest=0)
+        if looked.failed:
+            failed = {"successors": (), "zones": ()}
+            written = self._world.write(order, record, partial(_with_intent, failed))
+            reason = f"{replaced.reason}; {looked.failed}: its group launches another one"
+            replaced = replace(replaced, record=written[0] if written else None, reason=reason)
         if look < LOOKS:
-            return replace(replaced, record=record)
+            return replaced
         minutes = SUCCESSOR_WITHIN.total_seconds() / 60
         reason = f"{replaced.reason}; no successor was Ready in {minutes:g} minutes"
-        return replace(replaced, record=record, reason=reason, rest=0)
+        return replace(replaced, reason=reason, rest=0)
 
     def _begin(self, order: Order, replaced: Replaced) -> Replaced:
         """Note that the pods are asked to go from now on."""
         if replaced.record is None:
             return replaced
-        begin = partial(self._begun, replaced.successor)
+        begin = partial(self._begun, replaced.successors)
         written = self._world.write(order, replaced.record, begin)
         if written is None:
             return replace(replaced, record=None)
@@ -198,14 +244,13 @@ class Replacing:
             return replace(replaced, settled=False, record=record, reason=str(error), rest=0)
         return replace(replaced, record=record)
 
-    def _begun(self, successor: str, record: Retirement) -> tuple[Retirement, None]:
+    def _begun(
+        self, successors: tuple[Successor, ...], record: Retirement
+    ) -> tuple[Retirement, None]:
         if record.begun_at is not None:
             return record, None
         on = begun(record, self._world.clock.now())
-        if successor and on.replaced is not None:
-            asked = on.replaced.model_copy(update={"successor": successor})
-            on = on.model_copy(update={"replaced": asked})
-        return on, None
+        return _with_intent({"successors": successors}, on) if successors else (on, None)
 
     def _mark(self, record: Retirement) -> None:
         cluster, node = self._world.node_of(record)
@@ -215,6 +260,11 @@ class Replacing:
 
 def _not_asked(record: Retirement) -> tuple[Retirement, None]:
     return record.model_copy(update={"replaced": None}), None
+
+
+def _with_intent(fields: dict[str, Any], record: Retirement) -> tuple[Retirement, None]:
+    intent = record.replaced.model_copy(update=fields) if record.replaced else None
+    return record.model_copy(update={"replaced": intent}), None
 
 
 def _still_holds(intent: ReplacementIntent, group: GroupFacts | None) -> bool:

@@ -12,7 +12,7 @@ from leeway.drain.progress import Drain
 from leeway.execution.orders import Order
 from leeway.hooks import HeldHook
 from leeway.lifecycle_actions import Answered
-from leeway.records.retirement import Retirement
+from leeway.records.retirement import Retirement, Successor
 from leeway.replacement import Method
 from leeway.retirement.outcome import Outcome, Result
 
@@ -52,15 +52,16 @@ class Replaced:
     """Where a retirement stands with its replacement.
 
     `rest` is how many seconds to wait before looking for the successor again, 0 where it is not
-    waited for, or no longer.
+    waited for, or no longer. `held` are the lifecycle hooks that are kept waiting meanwhile.
     """
 
     settled: bool
     record: Retirement | None
     method: Method = Method.NOTHING
     reason: str = ""
-    successor: str = ""
+    successors: tuple[Successor, ...] = ()
     rest: int = 0
+    held: tuple[HeldHook, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

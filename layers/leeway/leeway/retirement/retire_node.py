@@ -9,6 +9,7 @@ from leeway.lifecycle_actions import LifecycleActions
 from leeway.retirement.emptying import Emptying
 from leeway.retirement.ending import Ending
 from leeway.retirement.entering import Entering, never_joined
+from leeway.retirement.launching import Launching
 from leeway.retirement.outcome import Outcome
 from leeway.retirement.recollection import KnownGroups
 from leeway.retirement.replacing import Replacing
@@ -20,7 +21,6 @@ from leeway.retirement.results import (
     Replaced,
     Standing,
 )
-from leeway.retirement.surging import Surging
 from leeway.retirement.surroundings import Surroundings
 
 
@@ -31,10 +31,10 @@ class RetireNode:
         known_groups = KnownGroups(world.groups, world.recollection)
         actions = LifecycleActions(world.groups, world.clock, known_groups)
         self._entering = Entering(world)
-        surging = Surging(world.ledgers, world.groups, world.clock)
-        self._replacing = Replacing(world, known_groups, surging)
+        launching = Launching(world)
+        self._replacing = Replacing(world, known_groups, launching, actions)
         self._emptying = Emptying(world, actions)
-        self._ending = Ending(world, actions, surging)
+        self._ending = Ending(world, actions, launching)
 
     def retire(self, order: Order, steps: Steps) -> Outcome | None:
         """Run one generation of a retirement; None where a newer one has taken over.
@@ -66,7 +66,7 @@ class RetireNode:
             return steps.run("finish", Finished, finish)
         replaced = self._replacing.succeed(order, located.record, steps)
         located = self._entering.expect(order, located, replaced, steps)
-        passed = Passed(Drain(), replaced.record)
+        passed = Passed(Drain(), replaced.record, held=replaced.held)
         standing = Standing(located, replaced)
         turn = 0
         while passed.record is not None and not (passed.expired or standing.over):

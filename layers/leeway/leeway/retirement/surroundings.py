@@ -7,8 +7,15 @@ from functools import partial
 from typing import Protocol
 
 from leeway.clock import Clock
-from leeway.cloud.ports import Announcements, CloudRefused, CloudUnavailable, Groups, Instances
-from leeway.cloud.stores import ClusterPolicies, DrainStates, Ledgers, RecordChanged, Records
+from leeway.cloud.ports import Announcements, CloudRefused, CloudUnavailable, GroupInstances, Groups
+from leeway.cloud.stores import (
+    ClusterPolicies,
+    DrainStates,
+    Ledgers,
+    RecordChanged,
+    Records,
+    UnavailableOfferings,
+)
 from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable, Node
 from leeway.execution.orders import Order
 from leeway.records.retirement import Retirement
@@ -55,12 +62,14 @@ class Surroundings:
     policies: ClusterPolicies
     groups: Groups
     recollection: Recollection
-    instances: Instances
+    instances: GroupInstances
     announcements: Announcements
     cluster_named: Callable[[str], Cluster]
     drains: DrainStates
     telemetry: Telemetry
     clock: Clock
+    offerings: UnavailableOfferings
+    region: str
 
     def current(self, order: Order) -> Retirement | None:
         """Read the record; None where a newer generation has taken over."""

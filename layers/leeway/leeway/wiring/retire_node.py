@@ -6,6 +6,7 @@ from leeway.cloud.ec2 import Ec2Instances
 from leeway.cloud.ledgers import DynamoLedgers
 from leeway.cloud.memory import DynamoMemory
 from leeway.cloud.progress import DynamoDrainStates
+from leeway.cloud.unavailable import DynamoUnavailableOfferings
 from leeway.cluster.connection import Connection
 from leeway.cluster.lightkube_cluster import LightkubeCluster
 from leeway.retirement.recollection import Recollection
@@ -21,6 +22,7 @@ from leeway.wiring.clients import (
     groups,
     prepare,
     records,
+    session,
     settings,
     telemetry,
 )
@@ -63,6 +65,8 @@ def retire_node() -> RetireNode:
             ),
             telemetry=telemetry(),
             clock=clock(),
+            offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
+            region=str(session().region_name),
         )
     )
 

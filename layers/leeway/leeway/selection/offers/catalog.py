@@ -26,6 +26,7 @@ from leeway.selection.labels import (
 from leeway.selection.offers.branches import POD_ENI
 from leeway.selection.offers.machines import EFA
 from leeway.selection.offers.node_class import WINDOWS_BUILDS, NodeClass
+from leeway.selection.offers.unavailable import ANY, Unavailable
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
@@ -35,9 +36,6 @@ OF_MARKETS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
 
 INTERFACES = frozenset({POD_ENI, EFA})
 """Extended resources that are parts of the network: a type that has them is an ordinary one."""
-
-ANY = "*"
-"""Stands for every type or every zone in an unavailable offering."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +67,6 @@ class InstanceType:
         return self.name.rpartition(".")[2].startswith("metal") or any(
             "/" in resource and resource not in INTERFACES for resource in self.capacity
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Unavailable:
-    """An offering that could not be had lately; `ANY` for the type or the zone is all of them."""
-
-    instance_type: str
-    zone: str
-    capacity_type: str
 
 
 @dataclass(frozen=True, slots=True)

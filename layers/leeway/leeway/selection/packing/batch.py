@@ -50,12 +50,21 @@ class Outcome:
         self.missed.update((pod, reason) for pod in pods)
 
 
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How much is tried for one plan: in which `orders` pods are bound to nodes that are there, and
+    in how many rounds the new nodes of few pods are improved."""
+
+    orders: Sequence[Order]
+    improvements: int
+
+
 class Batch:
     """One run: what is known of the pods, and what has been decided so far.
 
-    `given` is the supply before pools were told apart, `orders` those in which pods are bound to
-    nodes that are there. `coming` of the nodes, the last ones, are
-    still to be launched. `counters` are those of the batch whose plan this one adds to.
+    `given` is the supply before pools were told apart, `search` says how much is tried. `coming` of
+    the nodes, the last ones, are still to be launched. `counters` are those of the batch whose plan
+    this one adds to.
     `ranks` say which pods, by name, come before others: the lower, the earlier.
     """
 
@@ -65,13 +74,13 @@ class Batch:
         sorter: Sorter,
         given: Supply,
         nodes: Sequence[ExistingNode],
-        orders: Sequence[Order],
+        search: Search,
         coming: int = 0,
         counters: Counters | None = None,
         ranks: Mapping[str, int] | None = None,
     ) -> None:
         self._given = given
-        self._orders = orders
+        self._search = search
         self._ranks = ranks or {}
         self.supply = supply = sorter.supply
         self.counters = counters or Counters(_zones(supply, nodes))
@@ -171,7 +180,7 @@ class Batch:
         return Values([value for value in named if value], compared, counts[even.counter])
 
     def _schedule(self, demands: Sequence[Demand]) -> list[int]:
-        return schedule(self.standing, self.counters, demands, self._orders)
+        return schedule(self.standing, self.counters, demands, self._search.orders)
 
     def _demand(self, group: Group) -> Demand:
         spec = bare(group.asked, self.soft_taints)
@@ -263,8 +272,9 @@ class Batch:
         for weight in sorted({pool.weight for pool in self.supply.pools}, reverse=True):
             if not waiting:
                 return
-            done = launch(waiting, self.sorter, self._of_weight(weight), self.limits)
-            self.outcome.nodes += self._again(done, self._of_weight(weight))
+            open_to, rounds = self._of_weight(weight), self._search.improvements
+            done = launch(waiting, self.sorter, open_to, self.limits, rounds)
+            self.outcome.nodes += self._again(done, open_to)
             self.outcome.bounds.append(None if done.left else done.bound)
             limited |= done.limited
             waiting = done.left
@@ -273,11 +283,13 @@ class Batch:
     def _again(self, done: Launch, open_to: Bools) -> list[NewNode]:
         """Pack the worst of these nodes again where that is likely to pay."""
         prices = self.supply.prices[[node.offering for node in done.nodes]]
-        if done.few or self.limits.left or float(prices.sum()) < FAR_OFF * done.bound:
+        if done.few or done.bound is None or self.limits.left:
+            return done.nodes
+        if float(prices.sum()) < FAR_OFF * done.bound:
             return done.nodes
 
         def launching(lots: Sequence[Lot]) -> list[NewNode] | None:
-            again = launch(lots, self.sorter, open_to, self.limits, one_by_one=False)
+            again = launch(lots, self.sorter, open_to, self.limits)
             return None if again.left else again.nodes
 
         return repack(done.nodes, self.sorter, launching)

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from leeway.selection.labels import INITIALIZED, JOINED
-from leeway.selection.packing.batch import Batch
+from leeway.selection.packing.batch import Batch, Search
 from leeway.selection.packing.domains import other_topologies, pinned
 from leeway.selection.packing.groups import Lot, Units
 from leeway.selection.packing.kinds import Sorter
@@ -16,7 +16,6 @@ from leeway.selection.packing.launching import NewNode
 from leeway.selection.packing.plan import Placement, Plan, Unschedulable
 from leeway.selection.packing.preferences import bare
 from leeway.selection.packing.requests import finish
-from leeway.selection.packing.scheduling import Order
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.packing.topology import Counters
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
@@ -37,9 +36,9 @@ class Draft:
         pods: Sequence[Pod],
         supply: Supply,
         nodes: Sequence[ExistingNode],
-        orders: Sequence[Order],
+        search: Search,
     ) -> None:
-        self._orders = orders
+        self._search = search
         self._pods = pods
         self._specs = {pod.name: pod.spec for pod in pods}
         distinct = {id(pod.spec): pod.spec for pod in pods}.values()
@@ -56,8 +55,9 @@ class Draft:
         self._bounds: list[float | None] = []
 
     def afresh(self) -> "Draft":
-        """Return a draft of the same, with nothing decided."""
-        return Draft(self._pods, self._given, self._given_nodes, self._orders)
+        """Return a draft of the same with nothing decided, whose nodes are not improved."""
+        search = replace(self._search, improvements=0)
+        return Draft(self._pods, self._given, self._given_nodes, search)
 
     @cached_property
     def specs(self) -> tuple[PodSpec, ...]:
@@ -84,7 +84,7 @@ class Draft:
         waiting = self._pods
         while True:
             batch = Batch(
-                waiting, self._sorter, self._given, self._nodes, self._orders, ranks=by_name
+                waiting, self._sorter, self._given, self._nodes, self._search, ranks=by_name
             )
             if batch.plan():
                 break
@@ -98,7 +98,7 @@ class Draft:
 
     def bind_all(self) -> None:
         """Put pods onto nodes that are there, and plan no new ones."""
-        batch = Batch(self._pods, self._sorter, self._given, self._nodes, self._orders)
+        batch = Batch(self._pods, self._sorter, self._given, self._nodes, self._search)
         self._missed = {name: "" for group in batch.bind() for name in group.pods}
         self._take(batch)
 
@@ -129,7 +129,7 @@ class Draft:
             self._sorter,
             self._given,
             nodes,
-            self._orders,
+            self._search,
             len(self._new),
             self._counters,
         )

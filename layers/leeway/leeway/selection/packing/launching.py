@@ -12,9 +12,6 @@ from leeway.selection.solver.arrays import Bools, Floats
 from leeway.selection.solver.columns import Pattern
 from leeway.selection.solver.solving import Solution, solve, solve_few
 
-ROUNDS = 40
-"""In which the nodes of few pods are improved: about a millisecond each, for a hundred pods."""
-
 
 @dataclass(frozen=True)
 class NewNode:
@@ -53,25 +50,33 @@ class Launch:
     nodes: list[NewNode] = field(default_factory=list)
     left: list[Lot] = field(default_factory=list)
     limited: bool = False
-    bound: float = 0.0
+    bound: float | None = None
     few: bool = True
 
 
 def launch(
-    lots: Sequence[Lot], sorter: Sorter, open_to: Bools, limits: Limits, one_by_one: bool = True
+    lots: Sequence[Lot],
+    sorter: Sorter,
+    open_to: Bools,
+    limits: Limits,
+    improvements: int | None = None,
 ) -> Launch:
-    """Pack lots onto nodes of the offerings that are open (O); few of them `one_by_one`."""
+    """Pack lots onto nodes of the offerings that are open (O).
+
+    Few of them are packed one by one if there are rounds of `improvements`, or none (0): then the
+    bound is not known. Without (None) all are packed by kinds.
+    """
     outcome = Launch()
     waiting: list[Lot] = list(lots)
     while waiting:
         able = open_to & _within(sorter, limits)
-        kinds, lost = sorter.kinds(waiting, able, one_by_one and outcome.few)
+        kinds, lost = sorter.kinds(waiting, able, improvements is not None and outcome.few)
         outcome.left += lost
         outcome.limited |= any(sorter.allowed(lot, open_to).any() for lot in lost)
         if kinds is None:
             break
-        solution = _solved(kinds)
-        outcome.bound = outcome.bound or solution.bound
+        solution = _solved(kinds, improvements or 0)
+        outcome.bound = solution.bound if outcome.bound is None else outcome.bound
         outcome.few &= kinds.few
         before = len(outcome.nodes)
         waiting = _load(kinds, solution.patterns, sorter, limits, outcome)
@@ -81,8 +86,8 @@ def launch(
     return outcome
 
 
-def _solved(kinds: Kinds) -> Solution:
-    return solve_few(kinds.problem, ROUNDS) if kinds.few else solve(kinds.problem)
+def _solved(kinds: Kinds, improvements: int) -> Solution:
+    return solve_few(kinds.problem, improvements) if kinds.few else solve(kinds.problem)
 
 
 def _within(sorter: Sorter, limits: Limits) -> Bools:

@@ -21,9 +21,9 @@ from leeway.selection.offers.catalog import (
     InstanceType,
     Offering,
     TypeTable,
-    Unavailable,
     bits,
 )
+from leeway.selection.offers.unavailable import Unavailable
 from leeway.selection.packing.topology import clashing
 from leeway.selection.packing.variants import variants
 from leeway.selection.pods import PodSpec

@@ -36,10 +36,10 @@ PER_SIZE = 3
 
 @dataclass(frozen=True)
 class Solution:
-    """Nodes that hold all pods of a problem. `bound` is in USD per hour."""
+    """Nodes that hold all pods of a problem. `bound` is in USD per hour; None where not known."""
 
     patterns: tuple[Pattern, ...]
-    bound: float
+    bound: float | None
 
 
 def solve(problem: Problem) -> Solution:
@@ -62,9 +62,10 @@ def solve(problem: Problem) -> Solution:
 
 
 def solve_few(problem: Problem, rounds: int) -> Solution:
-    """Pack all pods of groups that fit somewhere, where they are few: sooner, and not dearer."""
-    bound = least(problem)
-    return Solution(tuple(ruin_and_recreate(problem, rounds, bound)), bound)
+    """Pack all pods of groups that fit somewhere, where they are few. The bound is asked for by the
+    rounds of improvement: without any, nobody needs it."""
+    bound = least(problem) if rounds else None
+    return Solution(tuple(ruin_and_recreate(problem, rounds, bound or 0.0)), bound)
 
 
 def price(problem: Problem, patterns: Sequence[Pattern]) -> float:
