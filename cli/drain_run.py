@@ -67,16 +67,16 @@ class DrainRun:
         going = [plan for plan in plans if not plan.refused]
         for plan in going:
             if said := warnings(plan.decisions):
-                _say(f"Warning: {said}")
+                tell(f"Warning: {said}")
             if not plan.cordoned:
                 self.cluster.cordon(plan.node, None, uid=plan.machine.uid)
             already = "already " if plan.cordoned else ""
-            _say(f"node/{plan.node} {already}cordoned")
+            tell(f"node/{plan.node} {already}cordoned")
         try:
             drains, problems = self._work({plan.node: plan.machine for plan in going})
         except KeyboardInterrupt:
             for plan in going:
-                _say(f"node/{plan.node} stays cordoned: kubectl uncordon {plan.node}")
+                tell(f"node/{plan.node} stays cordoned: kubectl uncordon {plan.node}")
             raise
         problems = {plan.node: plan.refused for plan in plans if plan.refused} | problems
         if self.output is Format.JSON:
@@ -215,10 +215,6 @@ class DrainRun:
             print_json({"nodes": documents})
 
 
-def _say(lines: str) -> None:
-    tell(lines)
-
-
 def _watcher() -> Callable[[Drain], None]:
     """Return what says on stderr what becomes of each pod as it does."""
     said: dict[str, str] = {}
@@ -238,7 +234,7 @@ def _watcher() -> Callable[[Drain], None]:
         }
         said.update(lines)
         if lines:
-            _say("\n".join(lines.values()))
+            tell("\n".join(lines.values()))
 
     return watch
 

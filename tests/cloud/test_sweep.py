@@ -252,6 +252,24 @@ def test_a_manifests_item_that_poses_as_a_record_in_the_index_is_none(
     assert DynamoIndex(maker(aws, "dynamodb"), TABLE).of_cluster("posing") == {}
 
 
+@pytest.mark.parametrize("body", [{}, {"record": {"N": "1"}}, {"record": {"S": ""}}])
+def test_an_item_without_a_record_hides_no_record_from_an_index(
+    aws: Sandbox, records: DynamoRecords, body: dict[str, Any]
+) -> None:
+    record = interrupted(Phase.NOTICED)
+    ours = record.facts.model_copy(update={"cluster": "hidden"})
+    index = DynamoIndex(maker(aws, "dynamodb"), TABLE)
+    index.update([ours], [])
+    for sort in ("RETIREMENT", "FACTS"):
+        key = {"pk": {"S": "MANIFESTS#other"}, "sk": {"S": sort}}
+        shown = {"cluster": {"S": "hidden"}, "open": {"S": "hidden"}}
+        aws.client("dynamodb").put_item(TableName=TABLE, Item=key | shown | body)
+    under_way = records.unfinished("hidden")
+    assert under_way.records == ()
+    assert [one for one in under_way.unread if one.startswith("MANIFESTS#other RETIREMENT: ")]
+    assert index.of_cluster("hidden") == {ours.instance: ours}
+
+
 def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: Ec2Sweep) -> None:
     tags = {"eks:cluster-name": "grouped", "eks:nodegroup-name": "general"}
     told = [{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()]

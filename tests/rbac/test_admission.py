@@ -77,6 +77,8 @@ def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any
 
 POD = "spec.template.spec"
 SECRET = {"name": "s", "secret": {"secretName": "s"}}
+# A kubelet sends it from its node's network, to any host.
+PROBE = {"httpGet": {"host": "169.254.169.254", "port": 80, "path": "/"}}
 
 
 @pytest.mark.parametrize(
@@ -89,6 +91,10 @@ SECRET = {"name": "s", "secret": {"secretName": "s"}}
         (f"{POD}.containers.0.env", [{"name": "LD_PRELOAD", "value": "/x"}]),
         (f"{POD}.containers.0.envFrom", [{"secretRef": {"name": "s"}}]),
         (f"{POD}.containers.0.ports", [{"containerPort": 80, "hostPort": 80}]),
+        (f"{POD}.containers.0.livenessProbe", PROBE),
+        (f"{POD}.containers.0.readinessProbe", PROBE),
+        (f"{POD}.containers.0.startupProbe", PROBE),
+        (f"{POD}.containers.0.securityContext.procMount", "Unmasked"),
         (f"{POD}.containers.0.securityContext.privileged", True),
         (f"{POD}.containers.0.securityContext.runAsUser", 0),
         (f"{POD}.containers.0.securityContext.runAsNonRoot", False),
@@ -128,6 +134,12 @@ def test_a_pause_image_of_another_registry_is_taken(headroom: httpx.Client) -> N
     image = "registry.example.com:5000/mirror/pause:3.10"
     mirrored = changed(PAUSE, f"{POD}.containers.0.image", image)
     assert apply(headroom, f"{OWN}/warm", mirrored).status_code == 201
+    assert headroom.request("DELETE", f"{OWN}/warm").status_code == 200
+
+
+def test_the_usual_proc_mount_is_taken(headroom: httpx.Client) -> None:
+    usual = changed(PAUSE, f"{POD}.containers.0.securityContext.procMount", "Default")
+    assert apply(headroom, f"{OWN}/warm", usual).status_code == 201
     assert headroom.request("DELETE", f"{OWN}/warm").status_code == 200
 
 

@@ -149,3 +149,17 @@ def test_the_end_of_a_change_is_not_late_at_the_time_that_it_tells() -> None:
     notice = parse_notice(health(statusCode="closed"))
     assert not is_late(notice, notice.time + LATE)
     assert why_over(notice, FIRST, RUNS, [], notice.time + timedelta(days=1)) == ""
+
+
+def test_an_old_end_of_a_change_that_ec2_has_scheduled_again_calls_nothing_off() -> None:
+    """AWS Health tells of it under the same ARN: its schedule would be removed."""
+    closed = health(statusCode="closed", affectedEntities=[{"entityValue": FIRST}])
+    again = SeenChange(FIRST, "instance-event-1", "instance-retirement", CHANGE_AT)
+    late = parse_notice(closed).time + LATE + timedelta(seconds=1)
+    desk = Desk(now_=late, changes=[again])
+    assert desk.results(health(affectedEntities=[{"entityValue": FIRST}])) == [Result.SCHEDULED]
+    (received,) = desk.receive(closed).instances
+    assert received.reason == "it comes late, and EC2 still has the change scheduled"
+    assert desk.schedules.due
+    called_off = Desk(now_=late, changes=[replace(again, over=True)])
+    assert "is called off or over" in called_off.receive(closed).instances[0].reason

@@ -109,6 +109,18 @@ def test_volumes_that_stay_attached_keep_the_node_and_its_place_in_the_index() -
     assert stuck.index == {}
 
 
+def test_two_nodes_that_name_one_instance_are_removed_one_after_the_other() -> None:
+    """A Node that somebody else made with an instance's provider id does not keep the real one."""
+    doubled = gone(instances_=[], fresh={})
+    cluster = doubled.clusters["prod"]
+    cluster.volumes.clear()
+    cluster.nodes["copy"] = replace(node(OURS), name="copy", uid="copy")
+    assert run(doubled).cleaned[0].result is Result.CLEANED
+    assert OURS.instance in doubled.index
+    assert run(doubled).cleaned[0].result is Result.CLEANED
+    assert (cluster.nodes, doubled.index) == ({}, {})
+
+
 def test_a_node_that_another_instance_has_by_now_is_not_removed() -> None:
     newer = gone()
     cluster = newer.clusters["prod"]

@@ -46,6 +46,9 @@ def why_over(
         return "reconcile hands in a lifecycle action that still waits for its answer"
     if current is None:
         return "EC2 knows no such instance"
+    ends = notice.effective_at if instance in notice.over else None
+    if ends is not None and is_scheduled(changes, instance, ends):
+        return "EC2 still has the change scheduled"
     if notice.over or notice.state == "running":
         runs = current.state == "running"
         return "" if runs else f"EC2 says that the instance is {current.state}"

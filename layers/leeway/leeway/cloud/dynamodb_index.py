@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from leeway.cloud.dynamodb import FACTS, is_of, item_key
+from leeway.cloud.dynamodb import FACTS, body_of, is_of, item_key
 from leeway.cloud.errors import aws_errors
 from leeway.cloud.ports import CloudUnavailable
 from leeway.cloud.query import query_all
@@ -43,7 +43,7 @@ class DynamoIndex:
         found = {}
         for item in items:
             try:
-                facts = InstanceFacts.model_validate_json(item["record"]["S"])
+                facts = InstanceFacts.model_validate_json(body_of(item))
             except ValidationError:
                 continue  # another version's: it is as if it were not there, and written anew
             if is_of(item, facts.instance):

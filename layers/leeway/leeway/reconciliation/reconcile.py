@@ -247,7 +247,8 @@ class Reconciliation:
         """
         until = self._world.clock.now() + ENOUGH
         left: dict[str, tuple[InstanceFacts, Node]] = {}
-        remaining = set()
+        remaining: set[str] = set()
+        several: set[str] = set()  # more Nodes than one name them: the next tick sees to the rest
         cluster = self._world.cluster_named(report.cluster)
         for node in cluster.unready():
             instance = node.provider_id.rsplit("/", 1)[-1]
@@ -255,6 +256,8 @@ class Reconciliation:
             facts = there.facts if there else index.get(instance)
             if facts is None or (there is not None and there.state not in GONE):
                 continue
+            if instance in remaining:
+                several.add(instance)
             remaining.add(instance)
             if policy.covers(facts.owner):
                 left[instance] = facts, node
@@ -275,9 +278,8 @@ class Reconciliation:
 
         done = in_parallel(clean, list(left), HANDS)
         report.cleaned.extend(cleaned for cleaned in done if cleaned is not None)
-        return frozenset(remaining) - {
-            cleaned.instance for cleaned in report.cleaned if cleaned.result is Result.CLEANED
-        }
+        done_with = {one.instance for one in report.cleaned if one.result is Result.CLEANED}
+        return frozenset(remaining) - (done_with - several)
 
     def _free_who_stays(
         self,
