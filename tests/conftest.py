@@ -8,6 +8,9 @@ from hypothesis import HealthCheck, settings
 
 from sandbox.proxies import bypass_proxies
 from tests.sandbox.kubernetes.live import Live, running_cluster
+from tests.tally import pytest_terminal_summary
+
+__all__ = ["pytest_terminal_summary"]
 
 # Servers that tests start are on this machine, whatever proxy the way to a package index takes.
 bypass_proxies()

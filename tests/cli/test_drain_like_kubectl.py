@@ -27,7 +27,7 @@ ORPHAN = {
 }
 LOCAL = [{"name": "tmp", "emptyDir": {}}]
 
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here")
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on the PATH")
 
 
 @pytest.fixture(scope="module")

@@ -122,6 +122,7 @@ def test_what_was_read_is_kept_and_opened_as_a_catalog(
     table = opened(packed).for_node_class(NodeClass())
     assert set(table.catalog.names) == {kind.name for kind in sandbox_survey(REGION).machines}
     offerings = table.type(table.catalog.index["m5.large"]).offerings
+    assert offerings
     assert all(offering.price for offering in offerings)
     assert {offering.zone for offering in offerings} <= set(table.catalog.zones)
 

@@ -110,12 +110,14 @@ def test_flags_go_before_the_kubeconfig_one_by_one(server: Drained) -> None:
         ("Impersonate-Uid", "7"),
         ("Impersonate-Group", "developers"),
     ]
+    assert server.asked
     assert all(names == kept for _, names in server.asked)
 
 
 def test_flags_alone_are_enough(server: Drained) -> None:
     flags = ("--as=system:serviceaccount:ops:drainer", "--as-group=ops", "--as-group", "all")
     assert drain(server.kubeconfig, *flags) == 0
+    assert server.asked
     expected = [
         ("Impersonate-User", "system:serviceaccount:ops:drainer"),
         ("Impersonate-Group", "ops"),

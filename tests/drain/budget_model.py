@@ -64,11 +64,12 @@ class Workload:
 
 @dataclass
 class Asked:
-    """A request that was made."""
+    """A request that was made. `beside` are the pods that were on the node at that time."""
 
     at: datetime
     ask: Ask
     granted: bool
+    beside: tuple[Pod, ...]
 
 
 @dataclass
@@ -107,8 +108,9 @@ class BudgetedNode:
 
     def answer(self, ask: Ask) -> Response:
         """Answer a request as the API server does."""
+        beside = tuple(self.pods.values())
         response = self._answer(ask)
-        self.asked.append(Asked(self.now, ask, response.status in (200, 201)))
+        self.asked.append(Asked(self.now, ask, response.status in (200, 201), beside))
         return response
 
     def _answer(self, ask: Ask) -> Response:

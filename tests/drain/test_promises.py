@@ -1,11 +1,13 @@
 """What any drain keeps to, whatever pods, budgets, deadlines and failures it meets."""
 
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.drain.deadline import Terms, latest_moment
+from leeway.drain.pods import Pod
 from leeway.drain.progress import Drain, Stage, Way
 from leeway.policies import OnBlocked
 
@@ -14,28 +16,43 @@ from tests.drain.budget_model import BudgetedNode, Workload
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
-workloads = st.lists(
-    st.builds(
-        Workload,
-        name=st.uuids().map(lambda u: f"w{u.hex[:6]}"),
-        here=st.integers(1, 4),
-        elsewhere=st.integers(0, 3),
-        grace=st.integers(0, 200),
-        budgets=st.sampled_from([0, 1, 1, 2]),
-        needs=st.integers(0, 7),
-        starts_in=st.sampled_from([None, 1, 4, 20]),
-        returns=st.booleans(),
-        stuck=st.sampled_from([False, False, False, True]),
-        critical=st.booleans(),
-        volumes=st.booleans(),
-        detaches_in=st.sampled_from([0, 3, 30, None]),
-        daemon=st.sampled_from([False, False, True]),
-        mirror=st.sampled_from([False, False, False, True]),
-        terminating=st.sampled_from([None, None, None, 5, 300]),
-    ),
-    max_size=5,
-    unique_by=lambda one: one.name,
+of_any_kind = st.builds(
+    Workload,
+    name=st.uuids().map(lambda u: f"w{u.hex[:6]}"),
+    here=st.integers(1, 4),
+    elsewhere=st.integers(0, 3),
+    grace=st.integers(0, 200),
+    budgets=st.sampled_from([0, 1, 1, 2]),
+    needs=st.integers(0, 7),
+    starts_in=st.sampled_from([None, 1, 4, 20]),
+    returns=st.booleans(),
+    stuck=st.sampled_from([False, False, False, True]),
+    critical=st.booleans(),
+    volumes=st.booleans(),
+    detaches_in=st.sampled_from([0, 3, 30, None]),
+    daemon=st.sampled_from([False, False, True]),
+    mirror=st.sampled_from([False, False, False, True]),
+    terminating=st.sampled_from([None, None, None, 5, 300]),
 )
+workloads = st.lists(of_any_kind, max_size=5, unique_by=lambda one: one.name)
+
+
+def leaving(*, critical: bool) -> st.SearchStrategy[Workload]:
+    """Draw a workload whose pods the drain must send away, and which ends once it is told to."""
+    name = "critical" if critical else "ordinary"
+    return of_any_kind.map(
+        lambda one: replace(
+            one,
+            name=name,
+            critical=critical,
+            returns=False,
+            stuck=False,
+            daemon=False,
+            mirror=False,
+            terminating=None,
+        )
+    )
+
 
 terms = st.builds(
     lambda seconds, on_blocked, grace: Terms(
@@ -146,3 +163,47 @@ def test_ordinary_pods_are_asked_first_unless_a_critical_one_s_moment_has_come(
                     if ordinary and progress.seen_at and progress.seen_at < one.at:
                         assert progress.asked_at is not None
                         assert progress.asked_at <= one.at or node.of[uid].returns
+
+
+@settings(max_examples=40)
+@given(
+    some=workloads,
+    critical=leaving(critical=True),
+    ordinary=leaving(critical=False),
+    seconds=st.integers(70, 240),
+    on_blocked=st.sampled_from(OnBlocked),
+    fails_every=st.sampled_from([0, 0, 3, 10]),
+)
+def test_no_critical_pod_is_evicted_before_its_moment_beside_an_ordinary_one_that_has_to_go(
+    some: list[Workload],
+    critical: Workload,
+    ordinary: Workload,
+    seconds: int,
+    on_blocked: OnBlocked,
+    fails_every: int,
+) -> None:
+    rules = Terms(NOW + timedelta(seconds=seconds), on_blocked)
+    # The critical one is listed first: the order of the list must not decide.
+    node, _ = run([critical, *some, ordinary], rules, fails_every)
+
+    of_each = defaultdict(list)
+    for one in node.asked:
+        of_each[node.of[one.ask.pod.uid].name].append(one)
+    assert of_each["ordinary"][0].at == NOW
+    assert of_each["critical"]
+    for one in node.asked:
+        latest = latest_moment(one.ask.pod, rules)
+        assert latest is not None
+        if one.ask.pod.critical and one.ask.way is Way.EVICT and one.at < latest:
+            assert not [pod.name for pod in one.beside if holds_up(node, pod, rules, one.at)]
+
+
+def holds_up(node: BudgetedNode, pod: Pod, rules: Terms, at: datetime) -> bool:
+    """Whether a critical pod has to wait for this one: for an ordinary pod that goes and ends.
+
+    Under `fail`, a pod that is blocked at its latest moment is given up.
+    """
+    workload, latest = node.of[pod.uid], latest_moment(pod, rules)
+    odd = workload.returns or workload.stuck or workload.daemon or workload.mirror
+    given_up = rules.on_blocked is OnBlocked.FAIL and latest is not None and latest <= at
+    return not (workload.critical or odd or given_up)

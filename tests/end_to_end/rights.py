@@ -31,9 +31,11 @@ def hold_to_what_is_granted(sandbox: Sandbox) -> None:
     assert any(used.values()), "no call was recorded for any function"
     ungranted = {role: sorted(actions - granted_to(role)) for role, actions in used.items()}
     assert not {role: actions for role, actions in ungranted.items() if actions}
+    records = records_reached(sandbox)
+    assert records, "no request for a record was counted for any function"
     beyond = {
         f"{role}: {action} of {key}"
-        for role, reached in records_reached(sandbox).items()
+        for role, reached in records.items()
         for action, key in reached
         if not grants_key(statements(role), action, key)
     }

@@ -61,6 +61,7 @@ def test_a_history_of_other_steps_does_not_pass_for_this_codes() -> None:
 def test_this_code_takes_the_steps_that_the_histories_have(tmp_path: Path) -> None:
     run("write", str(tmp_path))
     for path in HISTORIES:
+        assert steps_in(path)
         assert steps_in(tmp_path / path.name) == steps_in(path)
 
 

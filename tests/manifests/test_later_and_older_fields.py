@@ -224,7 +224,9 @@ OLD_CLASS_WITH_ALL = (
 def test_a_value_of_any_shape_at_any_path_is_read_or_named(text: str) -> None:
     (value,) = read_documents(text, "pools.yaml").values
     document = value.plain()
-    for path in paths(document):
+    places = list(paths(document))
+    assert places
+    for path in places:
         for wrong in WRONG:
             found = interpret(replaced(document, path, wrong), "pools.yaml", value.line_of)
             if found.written is None:

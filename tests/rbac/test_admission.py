@@ -300,6 +300,8 @@ def test_every_policy_is_bound_and_denies() -> None:
         for d in documents
         if d["kind"].endswith("Binding")
     }
+    assert policies
     assert bound == {policy: ["Deny"] for policy in policies}
     written = [d["spec"] for d in documents if "validations" in d["spec"]]
+    assert written
     assert all(policy["failurePolicy"] == "Fail" for policy in written)

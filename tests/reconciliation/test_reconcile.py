@@ -65,6 +65,7 @@ def test_hooks_interruptions_and_detached_instances_that_nobody_told_of_are_rece
         marked.instance: NoticeKind.SPOT_INTERRUPTION,
         detached.instance: NoticeKind.REBALANCE,
     }
+    assert len(report.found) == 3
     assert all("first notice" in found.done for found in report.found)
 
 
@@ -424,6 +425,7 @@ def test_clusters_that_do_not_answer_keep_no_other_waiting(down: int, answering:
     reports = world.reconciliation().run(Round())
     assert over.is_set()
     silent, others = reports[:down], reports[down:]
+    assert (len(silent), len(others)) == (down, answering)
     assert all("read timed out" in report.problems[0] for report in silent)
     assert all(one.cleaned[0].result is Result.CLEANED for one in others)
     assert not any(one.problems for one in others)

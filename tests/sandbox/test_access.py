@@ -131,7 +131,9 @@ def test_what_holds_secrets_is_readable_by_its_owner_only(sandbox: Sandbox) -> N
         assert mode == 0o600, name
     token = (sandbox.state_dir / "control-token").read_text()
     assert token not in json.dumps([sandbox.environment(), sandbox.sam_environment()])
-    assert not any(token in log.read_text() for log in sandbox.state_dir.glob("*.log"))
+    logs = list(sandbox.state_dir.glob("*.log"))
+    assert logs
+    assert not any(token in log.read_text() for log in logs)
 
 
 def test_a_token_that_others_may_read_is_refused(tmp_path: Path) -> None:

@@ -213,4 +213,5 @@ def test_the_projects_own_template_is_understood() -> None:
     assert receive.environment["LEEWAY_RETIRE_NODE"] == f"{retire.arn}:live"
     assert retire.execution_timeout
     assert {table.name for table in template.tables} == {receive.environment["LEEWAY_TABLE"]}
+    assert template.rules
     assert all(rule.targets for rule in template.rules)

@@ -19,7 +19,9 @@ def region() -> Region:
 @pytest.fixture(scope="session")
 def described(region: Region) -> Mapping[str, Mapping[str, Any]]:
     """Its types' documents by name."""
-    return {document["InstanceType"]: document for document in region.types}
+    documents = {document["InstanceType"]: document for document in region.types}
+    assert documents, "what holds for every type would hold for none"
+    return documents
 
 
 @pytest.fixture(scope="session")

@@ -85,11 +85,11 @@ def test_every_type_of_a_region_leaves_something_and_no_more_than_it_has(
 def test_pods_follow_from_the_addresses_of_the_default_network_card(described: Described) -> None:
     # Of the max-pods list that the EKS AMIs bring.
     known = {"t3.micro": 4, "m5.large": 29, "m5.4xlarge": 234, "p4d.24xlarge": 737}
-    for name in set(known) & set(described):
-        kind = machine(described[name])
-        cards = described[name]["NetworkInfo"]["NetworkCards"]
-        if len(cards) == 1:
-            assert max_pods(kind, NodeClass()) == known[name]
+    here = {name: described[name] for name in known if name in described}
+    one_card = {n: d for n, d in here.items() if len(d["NetworkInfo"]["NetworkCards"]) == 1}
+    assert one_card
+    for name, document in one_card.items():
+        assert max_pods(machine(document), NodeClass()) == known[name]
     two_cards = next(d for d in described.values() if len(d["NetworkInfo"]["NetworkCards"]) > 1)
     first = two_cards["NetworkInfo"]["NetworkCards"][0]["MaximumNetworkInterfaces"]
     per_card = two_cards["NetworkInfo"]["Ipv4AddressesPerInterface"]

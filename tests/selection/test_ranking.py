@@ -74,6 +74,7 @@ def test_pods_are_parted_until_enough_types_hold_them() -> None:
     three = Requirement.of(INSTANCE_TYPE, "Exists", min_values=3)
     pool = NodePool("plain", Requirements([three]))
     plan = pack(pods("web", 4, spec(900)), Supply([pool], catalog(*types)))
+    assert plan.launches
     assert all(len(launch.choices[0].instance_types) >= 3 for launch in plan.launches)
     assert not plan.unschedulable
 

@@ -207,6 +207,7 @@ def test_the_objects_as_they_should_be_are_read() -> None:
 
 @pytest.mark.parametrize("value", WRONG, ids=repr)
 def test_a_value_of_any_shape_at_any_path_is_read_or_refused_with_its_path(value: Any) -> None:
+    assert PATHS
     for path in PATHS:
         error = refusal(replaced(OBJECTS, path, value))
         assert error is None or isinstance(error.path[0], int), path

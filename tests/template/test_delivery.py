@@ -34,8 +34,10 @@ def test_every_rule_is_on_retries_and_keeps_what_it_cannot_deliver(
     deployed: DeployedTemplate,
 ) -> None:
     queues = {queue.arn for queue in deployed.queues}
+    assert deployed.rules
     for rule in deployed.rules:
         assert (rule.bus, rule.state) == ("default", "ENABLED")
+        assert rule.targets
         for target in rule.targets:
             assert target["RetryPolicy"]["MaximumRetryAttempts"] > 0
             assert target["RetryPolicy"]["MaximumEventAgeInSeconds"] > INTERRUPTION
@@ -44,6 +46,7 @@ def test_every_rule_is_on_retries_and_keeps_what_it_cannot_deliver(
 
 def test_every_rule_may_invoke_receive_notice(deployed: DeployedTemplate) -> None:
     function = named(deployed, "ReceiveNoticeFunction").arn
+    assert deployed.rules
     for rule in deployed.rules:
         assert [target["Arn"] for target in rule.targets] == [function]
         assert any(
@@ -120,6 +123,7 @@ def test_what_may_have_to_be_quick_loses_its_network_to_nobodys_calling_it(
 
 def test_only_an_endpoint_that_is_given_reaches_the_environment(deployed: DeployedTemplate) -> None:
     given = read_template(ROOT / "template.yaml", {"EndpointUrl": "http://localhost:4566"})
+    assert given.functions
     for function in given.functions:
         assert function.environment["AWS_ENDPOINT_URL"] == "http://localhost:4566"
     for function in deployed.functions:

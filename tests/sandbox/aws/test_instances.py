@@ -69,6 +69,7 @@ def test_instances_and_spot_requests_are_found_by_state_and_tag_page_by_page(aws
     requests = ec2.get_paginator("describe_spot_instance_requests")
     cut = requests.paginate(PaginationConfig={"PageSize": 5})
     listed = [[entry["InstanceId"] for entry in one["SpotInstanceRequests"]] for one in cut]
+    assert len(listed) > 1
     assert all(len(entries) == 5 for entries in listed[:-1])
     assert ids <= {instance for entries in listed for instance in entries}
     ec2.terminate_instances(InstanceIds=list(ids))

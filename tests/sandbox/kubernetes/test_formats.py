@@ -16,7 +16,7 @@ from tests.sandbox.kubernetes.live import DEPLOYMENTS, PODS, Live, bare_pod, dep
 _MAPS = "/api/v1/namespaces/default/configmaps"
 _PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here")
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on the PATH")
 
 
 def make(live: Live, name: str, **data: str) -> dict[str, Any]:

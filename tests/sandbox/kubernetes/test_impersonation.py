@@ -149,7 +149,7 @@ def test_a_review_of_others_names_somebody(guarded: Live) -> None:
     assert review(guarded, "subjectaccessreviews", spec).status_code == 422
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on the PATH")
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [

@@ -54,6 +54,7 @@ def test_budgets_have_the_recorded_status(world: Live) -> None:
 
     answer = world.api.get(recorded.path).json()
 
+    assert recorded.answer["items"]
     for budget_then, budget_now in zip(recorded.answer["items"], answer["items"], strict=True):
         then, now = budget_then["status"], budget_now["status"]
         for status in (then, now):

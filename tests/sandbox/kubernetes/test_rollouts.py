@@ -93,8 +93,12 @@ def test_recreate_starts_new_pods_only_when_the_old_ones_have_ended(world: Live)
 
     roll(world, "one-at-a-time")
 
-    for pods in looks(world, "one-at-a-time"):
-        new = ["rolled" in one["metadata"].get("annotations", {}) for one in pods]
+    seen = [
+        ["rolled" in one["metadata"].get("annotations", {}) for one in pods]
+        for pods in looks(world, "one-at-a-time")
+    ]
+    assert any(seen), "some pods were seen"
+    for new in seen:
         assert all(new) or not any(new)
 
 

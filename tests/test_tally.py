@@ -1,0 +1,63 @@
+"""The last lines of .ci/run say which tests were not run, and why."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tally import VARIABLE, summary
+
+ROOT = Path(__file__).parents[1]
+TESTS = """
+import pytest
+
+@pytest.fixture
+def engine():
+    pytest.skip("no engine answers")
+
+@pytest.mark.skipif(True, reason="no such tool")
+def test_of_a_tool(): ...
+
+def test_of_an_engine(engine): ...
+
+def test_that_passes(): ...
+
+def test_that_fails():
+    raise ValueError("as meant")
+
+def test_without_its_fixture(missing): ...
+"""
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["alone", "by a worker"])
+def test_each_run_adds_what_it_skipped_with_the_reason(tmp_path: Path, workers: list[str]) -> None:
+    (tmp_path / "test_some.py").write_text(TESTS)
+    tally = tmp_path / "tally"
+    arguments = ["-p", "tests.tally", "-p", "no:cacheprovider", *workers]
+    for _ in range(2):
+        subprocess.run(
+            [sys.executable, "-m", "pytest", *arguments, "--rootdir", tmp_path, tmp_path],
+            cwd=ROOT,
+            env={**os.environ, VARIABLE: str(tally)},
+            capture_output=True,
+            check=False,
+        )  # it fails, as a test in it does
+
+    said = summary(tally.read_text().splitlines()).splitlines()
+
+    assert said[0] == "Not run, and why:"
+    assert said[1:-1] == [
+        "  no such tool (2):",
+        *["    test_some.py::test_of_a_tool"] * 2,
+        "  no engine answers (2):",
+        *["    test_some.py::test_of_an_engine"] * 2,
+    ]
+    assert said[-1] == "2 passed, 4 failed, 4 skipped"
+
+
+def test_a_run_that_skipped_nothing_says_so() -> None:
+    line = '{"passed": 3, "failed": 0, "skipped": []}'
+
+    assert summary([line, line]) == "Every test was run.\n6 passed, 0 failed, 0 skipped"
