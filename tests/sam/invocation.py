@@ -21,7 +21,9 @@ class Invocation:
     def answer(self) -> dict[str, Any]:
         """The JSON object that the function returned, or its error."""
         durable = RESULT.search(self.stdout + self.stderr)
-        found: dict[str, Any] = json.loads(durable[1] if durable else self.stdout)
+        answer = durable[1] if durable else self.stdout
+        assert answer.strip(), f"the function gave no answer:\n{self.stderr}"
+        found: dict[str, Any] = json.loads(answer)
         return found
 
 
