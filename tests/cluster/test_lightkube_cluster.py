@@ -1,5 +1,6 @@
 """The Cluster Protocol over HTTP: what a node, a pod, an eviction and a failure look like."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -72,6 +73,41 @@ def test_a_node_whose_name_nobody_knows_is_found_by_its_provider_id(
     found = cluster.node_of(instance, ("ip-10-99-99-99.ec2.internal",))
     assert found is not None
     assert found.name == name
+
+
+@pytest.fixture
+def claim(live: Live) -> Iterator[Callable[[str, str], None]]:
+    """Creates Nodes without a kubelet that name an instance; they are gone after the test."""
+    made: list[str] = []
+
+    def create(name: str, instance: str) -> None:
+        spec = {"providerID": f"aws:///us-east-1a/{instance}"}
+        live.create("/api/v1/nodes", {"metadata": {"name": name}, "spec": spec})
+        made.append(name)
+
+    yield create
+    for name in made:
+        assert live.api.delete(f"/api/v1/nodes/{name}").status_code == 200
+
+
+def test_of_several_nodes_that_name_an_instance_the_ready_one_is_taken(
+    live: Live, cluster: LightkubeCluster, claim: Callable[[str, str], None]
+) -> None:
+    name, instance = fresh_node(live)
+    claim(f"a-{name}", instance)
+    found = cluster.node_of(instance, ("ip-10-99-99-99.ec2.internal",))
+    assert found is not None
+    assert found.name == name
+
+
+def test_where_none_of_several_nodes_is_ready_none_is_taken(
+    cluster: LightkubeCluster, claim: Callable[[str, str], None]
+) -> None:
+    instance = "i-0ddddddddddddddd0"
+    claim("claims-first", instance)
+    claim("claims-second", instance)
+    with pytest.raises(ClusterUnavailable, match=f"{instance}: claims-first, claims-second"):
+        cluster.node_of(instance, ())
 
 
 def test_a_cordon_taints_annotates_and_keeps_what_others_put_there(

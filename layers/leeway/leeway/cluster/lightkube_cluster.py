@@ -105,12 +105,25 @@ class LightkubeCluster:
         self._connection.close()
 
     def node_of(self, instance: str, names: tuple[str, ...]) -> Node | None:
-        """Find an instance's node by name, else by looking at every node's provider id."""
+        """Find an instance's node by name, else by looking at every node's provider id.
+
+        Whoever may create nodes can copy a provider id, and an empty copy would count as drained.
+        Of several nodes the one that is Ready is taken.
+
+        Raises:
+            ClusterUnavailable: several nodes name the instance, and not just one of them is Ready.
+        """
         for name in names:
             node = self.node(name)
             if node is not None and node.runs_on(instance):
                 return node
-        return next((node for node in self._nodes() if node.runs_on(instance)), None)
+        found = [node for node in self._nodes() if node.runs_on(instance)]
+        if len(found) > 1:
+            said = ", ".join(sorted(node.name for node in found))
+            found = [node for node in found if node.ready]
+            if len(found) != 1:
+                raise ClusterUnavailable(f"several nodes name the instance {instance}: {said}")
+        return found[0] if found else None
 
     def node(self, name: str) -> Node | None:
         """Read a node by name."""
