@@ -4,7 +4,7 @@ Shapes are written with these letters: G groups of pods, O offerings, R resource
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +63,18 @@ class Problem:
             minding = np.flatnonzero((adds == 0) & np.isfinite(caps))
             found.append((adding, adds[adding], caps[adding], minding, caps[minding]))
         return found
+
+    @cached_property
+    def costs(self) -> Floats:
+        """G x O: what a pod of the group costs on an offering of which others pay for the rest; inf
+        where it may not go."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            parts = [
+                np.nan_to_num(asked[:, None] / held)
+                for asked, held in zip(self.by_resource, self.capacity.T, strict=True)
+            ]
+        costs = reduce(np.maximum, parts) * np.maximum(self.prices, 1e-12)
+        return np.where(self.fits, costs, np.inf)
 
     @cached_property
     def useful(self) -> Floats:

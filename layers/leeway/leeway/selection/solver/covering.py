@@ -7,7 +7,6 @@ need. No plan of whole nodes costs less.
 """
 
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import highspy
 import numpy as np
@@ -53,7 +52,7 @@ def least(problem: Problem) -> float:
     allowed = np.array([problem.allowed[members].any(axis=0) for members in groups])
     merged = replace(merged, allowed=allowed, capacity=problem.useful)
     merged = merged.of_offerings(merged.unbeaten)
-    return _solve_with_few(merged, floor, _cheapest_for_each(merged))[0]
+    return _solve_with_few(merged, floor, np.unique(merged.costs.argmin(axis=1)))[0]
 
 
 def _solve_with_few(problem: Problem, floor: float, taken: Ints) -> tuple[float, Floats, float]:
@@ -138,17 +137,6 @@ def _efficient(problem: Problem) -> Ints:
             beaten[best] = False
             kept &= ~beaten
     return np.flatnonzero(kept)
-
-
-def _cheapest_for_each(problem: Problem) -> Ints:
-    """For each group the offering of which its pods cost least, where others pay for the rest."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        parts = [
-            np.nan_to_num(asked[:, None] / held)
-            for asked, held in zip(problem.by_resource, problem.capacity.T, strict=True)
-        ]
-    costs = reduce(np.maximum, parts) * np.maximum(problem.prices, 1e-12)
-    return np.unique(np.where(problem.fits, costs, np.inf).argmin(axis=1))
 
 
 def _program(problem: Problem, floor: float, groups: Ints, offerings: Ints) -> highspy.HighsLp:

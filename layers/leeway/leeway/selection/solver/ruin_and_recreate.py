@@ -9,7 +9,6 @@ takes microseconds for tens of nodes; hundreds of equal pods are packed sooner b
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
@@ -114,22 +113,12 @@ class _Batch:
         self._prices = problem.prices[self.offerings]
         self._fits = problem.fits[:, self.offerings]
         self._capacity = list(np.ascontiguousarray(problem.capacity[self.offerings].T))
-        self.worth = self._worth()
+        # What a pod costs on the offering that suits it best. What asks for nothing has to go, too.
+        costs = problem.of_offerings(self.offerings).costs
+        self.worth = np.maximum(costs.min(axis=1), 1e-15)
         self.no_favours = _Favours(np.ones(len(problem.counts)), np.ones(len(self.offerings)))
         minds = (problem.matches > 0) | np.isfinite(problem.caps)
         self._minded = [np.flatnonzero(row).tolist() for row in minds]
-
-    def _worth(self) -> Floats:
-        """What a pod of each group costs where it takes up the cheapest part of a node: G."""
-        asked = self._problem.by_resource
-        with np.errstate(divide="ignore", invalid="ignore"):
-            parts = [
-                np.nan_to_num(size[:, None] / held)
-                for size, held in zip(asked, self._capacity, strict=True)
-            ]
-        costs = reduce(np.maximum, parts) * np.maximum(self._prices, 1e-12)
-        found: Floats = np.where(self._fits, costs, np.inf).min(axis=1)
-        return np.maximum(found, 1e-15)  # what asks for nothing has to go somewhere, too
 
     def favours(self, dice: np.random.Generator) -> _Favours:
         """Draw the factors of one round."""
