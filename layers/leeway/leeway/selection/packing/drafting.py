@@ -103,8 +103,11 @@ class Draft:
         self._take(batch)
 
     def add_missed(self, rounds: int) -> None:
-        """Look so often again at pods without a place, as if the rest were carried out."""
-        for _ in range(rounds):
+        """Look so often again at pods without a place, as if the rest were carried out.
+
+        Where limits of pools leave pods out, spreads were planned with these: nothing is added.
+        """
+        for _ in range(0 if self._limited else rounds):
             if not self._add([name for name in self._missed if name not in self._hopeless]):
                 return
 
