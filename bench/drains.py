@@ -21,11 +21,11 @@ from typing import Any
 
 import aiohttp
 from leeway.clock import SystemClock
-from leeway.cluster.kubeconfig import kubeconfig_cluster
 from leeway.drain.deadline import Terms
+from leeway.drain.executor import Draining
 from leeway.drain.progress import Drain
-from leeway.draining.engine import Draining
-from leeway.policies import OnBlocked
+from leeway.kubernetes.kubeconfig import kubeconfig_cluster
+from leeway.policy.rules import OnBlocked
 from rich.console import Console
 from rich.table import Table
 

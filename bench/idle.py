@@ -12,9 +12,9 @@ from io import StringIO
 from pathlib import Path
 
 from aws_lambda_powertools import Logger, Metrics
+from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.reconciliation.reconcile import ClusterReport
 from leeway.telemetry import PowertoolsTelemetry
-from leeway.upkeep.keep_headroom import HeadroomReport
 from rich.console import Console
 from rich.table import Table
 from samtranslator.yaml_helper import yaml_parse

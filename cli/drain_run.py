@@ -7,13 +7,14 @@ from threading import Thread
 from typing import Any
 
 from leeway.clock import Clock
-from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
 from leeway.drain.answers import Meaning, read_answer
 from leeway.drain.deadline import Terms, grace_that_fits
-from leeway.drain.pods import Pod, PodDecision, Refusal, Verdict, decide_pod
+from leeway.drain.decide_pod import PodDecision, Refusal, Verdict, decide_pod
+from leeway.drain.executor import SURE_FOR, Draining, Machine
 from leeway.drain.progress import DISPLACED, Drain, PodProgress, Stage, Way
-from leeway.draining.engine import SURE_FOR, Draining, Machine
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway.ports.kubernetes_objects import Pod
 from leeway.printable import printable
 
 from cli.errors import CannotBeDoneError
@@ -97,7 +98,7 @@ class DrainRun:
         Raises:
             CannotBeDoneError: something of it is refused.
         """
-        from leeway.retirement.explanation import plan_pod
+        from leeway.retire_node.plan import plan_pod
 
         plans = [self._decide(node) for node in nodes]
         answers: dict[str, str] = {}

@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from leeway.cloud.dynamodb import DynamoRecords
-from leeway.cloud.headroom import DynamoHeadroom
-from leeway.cloud.progress import DynamoDrainStatesRead
+from leeway.admission.record import Arrival
+from leeway.aws.drain_states import DynamoDrainStatesRead
+from leeway.aws.headroom import DynamoHeadroom
+from leeway.aws.records import DynamoRecords
 from leeway.drain.summary import DrainState
-from leeway.headroom.kept import Kept
+from leeway.headroom.status import Kept
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.reading import read_salvaged, read_stored
-from leeway.records.arrival import Arrival
-from leeway.records.retirement import Retirement
+from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client
 
 from cli.aws import aws_trouble

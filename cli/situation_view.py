@@ -7,7 +7,7 @@ from typing import Any
 
 from leeway.drain.progress import Stage
 from leeway.drain.summary import DrainState
-from leeway.records.retirement import OVER, Retirement
+from leeway.retirement.record import OVER, Retirement
 from rich.console import Group, RenderableType
 from rich.text import Text
 

@@ -13,17 +13,17 @@ import pytest
 from aws_lambda_powertools import Logger, Metrics
 from leeway.admission.outcome import Welcome
 from leeway.admission.readiness import Result as Admission
-from leeway.headroom.kept import Kept
+from leeway.catalog.refresh import PartRead, Surveyed
+from leeway.headroom.keep_headroom import HeadroomReport
+from leeway.headroom.status import Kept
+from leeway.interruption.receive_notice import Receipt, Received
+from leeway.interruption.receive_notice import Result as Became
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway.reception import Receipt, Received
-from leeway.reception import Result as Became
 from leeway.reconciliation.reconcile import ClusterReport, Found
-from leeway.refresh_catalog import PartRead, Surveyed
-from leeway.retirement.outcome import Outcome, Result
+from leeway.retire_node.outcome import Outcome, Result
 from leeway.selection.offers.survey import Part
 from leeway.telemetry import PowertoolsTelemetry
-from leeway.upkeep.keep_headroom import HeadroomReport
 
 from tests.records.retirements import FACTS, NOTICED
 

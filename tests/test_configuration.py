@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.cloud.ports import CloudUnavailable
-from leeway.cloud.stores import StoredManifest
-from leeway.configuration import CAUTIOUS, Configuration
+from leeway.instances.owners import OwnerKind
+from leeway.manifests.configuration import CAUTIOUS, Configuration
+from leeway.manifests.ports import StoredManifest
 from leeway.notices import NoticeKind
-from leeway.owners import OwnerKind
 from leeway.parallel import in_parallel
-from leeway.policies import DEFAULTS, Action, ClusterPolicy, OnBlocked
+from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, OnBlocked
+from leeway.ports.aws import CloudUnavailable
 
 from tests.cloud.stored import manifest
 

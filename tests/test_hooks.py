@@ -4,11 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.hooks import HeldHook, hold, next_heartbeat, with_hooks
+from leeway.lifecycle_hooks.held_hooks import HeldHook, hold, next_heartbeat, with_hooks
 from leeway.notices import LifecycleHook, NoticeKind
-from leeway.records.retirement import ReplacementIntent
-from leeway.replacement import Method
-from leeway.retirement.emptying import held_for
+from leeway.retirement.hooks_of_record import held_for
+from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.records.retirements import HOOK, NOTICED, take
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import InstanceId, InterruptionAction, Notice, NoticeKind
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import (
+from leeway.policy.rules import (
     DEFAULTS,
     Action,
     ChurnCap,

@@ -3,16 +3,12 @@
 from typing import Any
 
 import pytest
+from leeway.instances.groups import GroupFacts
+from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import Replacement
-from leeway.replacement import (
-    Decision,
-    GroupFacts,
-    Method,
-    decide_replacement,
-    groups_own_business,
-)
+from leeway.policy.rules import Replacement
+from leeway.replacement.decide import Decision, decide_replacement, groups_own_business
+from leeway.retirement.replacement_intent import Method
 
 GROUP = Owner(OwnerKind.AUTO_SCALING_GROUP, "ng")
 

@@ -6,10 +6,10 @@ from contextlib import redirect_stdout
 from io import StringIO
 
 import pytest
-from leeway.execution.orders import parse_order
+from leeway.execution.attempt import parse_order
+from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.reconciliation.reconcile import ClusterReport
-from leeway.retirement.outcome import Outcome
-from leeway.upkeep.keep_headroom import HeadroomReport
+from leeway.retire_node.outcome import Outcome
 from leeway.wiring.clients import telemetry
 
 from tests.telling import ALL, DRAINED, LEFT_BEHIND, LOCKED_OUT, lines_of, metrics_in

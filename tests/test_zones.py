@@ -2,8 +2,8 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from leeway.replacement.zones import Wanted, order_zones
 from leeway.selection.offers.unavailable import Unavailable
-from leeway.zones import Wanted, order_zones
 
 A, B, C = "us-east-1a", "us-east-1b", "us-east-1c"
 WANTED = Wanted(B, ("m5.large",), "spot")

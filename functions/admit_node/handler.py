@@ -3,8 +3,8 @@
 from typing import Any
 
 from aws_durable_execution_sdk_python import DurableContext, durable_execution
+from leeway.execution.attempt import parse_order
 from leeway.execution.durable import DurableSteps
-from leeway.execution.orders import parse_order
 from leeway.wiring.admit_node import admit_node
 from leeway.wiring.clients import telemetry
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from leeway.interruption.receive_notice import NotAllReceived
 from leeway.notices import MalformedNotice, UnknownNotice
-from leeway.reception import NotAllReceived
 from leeway.wiring.clients import telemetry
 from leeway.wiring.receive_notice import reception
 

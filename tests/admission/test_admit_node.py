@@ -9,14 +9,19 @@ import pytest
 from leeway.admission.admit_node import AdmitNode
 from leeway.admission.outcome import Welcome
 from leeway.admission.readiness import Result
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver
-from leeway.cloud.stores import RecordChanged
-from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, Node, NodeEvent, Taint
-from leeway.execution.orders import Order
-from leeway.hooks import HookResult, HookSettings
+from leeway.admission.record import Arrival
+from leeway.execution.attempt import Order, Phase
 from leeway.notices import LifecycleHook
-from leeway.records.arrival import Arrival
-from leeway.records.retirement import Phase
+from leeway.ports.aws import (
+    CloudRefused,
+    CloudUnavailable,
+    HookResult,
+    HookSettings,
+    LifecycleActionOver,
+)
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, NodeEvent
+from leeway.ports.kubernetes_objects import Node, Taint
+from leeway.ports.table import RecordChanged
 
 from tests.records.arrivals import ask
 from tests.records.retirements import FACTS, NOTICED

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.cloud.surveys import DynamoSurveys
+from leeway.aws.surveys import DynamoSurveys
 from leeway.selection.offers.compressed import compressed
 
 from cli import main

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.cloud.manifests import DynamoManifestWriting
+from leeway.aws.manifests import DynamoManifestWriting
 
 from cli import main
 from tests.cloud.stored import TABLE, manifest

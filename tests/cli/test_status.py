@@ -6,15 +6,16 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-from leeway.cloud.dynamodb import DynamoRecords
-from leeway.cloud.headroom import DynamoHeadroom
-from leeway.cloud.manifests import DynamoManifestWriting
-from leeway.cloud.progress import DynamoDrainStates
+from leeway.aws.drain_states import DynamoDrainStates
+from leeway.aws.headroom import DynamoHeadroom
+from leeway.aws.manifests import DynamoManifestWriting
+from leeway.aws.records import DynamoRecords
 from leeway.drain.progress import Stage, Way
 from leeway.drain.summary import DrainState, PodState
-from leeway.headroom.kept import Kept
-from leeway.records.retirement import Phase, ReplacementIntent, Retirement
-from leeway.replacement import Method
+from leeway.execution.attempt import Phase
+from leeway.headroom.status import Kept
+from leeway.retirement.record import Retirement
+from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from cli import main
 from cli.stack import Stack

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from leeway.cloud.dynamodb import DynamoRecords
+from leeway.aws.records import DynamoRecords
 
 from tests.cloud.stored import TABLE, create_table
 from tests.sandbox.aws.started import Sandbox, started

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.cloud.dynamodb import DynamoRecords
-from leeway.cloud.ec2 import Ec2Instances
-from leeway.policies import ClusterPolicy
-from leeway.reception import Reception, Surroundings
+from leeway.interruption.receive_notice import Reception, Surroundings
+from leeway.policy.rules import ClusterPolicy
 
 from tests.cloud.stored import TABLE
 from tests.notices.events import event

@@ -6,17 +6,22 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.cloud.autoscaling import AutoScalingGroups
-from leeway.cloud.dynamodb import DynamoRecords
-from leeway.cloud.ec2 import Ec2Instances
-from leeway.cloud.eventbridge import EventBridgeAnnouncements
-from leeway.cloud.functions import LambdaExecutions, Pace
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver
-from leeway.cloud.stores import RecordChanged
-from leeway.hooks import HookResult, HookSettings
+from leeway.aws.autoscaling import AutoScalingGroups
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.eventbridge import EventBridgeAnnouncements
+from leeway.aws.functions import LambdaExecutions, Pace
+from leeway.aws.records import DynamoRecords
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.receive_notice import NotAllReceived, Result
 from leeway.notices import LifecycleHook
-from leeway.owners import Owner, OwnerKind
-from leeway.reception import NotAllReceived, Result
+from leeway.ports.aws import (
+    CloudRefused,
+    CloudUnavailable,
+    HookResult,
+    HookSettings,
+    LifecycleActionOver,
+)
+from leeway.ports.table import RecordChanged
 
 from tests.cloud.receiving import TAGS, interruption, launch, maker, reception
 from tests.notices.events import EVENTS, event

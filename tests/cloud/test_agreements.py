@@ -7,18 +7,19 @@ from functools import partial
 from typing import Any
 
 import pytest
+from leeway.aws.autoscaling import AutoScalingGroups
+from leeway.aws.disruption_ledger import DynamoLedgers
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.scheduler import EventBridgeSchedules, ScheduleTarget
+from leeway.aws.shared_cache import DynamoMemory
+from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.clock import SystemClock
-from leeway.cloud.autoscaling import AutoScalingGroups
-from leeway.cloud.ec2 import Ec2Instances
-from leeway.cloud.ledgers import DynamoLedgers
-from leeway.cloud.memory import DynamoMemory
-from leeway.cloud.ports import CloudRefused
-from leeway.cloud.scheduler import EventBridgeSchedules, ScheduleTarget
-from leeway.cloud.stores import Offering, RecordChanged
-from leeway.cloud.unavailable import DynamoUnavailableOfferings
-from leeway.policies import ChurnCap
-from leeway.records.turns import ChurnLedger
-from leeway.retirement.recollection import KnownGroups, Recollection
+from leeway.execution.shared_cache import Recollection
+from leeway.policy.rules import ChurnCap
+from leeway.ports.aws import CloudRefused
+from leeway.ports.table import Offering, RecordChanged
+from leeway.replacement.cache import KnownGroups
+from leeway.retirement.disruption_budget import ChurnLedger
 
 from tests.cloud.stored import TABLE
 from tests.sandbox.aws.started import Sandbox, hook

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-from leeway.cloud.endpoints import ASKED_EVERY, ASKS_FOR, KEPT_FOR, RememberedClusters
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, ClusterEndpoint
+from leeway.aws.endpoints import ASKED_EVERY, ASKS_FOR, KEPT_FOR, RememberedClusters
+from leeway.ports.aws import CloudRefused, CloudUnavailable, ClusterEndpoint
 
 from tests.cloud.stored import TABLE
 from tests.sandbox.aws.started import Sandbox

@@ -3,10 +3,10 @@
 from datetime import timedelta
 
 import pytest
-from leeway.cloud.headroom import DynamoHeadroom
-from leeway.cloud.stores import HeadroomStates
-from leeway.headroom.kept import Kept, Original
+from leeway.aws.headroom import DynamoHeadroom
 from leeway.headroom.plan import ScaleTarget
+from leeway.headroom.ports import HeadroomStates
+from leeway.headroom.status import Kept, Original
 
 from tests.cloud.stored import TABLE
 from tests.sandbox.aws.started import Sandbox

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from leeway.cloud.dynamodb import FACTS as FACTS_KEY
-from leeway.cloud.dynamodb import DynamoRecords, item_key
-from leeway.cloud.dynamodb_index import DynamoIndex
-from leeway.cloud.ports import CloudUnavailable
-from leeway.cloud.stores import Known
-from leeway.reception import Result
-from leeway.records.retirement import InstanceFacts
+from leeway.aws.index import DynamoIndex
+from leeway.aws.records import FACTS as FACTS_KEY
+from leeway.aws.records import DynamoRecords, item_key
+from leeway.instances.facts import InstanceFacts
+from leeway.interruption.ports import Known
+from leeway.interruption.receive_notice import Result
+from leeway.ports.aws import CloudUnavailable
 
 from tests.cloud.receiving import TAGS, interruption, launch, maker, reception
 from tests.cloud.stored import TABLE

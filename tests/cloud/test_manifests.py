@@ -4,11 +4,11 @@ from functools import partial
 from typing import ClassVar
 
 import pytest
+from leeway.aws.manifests import DynamoManifests, DynamoManifestWriting
 from leeway.clock import SystemClock
-from leeway.cloud.manifests import DynamoManifests, DynamoManifestWriting
-from leeway.cloud.ports import CloudRefused, CloudUnavailable
-from leeway.cloud.stores import RecordChanged
-from leeway.configuration import CAUTIOUS, Configuration
+from leeway.manifests.configuration import CAUTIOUS, Configuration
+from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.table import RecordChanged
 
 from tests.cloud.stored import TABLE, manifest
 from tests.sandbox.aws.started import Sandbox

@@ -5,12 +5,13 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-from leeway.cloud.market import Ec2Market, PricingPriceList, pricing_region
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, Market
-from leeway.cloud.stores import Offering, UnavailableOfferings
-from leeway.cloud.surveys import LARGEST, DynamoSurveys
-from leeway.cloud.unavailable import DynamoUnavailableOfferings
-from leeway.refresh_catalog import NothingSurveyed, RefreshCatalog, Surveyed, Surveyor
+from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
+from leeway.aws.surveys import LARGEST, DynamoSurveys
+from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.catalog.ports import Market
+from leeway.catalog.refresh import NothingSurveyed, RefreshCatalog, Surveyed, Surveyor
+from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.table import Offering, UnavailableOfferings
 from leeway.selection.offers.compressed import opened, unpacked
 from leeway.selection.offers.machines import Machine
 from leeway.selection.offers.node_class import NodeClass

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.manifests import DynamoManifests
+from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.cloud.dynamodb import DynamoRecords
-from leeway.cloud.ec2 import Ec2Instances
-from leeway.cloud.manifests import DynamoManifests
-from leeway.configuration import Configuration
-from leeway.reception import Reception, Result, Surroundings
+from leeway.interruption.receive_notice import Reception, Result, Surroundings
+from leeway.manifests.configuration import Configuration
 
 from cli import main
 from tests.cloud.receiving import TAGS, interruption, launch, maker

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from functools import partial
 
-from leeway.cloud.progress import DynamoDrainStates, DynamoDrainStatesRead
+from leeway.aws.drain_states import DynamoDrainStates, DynamoDrainStatesRead
 from leeway.drain.progress import Drain, PodProgress, Stage, Way
 from leeway.drain.summary import PodState, summarise
 

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from leeway.cloud.autoscaling import AutoScalingGroups
-from leeway.cloud.dynamodb import RETIREMENT, SHARDS, DynamoRecords, item_key
-from leeway.cloud.dynamodb_index import DynamoIndex
-from leeway.cloud.ec2 import Ec2Instances
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, Waiting
-from leeway.cloud.stores import UnderWay
-from leeway.cloud.sweep import Ec2Sweep
-from leeway.cloud.waiting import AutoScalingWaitingActions
-from leeway.hooks import HookResult, HookSettings
+from leeway.admission.record import Arrival
+from leeway.aws.autoscaling import AutoScalingGroups
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.index import DynamoIndex
+from leeway.aws.records import RETIREMENT, SHARDS, DynamoRecords, item_key
+from leeway.aws.sweep import Ec2Sweep
+from leeway.aws.waiting_hooks import AutoScalingWaitingActions
+from leeway.execution.attempt import Phase
+from leeway.instances.observed import CHANGE_PREFIX, SeenChange, SeenHook
+from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.notices import InterruptionAction, LifecycleHook
-from leeway.owners import OWNED_PREFIX, Owner, OwnerKind
-from leeway.records.arrival import Arrival
-from leeway.records.retirement import Phase, ReplacementIntent
-from leeway.sightings import CHANGE_PREFIX, SeenChange, SeenHook
+from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult, HookSettings, Waiting
+from leeway.reconciliation.ports import UnderWay
+from leeway.retirement.replacement_intent import ReplacementIntent
 
 from tests.cloud.receiving import launch, maker
 from tests.cloud.stored import TABLE

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leeway.cluster.kubeconfig import kubeconfig_cluster
-from leeway.cluster.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.kubeconfig import kubeconfig_cluster
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 
 from tests.sandbox.kubernetes.live import Live
 

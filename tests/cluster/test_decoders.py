@@ -5,16 +5,16 @@ import pkgutil
 import subprocess
 import sys
 
-import leeway.cluster
+import leeway.kubernetes
 import msgspec
-from leeway.cluster.decoders import READ
+from leeway.kubernetes.decoders import READ
 
 # In processes of their own: this one has used its decoders before. The short interval has threads
 # take turns in the midst of what they do, and without the preparation nine of ten processes die.
 FIRST_USE = """
 import os, sys, threading
-import leeway.cluster.connection
-from leeway.cluster.decoders import PodList
+import leeway.kubernetes.connection
+from leeway.kubernetes.decoders import PodList
 from lightkube.core.decoders import decode_object, decode_status
 from lightkube.resources.core_v1 import Pod
 from msgspec.json import decode
@@ -47,7 +47,7 @@ def test_no_process_dies_of_threads_that_decode_at_once() -> None:
 
 def test_all_that_leeway_reads_is_prepared() -> None:
     used = set()
-    for module in pkgutil.iter_modules(leeway.cluster.__path__, "leeway.cluster."):
+    for module in pkgutil.iter_modules(leeway.kubernetes.__path__, "leeway.kubernetes."):
         for value in vars(importlib.import_module(module.name)).values():
             named = getattr(value, "__module__", "").startswith("lightkube.resources")
             if named and isinstance(value, type) and issubclass(value, msgspec.Struct):

@@ -1,7 +1,7 @@
 """A cluster's token goes to EKS's API servers of the region, and to no other host."""
 
 import pytest
-from leeway.cluster.eks_hosts import dns_suffix, refused_because
+from leeway.kubernetes.eks_hosts import dns_suffix, refused_because
 
 ID = "FF1DE699AA64BDA14ED2F1570FB48502"
 

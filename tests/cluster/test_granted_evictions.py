@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
-from leeway.cluster.kubeconfig import kubeconfig_cluster
-from leeway.cluster.lightkube_cluster import EVICTION_SECONDS
 from leeway.drain.answers import Meaning, read_answer
-from leeway.drain.pods import Pod
+from leeway.kubernetes.kubeconfig import kubeconfig_cluster
+from leeway.kubernetes.lightkube_cluster import EVICTION_SECONDS
+from leeway.ports.kubernetes_objects import Pod
 
 from tests.cluster.wayward import Asked, Wayward, said
 from tests.cluster.wayward import wayward_server as running
@@ -150,8 +150,8 @@ def test_budgets_are_listed_once_for_the_pods_of_a_moment(wayward: Wayward) -> N
 def test_an_eviction_is_waited_for_longer_than_other_requests(
     wayward: Wayward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.cluster.connection.TIMEOUT", httpx2.Timeout(0.3))
-    monkeypatch.setattr("leeway.cluster.transport.REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr("leeway.kubernetes.connection.TIMEOUT", httpx2.Timeout(0.3))
+    monkeypatch.setattr("leeway.kubernetes.transport.REQUEST_SECONDS", 0.5)
 
     def slowly(asked: Asked) -> None:
         asked.wayward.over.wait(1.5)

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.cluster.http_workloads import HttpWorkloads
-from leeway.cluster.kubeconfig import kubeconfig_connection
-from leeway.cluster.ports import ClusterRefused, FoundDeployment, TargetScale
-from leeway.headroom.pause import PausePods, deployment_object, priority_class_object
+from leeway.headroom.pause_pods import PausePods, deployment_object, priority_class_object
 from leeway.headroom.plan import ScaleTarget
+from leeway.headroom.ports import FoundDeployment, TargetScale
+from leeway.kubernetes.kubeconfig import kubeconfig_connection
+from leeway.kubernetes.workloads import HttpWorkloads
+from leeway.ports.kubernetes import ClusterRefused
 
 from tests.sandbox.kubernetes.live import Live
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.cluster.kubeconfig import kubeconfig_connection
+from leeway.kubernetes.kubeconfig import kubeconfig_connection
 
 from cli import main
 from tests.cluster.wayward import Answer, Asked, Wayward, pod, pods, said, watched

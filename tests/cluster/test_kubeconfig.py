@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from leeway.cluster.kubeconfig import BadKubeconfig, kubeconfig_cluster, kubeconfig_connection
-from leeway.cluster.ports import ClusterRefused
+from leeway.kubernetes.kubeconfig import BadKubeconfig, kubeconfig_cluster, kubeconfig_connection
+from leeway.ports.kubernetes import ClusterRefused
 
 type Write = Callable[..., Path]
 

@@ -6,10 +6,10 @@ from itertools import count
 from typing import Any
 
 import pytest
-from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, Marks, NodeEvent
 from leeway.drain.answers import Meaning, read_answer
-from leeway.drain.pods import Controller, Pod
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, Marks, NodeEvent
+from leeway.ports.kubernetes_objects import Controller, Pod
 
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget
 
@@ -267,7 +267,7 @@ def test_a_pages_worth_of_pods_is_not_all_of_them(
 ) -> None:
     name, _ = fresh_node(live, only="pages")
     live.deploy("many", 7, spec={"nodeSelector": {"only": "pages"}})
-    monkeypatch.setattr("leeway.cluster.lightkube_cluster.PAGE", 3)
+    monkeypatch.setattr("leeway.kubernetes.lightkube_cluster.PAGE", 3)
     assert len([p for p in cluster.pods_on(name) if p.name.startswith("many")]) == 7
 
 

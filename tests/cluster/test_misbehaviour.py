@@ -13,17 +13,18 @@ from typing import Any
 import pytest
 from leeway import __version__
 from leeway.clock import SystemClock
-from leeway.cluster.http_workloads import HttpWorkloads
-from leeway.cluster.kubeconfig import kubeconfig_cluster, kubeconfig_connection
-from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.cluster.ports import ClusterUnavailable, Node, PodFeed
 from leeway.drain.answers import Meaning, read_answer
 from leeway.drain.deadline import Terms
-from leeway.drain.pods import Controller, Pod, Verdict, decide_pod
+from leeway.drain.decide_pod import Verdict, decide_pod
+from leeway.drain.executor import Draining
 from leeway.drain.progress import Drain
-from leeway.draining.engine import Draining
 from leeway.headroom.plan import ScaleTarget
-from leeway.policies import OnBlocked
+from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.workloads import HttpWorkloads
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes import ClusterUnavailable, PodFeed
+from leeway.ports.kubernetes_objects import Controller, Node, Pod
 
 from tests.cluster.wayward import Answer, Asked, Wayward, plain, pod, pods, said, watched
 from tests.cluster.wayward import wayward_server as running
@@ -71,7 +72,7 @@ HEADER_TRICKLES = b"HTTP/1.1 200 OK\r\nX-Long: "
 def test_an_answer_that_comes_byte_by_byte_is_not_waited_for_without_end(
     wayward: Wayward, cluster: LightkubeCluster, start: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.cluster.transport.REQUEST_SECONDS", 0.4)
+    monkeypatch.setattr("leeway.kubernetes.transport.REQUEST_SECONDS", 0.4)
     wayward.otherwise(lambda asked: asked.trickle(start, b"a"))
     answer = read_answer(cluster.evict(WEB, None))
     assert answer.meaning is Meaning.TRANSIENT
@@ -119,7 +120,7 @@ def drained(cluster: LightkubeCluster, seconds: float) -> Drain:
 def test_a_watch_may_take_longer_than_other_requests(
     wayward: Wayward, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.cluster.transport.REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr("leeway.kubernetes.transport.REQUEST_SECONDS", 0.3)
     wayward.on("GET", PODS, said(pods()))
     wayward.on("WATCH", PODS, late_news)
     with cluster.follow("node-1") as feed:
@@ -141,7 +142,7 @@ def line(kind: str, about: object) -> bytes:
 def test_a_watch_that_only_trickles_misleads_nobody_for_longer_than_a_watch_lasts(
     wayward: Wayward, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.cluster.pod_feed._WATCH_ENDS", 0.4)
+    monkeypatch.setattr("leeway.kubernetes.pod_feed._WATCH_ENDS", 0.4)
     wayward.on("WATCH", PODS, lambda asked: asked.trickle(HEADER + b"\r\n{", b" "))
     wayward.on("GET", PODS, said(pods(pod("gone-by-now"))))
     with cluster.follow("node-1") as feed:
@@ -247,7 +248,7 @@ def test_a_daemonset_that_can_not_be_looked_up_leaves_its_own_pod_and_no_other(
 def test_look_ups_of_daemonsets_that_hang_hold_up_a_list_once(
     wayward: Wayward, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.cluster.lightkube_cluster.FEW_SECONDS", 0.5)
+    monkeypatch.setattr("leeway.kubernetes.lightkube_cluster.FEW_SECONDS", 0.5)
     wayward.on(
         "GET", PODS, said(pods(*(owned(f"d-{n}", f"ds-{n}") for n in range(20)), pod("web")))
     )
@@ -296,7 +297,7 @@ def test_a_daemonset_that_was_seen_is_looked_up_again_after_a_while(
         (daemon,) = cluster.pods_on("node-1")
         assert daemon.controller == Controller("DaemonSet", "cni", exists=True)
     assert wayward.count("GET", path) == 1
-    monkeypatch.setattr("leeway.cluster.lightkube_cluster.LIVES_FOR", -1.0)
+    monkeypatch.setattr("leeway.kubernetes.lightkube_cluster.LIVES_FOR", -1.0)
     gone = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "gone"}
     wayward.on("GET", path, said(gone, 404))
     (orphan,) = cluster.pods_on("node-1")

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from leeway.clock import SystemClock
-from leeway.cluster.kubeconfig import kubeconfig_cluster, kubeconfig_connection
-from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.cluster.ports import Attachment, Marks, Node, Taint
+from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.ports.kubernetes import Marks
+from leeway.ports.kubernetes_objects import Attachment, Node, Taint
 
 from tests.sandbox.kubernetes.live import Live, bare_pod, running_cluster
 
@@ -161,7 +162,7 @@ def test_nodes_come_with_what_is_known_of_them_page_by_page(
     patch(live, one, {"metadata": {"annotations": {"team": "ml"}}, "spec": {"taints": [TEAM]}})
     status = {"status": {"allocatable": {"cpu": "8", "nvidia.com/gpu": "4"}}}
     assert live.patch(f"/api/v1/nodes/{one}/status", status).status_code == 200
-    monkeypatch.setattr("leeway.cluster.lightkube_cluster.PAGE", 2)
+    monkeypatch.setattr("leeway.kubernetes.lightkube_cluster.PAGE", 2)
     listed = {node.name: node for node in cluster.nodes()}
     assert names <= set(listed)
     assert (listed[one].ready, listed[one].unschedulable) == (True, False)

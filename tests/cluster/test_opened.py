@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, ClusterEndpoint
-from leeway.cluster.opened import ASKED_AGAIN_AFTER, ASKED_EVERY, OpenedClusters
+from leeway.kubernetes.open_clusters import ASKED_AGAIN_AFTER, ASKED_EVERY, OpenedClusters
+from leeway.ports.aws import CloudRefused, CloudUnavailable, ClusterEndpoint
 
 
 @dataclass

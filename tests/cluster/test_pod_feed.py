@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import pytest
-from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, PodFeed
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, PodFeed
 
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
 

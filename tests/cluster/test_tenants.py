@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from leeway.clock import SystemClock
-from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.cluster.ports import Marks
 from leeway.drain.deadline import Terms
+from leeway.drain.executor import Draining, Machine
 from leeway.drain.progress import Drain, Stage, Way
-from leeway.draining.engine import Draining, Machine
-from leeway.policies import OnBlocked
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes import Marks
 from leeway.printable import printable
 
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod

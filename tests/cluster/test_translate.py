@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from leeway.cluster.translate import to_node, to_pod
-from leeway.drain.pods import Controller
-from leeway.drain.pods import Pod as PodOfDrain
+from leeway.kubernetes.translate import to_node, to_pod
+from leeway.ports.kubernetes_objects import Controller
+from leeway.ports.kubernetes_objects import Pod as PodOfDrain
 from lightkube.models.core_v1 import NodeCondition, NodeStatus
 from lightkube.resources.core_v1 import Node, Pod
 

@@ -19,11 +19,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from leeway.cloud.ports import ClusterEndpoint
-from leeway.cluster.connection import Connection
-from leeway.cluster.eks import eks_connection
-from leeway.cluster.kubeconfig import kubeconfig_connection
-from leeway.cluster.ports import ClusterUnavailable
+from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.eks import eks_connection
+from leeway.kubernetes.kubeconfig import kubeconfig_connection
+from leeway.ports.aws import ClusterEndpoint
+from leeway.ports.kubernetes import ClusterUnavailable
 
 LIFETIME = timedelta(days=1)
 
@@ -195,7 +195,7 @@ def test_errors_of_tls_name_no_line_of_pythons_source(
         ask(connect("eks", url, authority.pem, tmp_path))
     assert "certificate verify failed" in str(refused.value)
     assert "_ssl" not in str(refused.value)
-    monkeypatch.setattr("leeway.cluster.connection.TIMEOUT", httpx2.Timeout(5.0, connect=0.2))
+    monkeypatch.setattr("leeway.kubernetes.connection.TIMEOUT", httpx2.Timeout(5.0, connect=0.2))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ClusterUnavailable) as late:

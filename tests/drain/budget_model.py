@@ -8,13 +8,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from leeway.drain.answers import Response, read_answer
+from leeway.drain.answers import read_answer
 from leeway.drain.deadline import Terms
-from leeway.drain.observing import observe, observe_volumes
-from leeway.drain.planning import Ask, give_up, next_moment, plan
-from leeway.drain.pods import Controller, Pod
+from leeway.drain.observe import observe, observe_volumes
+from leeway.drain.plan import Ask, give_up, next_moment, plan
 from leeway.drain.progress import Drain, Way, expire, is_expired
-from leeway.drain.recording import record
+from leeway.drain.record_answers import record
+from leeway.ports.kubernetes_objects import Controller, Pod, Response
 
 TOLERATION = "(operator Exists for every key)"
 

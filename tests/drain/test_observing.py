@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 from leeway.drain.answers import Answer, Meaning
 from leeway.drain.deadline import Terms
-from leeway.drain.observing import observe, observe_volumes, without_volumes
-from leeway.drain.planning import Ask
-from leeway.drain.pods import Controller, Pod
+from leeway.drain.observe import observe, observe_volumes, without_volumes
+from leeway.drain.plan import Ask
 from leeway.drain.progress import Drain, Stage, Way
-from leeway.drain.recording import record
-from leeway.policies import OnBlocked
+from leeway.drain.record_answers import record
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes_objects import Controller, Pod
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

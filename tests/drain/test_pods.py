@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.drain.pods import Controller, Pod, PodDecision, Refusal, Verdict, decide_pod
+from leeway.drain.decide_pod import PodDecision, Refusal, Verdict, decide_pod
+from leeway.ports.kubernetes_objects import Controller, Pod
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 WEB = Controller("ReplicaSet", "web-6d4c")

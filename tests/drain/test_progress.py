@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.drain.answers import Answer, Meaning
 from leeway.drain.deadline import Terms, latest_moment
-from leeway.drain.observing import observe, observe_volumes
-from leeway.drain.planning import Ask, give_up, plan
-from leeway.drain.pods import Controller, Pod
+from leeway.drain.observe import observe, observe_volumes
+from leeway.drain.plan import Ask, give_up, plan
 from leeway.drain.progress import Drain, Stage, Way, expire, is_expired
-from leeway.drain.recording import record
-from leeway.policies import OnBlocked
+from leeway.drain.record_answers import record
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes_objects import Controller, Pod
 from pydantic import TypeAdapter
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.drain.deadline import Terms, latest_moment
-from leeway.drain.pods import Pod
 from leeway.drain.progress import Drain, Stage, Way
-from leeway.policies import OnBlocked
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes_objects import Pod
 
 from tests.drain.budget_model import BudgetedNode, Workload
 

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from leeway.drain.answers import Answer, Meaning
 from leeway.drain.deadline import Terms
-from leeway.drain.observing import observe
-from leeway.drain.planning import Ask, give_up, plan
-from leeway.drain.pods import Controller, Pod
+from leeway.drain.observe import observe
+from leeway.drain.plan import Ask, give_up, plan
 from leeway.drain.progress import Drain, PodProgress, Stage, Way
-from leeway.drain.recording import name_budgets, record
-from leeway.policies import OnBlocked
+from leeway.drain.record_answers import name_budgets, record
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes_objects import Controller, Pod
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from types import TracebackType
 
-from leeway.drain.pods import Pod
+from leeway.ports.kubernetes_objects import Pod
 
 
 class ListedPods:

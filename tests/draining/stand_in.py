@@ -5,18 +5,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from leeway.clock import SystemClock
-from leeway.cluster.ports import (
-    Attachment,
-    Marks,
-    Node,
-    NodeEvent,
-)
-from leeway.drain.answers import Response
 from leeway.drain.deadline import Terms
-from leeway.drain.pods import Controller, Pod
+from leeway.drain.executor import Draining
 from leeway.drain.progress import Drain
-from leeway.draining.engine import Draining
-from leeway.policies import OnBlocked
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes import Marks, NodeEvent
+from leeway.ports.kubernetes_objects import Attachment, Controller, Node, Pod, Response
 
 from tests.draining.feeds import ListedPods
 

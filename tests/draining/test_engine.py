@@ -6,17 +6,13 @@ from datetime import datetime, timedelta
 
 import pytest
 from leeway.clock import SystemClock
-from leeway.cluster.ports import (
-    ClusterRefused,
-    ClusterUnavailable,
-)
-from leeway.drain.answers import Response
 from leeway.drain.deadline import Terms
-from leeway.drain.pods import Pod
+from leeway.drain.executor import Draining, Machine
 from leeway.drain.progress import Drain, Stage
-from leeway.draining.engine import Draining, Machine
-from leeway.draining.requests import AT_ONCE
-from leeway.policies import OnBlocked
+from leeway.drain.requests import AT_ONCE
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway.ports.kubernetes_objects import Pod, Response
 
 from tests.draining.stand_in import GRANTED, drain, pod, standing
 
@@ -144,7 +140,7 @@ def test_load_balancers_are_told_when_every_pod_has_been_asked_to_go() -> None:
 
 
 def test_load_balancers_are_told_though_evictions_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leeway.draining.engine.BALANCERS_EVERY", timedelta(milliseconds=100))
+    monkeypatch.setattr("leeway.drain.executor.BALANCERS_EVERY", timedelta(milliseconds=100))
     names = [f"web-{number}" for number in range(40)]
     cluster = standing(*map(pod, names))
     cluster.hangs = frozenset(names)

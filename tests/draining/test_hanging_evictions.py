@@ -6,16 +6,12 @@ from datetime import timedelta
 
 import pytest
 from leeway.clock import SystemClock
-from leeway.cluster.ports import (
-    ClusterRefused,
-    ClusterUnavailable,
-)
-from leeway.drain.answers import Response
 from leeway.drain.deadline import Terms
-from leeway.drain.pods import Pod
+from leeway.drain.executor import Draining
 from leeway.drain.progress import Drain, Stage, Way
-from leeway.draining.engine import Draining
-from leeway.policies import OnBlocked
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway.ports.kubernetes_objects import Pod, Response
 
 from tests.draining.stand_in import GRANTED, drain, pod, standing
 

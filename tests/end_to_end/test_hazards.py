@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import pytest
-from leeway.cloud.manifests import DynamoManifestWriting
+from leeway.aws.manifests import DynamoManifestWriting
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node, Pod
 

@@ -11,8 +11,8 @@ from typing import Any
 import boto3
 import pytest
 from leeway import __version__
-from leeway.cloud.manifests import DynamoManifestWriting
-from leeway.cloud.stores import StoredManifest
+from leeway.aws.manifests import DynamoManifestWriting
+from leeway.manifests.ports import StoredManifest
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from aws_durable_execution_sdk_python.constants import CHECKPOINT_SIZE_LIMIT_BYTES
 from aws_durable_execution_sdk_python.serdes import SerDesContext
 from leeway.drain.progress import Drain, PodProgress, Stage
+from leeway.drain.step import Passed
 from leeway.execution.durable import Typed
-from leeway.retirement.results import Passed
 
 from tests.histories.scenarios import crowd
 from tests.records.retirements import interrupted

@@ -2,11 +2,11 @@
 
 from datetime import timedelta
 
-from leeway.drain.pods import Pod
-from leeway.execution.orders import Order
+from leeway.execution.attempt import Order
 from leeway.notices import NoticeKind
-from leeway.policies import ClusterPolicy
-from leeway.records.generations import undo
+from leeway.policy.rules import ClusterPolicy
+from leeway.ports.kubernetes_objects import Pod
+from leeway.retirement.attempts import undo
 
 from tests.records.retirements import NOTICED, notice
 from tests.retirement.retiring import ORDER, Surrounding, surrounding

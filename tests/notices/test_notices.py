@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.execution.orders import parse_order
+from leeway.execution.attempt import parse_order
 from leeway.notices import (
     InterruptionAction,
     LifecycleHook,

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from leeway.headroom.pause import PausePods, deployment_object, priority_class_object
+from leeway.headroom.pause_pods import PausePods, deployment_object, priority_class_object
 
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, Live, deployment, running_cluster
 from tests.sandbox.kubernetes.test_access import eks_token, grant

@@ -4,15 +4,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.cloud.ports import CloudUnavailable
-from leeway.cloud.stores import Known, RecordChanged
+from leeway.admission.record import Arrival
+from leeway.execution.attempt import Phase
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.observed import CurrentInstance, SeenChange
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.ports import Known
+from leeway.interruption.receive_notice import Receipt, Reception, Result, Surroundings
 from leeway.notices import NoticeKind
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import DEFAULTS, Action, ClusterPolicy
-from leeway.reception import Receipt, Reception, Result, Surroundings
-from leeway.records.arrival import Arrival
-from leeway.records.retirement import InstanceFacts, Phase, Retirement
-from leeway.sightings import CurrentInstance, SeenChange
+from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
+from leeway.ports.aws import CloudUnavailable
+from leeway.ports.table import RecordChanged
+from leeway.retirement.record import Retirement
 
 from tests.notices.events import event
 from tests.records.retirements import FACTS, at

@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from leeway.execution.attempt import Phase
+from leeway.instances.observed import SeenChange
+from leeway.interruption.receive_notice import Result
 from leeway.notices import NoticeKind
-from leeway.policies import DEFAULTS
-from leeway.reception import Result
-from leeway.records.retirement import Phase
-from leeway.sightings import SeenChange
+from leeway.policy.rules import DEFAULTS
 
 from tests.notices.events import event, health
 from tests.reception.desk import CHANGE_AT, FIRST, LEAD, SECOND, Desk, policy

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from leeway.reception import Result
+from leeway.interruption.receive_notice import Result
 
 from tests.reception.desk import FIRST, Desk, warning
 

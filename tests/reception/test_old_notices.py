@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from leeway.instances.observed import CurrentInstance, SeenChange
+from leeway.interruption.late import LATE, RECOMMENDED_FOR, is_late, why_over
+from leeway.interruption.receive_notice import NotAllReceived, Result
 from leeway.notices.parse import parse_notice
-from leeway.outdated import LATE, RECOMMENDED_FOR, is_late, why_over
-from leeway.reception import NotAllReceived, Result
-from leeway.sightings import CurrentInstance, SeenChange
 
 from tests.notices.events import event, health
 from tests.reception.desk import CHANGE_AT, FIRST, RUNS, Desk, state, warning

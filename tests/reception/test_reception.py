@@ -6,13 +6,20 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.cloud.ports import CloudUnavailable
-from leeway.cloud.stores import Known, Offering
+from leeway.execution.attempt import Phase
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.ports import Known
+from leeway.interruption.receive_notice import (
+    CLEANED_AT_ONCE,
+    FOR_EACH,
+    HANDS,
+    NotAllReceived,
+    Result,
+)
 from leeway.notices import NoticeKind
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy
-from leeway.reception import CLEANED_AT_ONCE, FOR_EACH, HANDS, NotAllReceived, Result
-from leeway.records.retirement import Phase
+from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy
+from leeway.ports.aws import CloudUnavailable
+from leeway.ports.table import Offering
 
 from tests.notices.events import event, health
 from tests.reception.desk import (

@@ -3,10 +3,10 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from leeway.execution.attempt import Phase
+from leeway.interruption.receive_notice import Result
 from leeway.notices import NoticeKind
-from leeway.policies import OnBlocked, Replacement
-from leeway.reception import Result
-from leeway.records.retirement import Phase
+from leeway.policy.rules import OnBlocked, Replacement
 
 from tests.notices.events import event, health
 from tests.reception.desk import CHANGE_AT, FIRST, LEAD, SECOND, Desk

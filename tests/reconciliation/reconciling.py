@@ -5,25 +5,34 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver, Waiting
-from leeway.cloud.stores import Known, UnderWay
-from leeway.cluster.ports import Attachment, ClusterUnavailable, Node
-from leeway.hooks import HookResult
+from leeway.admission.record import Arrival
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.observed import (
+    SeenChange,
+    SeenHook,
+    SeenImpairment,
+    SeenInstance,
+    SeenInterruption,
+)
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.ports import Known
+from leeway.interruption.receive_notice import Receipt, Received, Result
 from leeway.notices import LifecycleHook
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import Action, ClusterPolicy
-from leeway.reception import Receipt, Received, Result
-from leeway.reconciliation.reconcile import (
-    ClusterReport,
-    Reconciliation,
-    Round,
-    Surroundings,
+from leeway.policy.rules import Action, ClusterPolicy
+from leeway.ports.aws import (
+    CloudRefused,
+    CloudUnavailable,
+    HookResult,
+    LifecycleActionOver,
+    Waiting,
 )
-from leeway.records.arrival import Arrival
-from leeway.records.retirement import InstanceFacts, Retirement
-from leeway.sightings import SeenChange, SeenHook, SeenImpairment, SeenInstance, SeenInterruption
+from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.ports.kubernetes_objects import Attachment, Node
+from leeway.reconciliation.ports import UnderWay
+from leeway.reconciliation.reconcile import ClusterReport, Reconciliation, Round, Surroundings
+from leeway.retirement.record import Retirement
 
 from tests.records.retirements import FACTS, NOTICED
 

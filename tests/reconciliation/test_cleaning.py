@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from leeway.cluster.ports import Attachment
-from leeway.reconciliation.cleaning import Result
+from leeway.ports.kubernetes_objects import Attachment
+from leeway.reconciliation.clean_up import Result
 from leeway.reconciliation.reconcile import Round
 
 from tests.reconciliation.reconciling import (

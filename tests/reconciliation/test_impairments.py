@@ -5,16 +5,22 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from leeway.execution.attempt import OVERDUE, Phase
+from leeway.instances.observed import SeenImpairment
+from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import Notice, NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy, StatusCheck
-from leeway.reconciliation.omissions import Lost, about_impairment, about_recovery, about_retirement
-from leeway.records.generations import undo
-from leeway.records.retirement import OVERDUE, Phase, ReplacementIntent, Retirement, due
-from leeway.replacement import Method
-from leeway.sightings import SeenImpairment
+from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy, StatusCheck
+from leeway.reconciliation.lost_events import (
+    Lost,
+    about_impairment,
+    about_recovery,
+    about_retirement,
+)
+from leeway.retirement.attempts import undo
+from leeway.retirement.record import Retirement, due
+from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.reconciliation.reconciling import OURS, World, run, seen
 from tests.records.retirements import FACTS, NOTICED, at, take

@@ -5,12 +5,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.hooks import HookResult
+from leeway.admission.record import Arrival
+from leeway.execution.attempt import OVERDUE, Phase
+from leeway.instances.observed import SeenChange, SeenHook, SeenInstance, SeenInterruption
 from leeway.notices import InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
-from leeway.policies import DEFAULTS, Action, Policy, rule
-from leeway.reconciliation.omissions import (
+from leeway.policy.rules import DEFAULTS, Action, Policy, rule
+from leeway.ports.aws import HookResult
+from leeway.reconciliation.lost_events import (
     Lost,
     LostAnswer,
     LostStart,
@@ -27,11 +30,9 @@ from leeway.reconciliation.omissions import (
     about_start,
     about_state,
 )
-from leeway.records.arrival import Arrival
-from leeway.records.generations import receive, undo
-from leeway.records.retirement import OVERDUE, Phase, ReplacementIntent, Retirement, due
-from leeway.replacement import Method
-from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
+from leeway.retirement.attempts import receive, undo
+from leeway.retirement.record import Retirement, due
+from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.records.arrivals import LAUNCH_HOOK, arriving, ask
 from tests.records.retirements import FACTS, HOOK, NOTICED, at, interrupted, take

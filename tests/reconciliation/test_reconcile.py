@@ -6,20 +6,20 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from leeway.cloud.ports import CloudUnavailable
-from leeway.cluster.ports import Node
-from leeway.hooks import HookResult
+from leeway.execution.attempt import Phase
+from leeway.instances.observed import SeenChange, SeenHook, SeenInstance, SeenInterruption
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.receive_notice import Receipt
+from leeway.interruption.receive_notice import Result as Became
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import DEFAULTS, Action, ClusterPolicy
-from leeway.reception import Receipt
-from leeway.reception import Result as Became
-from leeway.reconciliation.cleaning import Result
-from leeway.reconciliation.finding import HANDS
+from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
+from leeway.ports.aws import CloudUnavailable, HookResult
+from leeway.ports.kubernetes_objects import Node
+from leeway.reconciliation.clean_up import Result
+from leeway.reconciliation.find_lost_events import HANDS
 from leeway.reconciliation.reconcile import Round, parse_round
-from leeway.records.retirement import Phase, ReplacementIntent, Retirement
-from leeway.replacement import Method
-from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
+from leeway.retirement.record import Retirement
+from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.reconciliation.reconciling import OURS, OneCluster, World, facts, gone, node, run, seen
 from tests.records.retirements import HOOK, NOTICED, at, take

@@ -3,9 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
+from leeway.admission.record import Arrival, Request, take
+from leeway.execution.attempt import Change, Phase
 from leeway.notices import LifecycleHook
-from leeway.records.arrival import Arrival, Request, take
-from leeway.records.retirement import Change, Phase
 
 from tests.records.retirements import FACTS, NOTICED
 

@@ -3,17 +3,14 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from leeway.hooks import HookResult
+from leeway.execution.attempt import Change, Phase
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import InstanceId, LifecycleHook, Notice, NoticeKind
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import DEFAULTS, rule
-from leeway.records.generations import receive
-from leeway.records.retirement import (
-    Change,
-    InstanceFacts,
-    Phase,
-    Retirement,
-)
+from leeway.policy.rules import DEFAULTS, rule
+from leeway.ports.aws import HookResult
+from leeway.retirement.attempts import receive
+from leeway.retirement.record import Retirement
 
 NOTICED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 FACTS = InstanceFacts(

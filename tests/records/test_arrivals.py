@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
+from leeway.admission.record import Arrival
+from leeway.execution.attempt import Phase
 from leeway.notices import LifecycleHook
-from leeway.records.arrival import Arrival
-from leeway.records.retirement import Phase
 
 from tests.records.arrivals import LAUNCH_HOOK, arriving, ask
 from tests.records.retirements import NOTICED

@@ -6,19 +6,13 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.hooks import HookResult
+from leeway.execution.attempt import NOTICES_REMEMBERED, Phase
 from leeway.notices import InterruptionAction, Notice, NoticeKind
-from leeway.policies import DEFAULTS, Action, OnBlocked, rule
-from leeway.records.generations import receive, undo
-from leeway.records.retirement import (
-    LONGEST,
-    NOTICES_REMEMBERED,
-    Phase,
-    ReplacementIntent,
-    Retirement,
-    due,
-)
-from leeway.replacement import Method
+from leeway.policy.rules import DEFAULTS, Action, OnBlocked, rule
+from leeway.ports.aws import HookResult
+from leeway.retirement.attempts import receive, undo
+from leeway.retirement.record import LONGEST, Retirement, due
+from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.records.retirements import FACTS, HOOK, NOTICED, at, interrupted, notice, take
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.notices import NoticeKind
-from leeway.policies import ChurnCap, ClusterPolicy, OnBlocked
-from leeway.records.retirement import ReplacementIntent, Retirement
-from leeway.records.turns import (
+from leeway.policy.rules import ChurnCap, ClusterPolicy, OnBlocked
+from leeway.retirement.disruption_budget import (
     LAST_CALL,
     ChurnLedger,
     Turn,
@@ -19,6 +18,8 @@ from leeway.records.turns import (
     pause_before_asking,
     with_patience,
 )
+from leeway.retirement.record import Retirement
+from leeway.retirement.replacement_intent import ReplacementIntent
 
 from tests.records.retirements import NOTICED, take
 

@@ -5,40 +5,33 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.cloud.ports import (
+from leeway.drain.summary import DrainState
+from leeway.execution.attempt import Order
+from leeway.execution.shared_cache import Recollection
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.groups import GroupFacts, GroupRules
+from leeway.interruption.ports import Known
+from leeway.notices import LifecycleHook, NoticeKind
+from leeway.policy.rules import ClusterPolicy
+from leeway.ports.aws import (
     CloudRefused,
     CloudUnavailable,
+    HookResult,
+    HookSettings,
     Launched,
     LaunchedInstance,
     LaunchError,
     LifecycleActionOver,
 )
-from leeway.cloud.stores import Known, Offering, Recalled, RecordChanged
-from leeway.cluster.ports import (
-    RETIRING,
-    Attachment,
-    ClusterRefused,
-    Marks,
-    Node,
-    NodeEvent,
-)
-from leeway.drain.answers import Response
-from leeway.drain.pods import Pod
-from leeway.drain.summary import DrainState
-from leeway.execution.orders import Order
-from leeway.hooks import HookResult, HookSettings
-from leeway.notices import LifecycleHook, NoticeKind
-from leeway.policies import ClusterPolicy
-from leeway.records.retirement import (
-    InstanceFacts,
-    Retirement,
-)
-from leeway.records.turns import ChurnLedger
-from leeway.replacement import GroupFacts, GroupRules
-from leeway.retirement.outcome import Outcome
-from leeway.retirement.recollection import Recollection
-from leeway.retirement.retire_node import RetireNode
-from leeway.retirement.surroundings import Surroundings
+from leeway.ports.kubernetes import ClusterRefused, Marks, NodeEvent
+from leeway.ports.kubernetes_objects import RETIRING, Attachment, Node, Pod, Response
+from leeway.ports.table import Offering, Recalled, RecordChanged
+from leeway.retire_node.dependencies import Dependencies
+from leeway.retire_node.outcome import Outcome
+from leeway.retire_node.retire_node import RetireNode
+from leeway.retirement.disruption_budget import ChurnLedger
+from leeway.retirement.record import Retirement
+from leeway.retirement.step_context import StepContext
 from leeway.selection.offers.unavailable import Unavailable
 
 from tests.draining.feeds import ListedPods
@@ -442,23 +435,21 @@ class Surrounding:
     def run_generation(self, generation: int = 1) -> Outcome | None:
         """Run one generation of the retirement to its end."""
         order = Order(ORDER.instance, ORDER.cluster, generation)
-        return RetireNode(self.surroundings).retire(order, self)
+        return RetireNode(self.dependencies).retire(order, self)
 
     @property
-    def surroundings(self) -> Surroundings:
+    def dependencies(self) -> Dependencies:
         """Itself, in every part."""
-        return Surroundings(
-            records=self,
+        return Dependencies(
+            context=StepContext(self, lambda _: self, self),
             ledgers=self.ledgers,
             policies=self,
             groups=self,
-            recollection=Recollection(self.memory, self),
+            cache=Recollection(self.memory, self),
             instances=self,
             announcements=self,
-            cluster_named=lambda _: self,
             drains=self,
             telemetry=self,
-            clock=self,
             offerings=self.offerings,
             region="us-east-1",
         )

@@ -4,11 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from leeway.execution.attempt import Phase
 from leeway.notices import NoticeKind
-from leeway.policies import DEFAULTS, Action, ClusterPolicy, rule
-from leeway.records.generations import receive, undo
-from leeway.records.retirement import Phase, due
-from leeway.retirement.outcome import Result
+from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, rule
+from leeway.retire_node.outcome import Result
+from leeway.retirement.attempts import receive, undo
+from leeway.retirement.record import due
 
 from tests.records.retirements import FACTS, NOTICED, notice, take
 from tests.retirement.retiring import HOOKED, POD, Surrounding, next_generation, retire, surrounding

@@ -4,13 +4,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from leeway.cloud.ports import CloudRefused
-from leeway.drain.pods import Pod
+from leeway.execution.attempt import Phase
+from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
-from leeway.owners import Owner, OwnerKind
-from leeway.records.retirement import Phase
-from leeway.retirement.ending import ATTEMPTS
-from leeway.retirement.outcome import Result
+from leeway.ports.aws import CloudRefused
+from leeway.ports.kubernetes_objects import Pod
+from leeway.retire_node.finish import ATTEMPTS
+from leeway.retire_node.outcome import Result
 
 from tests.records.retirements import NOTICED, take
 from tests.retirement.retiring import HOOKED, POD, Surrounding, next_generation, retire, surrounding

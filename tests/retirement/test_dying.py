@@ -5,9 +5,10 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from leeway.drain.pods import Pod
 from leeway.notices import NoticeKind
-from leeway.retirement.retire_node import RetireNode
+from leeway.ports.kubernetes_objects import Pod
+from leeway.retire_node.retire_node import RetireNode
+from leeway.retirement.step_context import StepContext
 
 from tests.records.retirements import FACTS
 from tests.retirement.retiring import ORDER, SUCCESSOR, Surrounding, surrounding
@@ -83,15 +84,18 @@ class Steps:
 
 def run(world: Surrounding, fate: Fate) -> Any:
     """Run the retirement; its outcome."""
-    whole = world.surroundings
-    spared = {"clock", "telemetry", "cluster_named"}
+    whole = world.dependencies
+    spared = {"context", "telemetry", "region", "cache"}
     parts: dict[str, Any] = {
         part.name: Deadly(getattr(whole, part.name), fate)
         for part in fields(whole)
         if part.name not in spared
     }
     cluster: Any = Deadly(world, fate)
-    deadly = replace(whole, cluster_named=lambda _: cluster, **parts)
+    records: Any = Deadly(world, fate)
+    cache: Any = Deadly(whole.cache, fate)
+    context = StepContext(records, lambda _: cluster, world)
+    deadly = replace(whole, context=context, cache=cache, **parts)
     return RetireNode(deadly).retire(ORDER, Steps(world))
 
 

@@ -5,11 +5,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from leeway.instances.observed import SeenHook, SeenInstance, SeenInterruption
 from leeway.notices import InterruptionAction, NoticeKind
 from leeway.notices.synthetic import Place
-from leeway.reconciliation.omissions import about_hook, about_interruption, about_state
-from leeway.records.retirement import Retirement
-from leeway.sightings import SeenHook, SeenInstance, SeenInterruption
+from leeway.reconciliation.lost_events import about_hook, about_interruption, about_state
+from leeway.retirement.record import Retirement
 
 from tests.records.retirements import FACTS, HOOK, NOTICED, take
 

@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from leeway.cloud.ports import Launched, LaunchedInstance
-from leeway.cloud.stores import RecordChanged
-from leeway.execution.orders import Order
-from leeway.lifecycle_actions import LifecycleActions
+from leeway.execution.attempt import Order
+from leeway.instances.groups import GroupFacts
+from leeway.lifecycle_hooks.actions import LifecycleActions
 from leeway.notices import NoticeKind
-from leeway.records.retirement import Retirement
-from leeway.replacement import GroupFacts
-from leeway.retirement.ending import Ending
-from leeway.retirement.launching import Launching
-from leeway.retirement.recollection import KnownGroups
-from leeway.retirement.replacing import Replacing
-from leeway.retirement.results import Located, Replaced, Standing
+from leeway.ports.aws import Launched, LaunchedInstance
+from leeway.ports.table import RecordChanged
+from leeway.replacement.cache import KnownGroups
+from leeway.replacement.launch import Launching
+from leeway.replacement.request import Replaced, Replacing
+from leeway.retire_node.finish import Ending
+from leeway.retire_node.step_results import Standing
+from leeway.retirement.cordon_result import Located
+from leeway.retirement.record import Retirement
 
 from tests.records.retirements import FACTS, take
 from tests.retirement.retiring import surrounding
@@ -147,11 +148,16 @@ class Fleet:
     @property
     def parts(self) -> tuple[Replacing, Ending]:
         itself: Any = self
-        world = replace(surrounding().surroundings, records=itself, groups=itself)
-        launching = Launching(world)
-        actions = LifecycleActions(world.groups, world.clock)
-        known = KnownGroups(world.groups, world.recollection)
-        return Replacing(world, known, launching, actions), Ending(world, actions, launching)
+        deps = surrounding().dependencies
+        context = replace(deps.context, records=itself)
+        launching = Launching(context, itself, deps.offerings, deps.region)
+        actions = LifecycleActions(itself, context.clock)
+        known = KnownGroups(itself, deps.cache)
+        replacing = Replacing(context, itself, deps.instances, known, launching, actions)
+        ending = Ending(
+            context, itself, deps.instances, deps.announcements, deps.telemetry, actions, launching
+        )
+        return replacing, ending
 
     def ask(self, name: str) -> None:
         if name not in self.records:

@@ -3,16 +3,17 @@
 from datetime import timedelta
 
 import pytest
-from leeway.cloud.ports import CloudRefused
+from leeway.execution.attempt import OVERDUE
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
-from leeway.policies import DEFAULTS, ClusterPolicy, OnBlocked, rule
-from leeway.reconciliation.omissions import about_retirement
-from leeway.records.generations import receive, undo
-from leeway.records.retirement import OVERDUE, ReplacementIntent, due
-from leeway.retirement.outcome import Result
-from leeway.zones import ZoneChoice
+from leeway.policy.rules import DEFAULTS, ClusterPolicy, OnBlocked, rule
+from leeway.ports.aws import CloudRefused
+from leeway.reconciliation.lost_events import about_retirement
+from leeway.retire_node.outcome import Result
+from leeway.retirement.attempts import receive, undo
+from leeway.retirement.record import due
+from leeway.retirement.replacement_intent import ReplacementIntent, ZoneChoice
 
 from tests.records.retirements import FACTS, HOOK, NOTICED, notice, take
 from tests.retirement.retiring import (

@@ -3,12 +3,12 @@
 from datetime import timedelta
 
 import pytest
-from leeway.cloud.ports import CloudUnavailable
-from leeway.drain.pods import Pod
+from leeway.execution.attempt import Phase
+from leeway.instances.groups import GroupRules
 from leeway.notices import NoticeKind
-from leeway.records.retirement import Phase
-from leeway.replacement import GroupRules
-from leeway.retirement.outcome import Result
+from leeway.ports.aws import CloudUnavailable
+from leeway.ports.kubernetes_objects import Pod
+from leeway.retire_node.outcome import Result
 
 from tests.records.retirements import HOOK, NOTICED, take
 from tests.retirement.retiring import Surrounding, retire, surrounding

@@ -5,14 +5,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.cloud.ports import CloudRefused, CloudUnavailable
-from leeway.cloud.stores import Recalled
-from leeway.hooks import HookSettings
+from leeway.execution.attempt import Phase
+from leeway.execution.shared_cache import ASKS_FOR, FRESH_FOR, Recollection
+from leeway.instances.groups import GroupRules
+from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import LifecycleHook, NoticeKind
-from leeway.owners import Owner, OwnerKind
-from leeway.records.retirement import Phase
-from leeway.replacement import GroupRules, Method
-from leeway.retirement.recollection import ASKS_FOR, FRESH_FOR, KnownGroups, Recollection
+from leeway.ports.aws import CloudRefused, CloudUnavailable, HookSettings
+from leeway.ports.table import Recalled
+from leeway.replacement.cache import KnownGroups
+from leeway.retirement.replacement_intent import Method
 from leeway.typed_json import adapter_of
 
 from tests.records.retirements import HOOK, NOTICED

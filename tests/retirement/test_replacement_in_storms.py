@@ -1,11 +1,11 @@
 """A storm in which EC2 throttles: what EC2 does anyway holds up nobody."""
 
 import pytest
-from leeway.cloud.ports import CloudUnavailable
-from leeway.drain.pods import Pod
 from leeway.notices import NoticeKind
-from leeway.replacement import Method
-from leeway.retirement.outcome import Result
+from leeway.ports.aws import CloudUnavailable
+from leeway.ports.kubernetes_objects import Pod
+from leeway.retire_node.outcome import Result
+from leeway.retirement.replacement_intent import Method
 
 from tests.retirement.retiring import Surrounding, retire, surrounding
 

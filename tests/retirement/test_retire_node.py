@@ -7,14 +7,17 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from leeway.cloud.ports import CloudRefused, CloudUnavailable
-from leeway.drain.pods import Pod
+from leeway.drain.executor import LAST_LOOK, LONGEST_LOOK_AWAY
 from leeway.drain.progress import Drain, PodProgress, Stage
-from leeway.draining.engine import LAST_LOOK, LONGEST_LOOK_AWAY
 from leeway.notices import NoticeKind
-from leeway.records.retirement import ReplacementIntent, Retirement
-from leeway.retirement.outcome import ROOM, Result
-from leeway.retirement.results import Located, Replaced, Standing
+from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.kubernetes_objects import Pod
+from leeway.replacement.request import Replaced
+from leeway.retire_node.outcome import ROOM, Result
+from leeway.retire_node.step_results import Standing
+from leeway.retirement.cordon_result import Located
+from leeway.retirement.record import Retirement
+from leeway.retirement.replacement_intent import ReplacementIntent
 
 from tests.records.retirements import HOOK, NOTICED
 from tests.retirement.retiring import retire, surrounding

@@ -4,12 +4,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from leeway.cloud.ports import Launched
-from leeway.cloud.stores import Offering
-from leeway.cluster.ports import Attachment, Node
-from leeway.replacement import GroupFacts
-from leeway.retirement.launching import Launching
-from leeway.retirement.outcome import Result
+from leeway.instances.groups import GroupFacts
+from leeway.ports.aws import Launched
+from leeway.ports.kubernetes_objects import Attachment, Node
+from leeway.ports.table import Offering
+from leeway.replacement.launch import Launching
+from leeway.retire_node.outcome import Result
 
 from tests.records.retirements import FACTS, NOTICED
 from tests.retirement.retiring import (
@@ -88,7 +88,8 @@ def test_the_pods_that_need_its_zone_are_the_reason_for_it() -> None:
     db = replace(POD, name="db-0", uid="u-2", claims=("shop/data",))
     world = rebalanced(pods=[db, tied])
     world.attachments_on = lambda node: [Attachment("pv-1", "shop/data")]  # type: ignore[method-assign]
-    [choice, *_] = Launching(world.surroundings).zones_for(world.record, facts_of(world))
+    launching = Launching(world.dependencies.context, world, world.offerings, "us-east-1")
+    [choice, *_] = launching.zones_for(world.record, facts_of(world))
     assert choice.zone == "us-east-1a"
     assert choice.why == "shop/db-0 needs us-east-1a (a volume), as 1 more of its pods do"
 

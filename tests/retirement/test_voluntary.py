@@ -3,17 +3,18 @@
 from datetime import timedelta
 
 import pytest
-from leeway.cluster.ports import ClusterUnavailable
-from leeway.drain.pods import Pod
-from leeway.hooks import HookResult
+from leeway.execution.attempt import OVERDUE, Phase
+from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import Action, ChurnCap, ClusterPolicy
-from leeway.records.generations import undo
-from leeway.records.retirement import OVERDUE, Phase, ReplacementIntent, due
-from leeway.records.turns import ChurnLedger
-from leeway.retirement.outcome import Result
-from leeway.zones import ZoneChoice
+from leeway.policy.rules import Action, ChurnCap, ClusterPolicy
+from leeway.ports.aws import HookResult
+from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.ports.kubernetes_objects import Pod
+from leeway.retire_node.outcome import Result
+from leeway.retirement.attempts import undo
+from leeway.retirement.disruption_budget import ChurnLedger
+from leeway.retirement.record import due
+from leeway.retirement.replacement_intent import ReplacementIntent, ZoneChoice
 
 from tests.records.retirements import NOTICED, notice, take
 from tests.retirement.retiring import (

@@ -123,7 +123,7 @@ LISTING = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from leeway.cluster.kubeconfig import kubeconfig_cluster
+from leeway.kubernetes.kubeconfig import kubeconfig_cluster
 print(*(pod.name for pod in kubeconfig_cluster(Path(sys.argv[2])).pods_on("node-1")))
 """
 

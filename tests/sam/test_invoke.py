@@ -10,14 +10,14 @@ from typing import Any
 
 import boto3
 import pytest
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.manifests import DynamoManifestWriting
+from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.cloud.dynamodb import DynamoRecords
-from leeway.cloud.ec2 import Ec2Instances
-from leeway.cloud.manifests import DynamoManifestWriting
-from leeway.cloud.stores import StoredManifest
+from leeway.interruption.receive_notice import Reception, Surroundings
+from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
 from leeway.notices.synthetic import Place
-from leeway.reception import Reception, Surroundings
 
 from sandbox.aws.cloud import ACCOUNT
 from sandbox.up import Sandbox

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from leeway.execution.orders import parse_order
+from leeway.execution.attempt import parse_order
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 

@@ -5,9 +5,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from leeway.cluster.http_workloads import HttpWorkloads
-from leeway.cluster.kubeconfig import kubeconfig_connection
-from leeway.policies import ClusterPolicy
+from leeway.kubernetes.kubeconfig import kubeconfig_connection
+from leeway.kubernetes.workloads import HttpWorkloads
+from leeway.policy.rules import ClusterPolicy
 
 from tests.sandbox.kubernetes.live import Live
 from tests.upkeep.desk import Desk

@@ -1,16 +1,17 @@
 """What headroom is asked for in a test, by whom, and when: one cluster and one keeper."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
 import yaml
-from leeway.cluster.http_workloads import HttpWorkloads
+from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
+from leeway.kubernetes.workloads import HttpWorkloads
+from leeway.manifests.headroom_source import HeadroomSource
 from leeway.manifests.interpreting import Written
 from leeway.manifests.reading import read_manifests
-from leeway.policies import ClusterPolicy
-from leeway.upkeep.keep_headroom import HeadroomReport, KeepHeadroom
+from leeway.policy.rules import ClusterPolicy
 
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, Live, deployment
 from tests.upkeep.headroom_states import HeadroomInMemory
@@ -34,15 +35,17 @@ class Desk:
         """What every look at the clock finds to have passed."""
         self.seen: list[HeadroomReport] = []
         self.name = f"t{next(NUMBERS)}"
-        self._keeper = KeepHeadroom(self, self.states, lambda _: workloads, self, self)
+        self._keeper = KeepHeadroom(
+            HeadroomSource(self), self.states, lambda _: workloads, self, self
+        )
 
     def policy_of(self, cluster: str) -> ClusterPolicy:
         return self.policy
 
-    def manifests(self, cluster: str, resources: Sequence[str]) -> tuple[Written, ...]:
+    def manifests(self, cluster: str, resources: Collection[str]) -> tuple[Written, ...]:
         return tuple(one for one in self.written if one.kind.resource in resources)
 
-    def unread(self, cluster: str, resources: Sequence[str]) -> frozenset[str]:
+    def unread(self, cluster: str, resources: Collection[str]) -> frozenset[str]:
         return self.unreadable
 
     def faulty(self, cluster: str) -> int:

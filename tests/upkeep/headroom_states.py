@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from leeway.headroom.kept import Kept, Original
+from leeway.headroom.status import Kept, Original
 
 
 class HeadroomInMemory:

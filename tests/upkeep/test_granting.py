@@ -1,7 +1,7 @@
 """A right that is missing in a namespace is named with the command that gives it."""
 
-from leeway.cluster.ports import ClusterForbidden, ClusterRefused
-from leeway.upkeep.granting import BUFFER_ROLE, TARGET_ROLE, how_to_grant
+from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE, how_to_grant
+from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused
 
 FORBIDDEN = '403: deployments.apps "web" is forbidden: User "x" cannot get resource'
 DENIED = '403: admission webhook "policy.example.com" denied the request: no'

@@ -1,12 +1,13 @@
 """A tick over several clusters: each fails for itself. One cluster alone: test_tick.py."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
-from leeway.cloud.ports import CloudUnavailable
-from leeway.policies import ClusterPolicy
-from leeway.upkeep.keep_headroom import HeadroomReport, KeepHeadroom
+from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
+from leeway.manifests.headroom_source import HeadroomSource
+from leeway.policy.rules import ClusterPolicy
+from leeway.ports.aws import CloudUnavailable
 
 from tests.upkeep.headroom_states import HeadroomInMemory
 
@@ -21,12 +22,12 @@ class Town:
     def policy_of(self, cluster: str) -> ClusterPolicy:
         return ClusterPolicy()
 
-    def manifests(self, cluster: str, resources: Sequence[str]) -> tuple[Any, ...]:
+    def manifests(self, cluster: str, resources: Collection[str]) -> tuple[Any, ...]:
         if cluster in self._trouble:
             raise self._trouble[cluster]
         return ()
 
-    def unread(self, cluster: str, resources: Sequence[str]) -> frozenset[str]:
+    def unread(self, cluster: str, resources: Collection[str]) -> frozenset[str]:
         return frozenset()
 
     def faulty(self, cluster: str) -> int:
@@ -48,7 +49,7 @@ def test_a_cluster_that_fails_foreseen_or_not_is_told_of_and_stops_no_other() ->
     def workloads_in(cluster: str) -> Any:
         raise AssertionError(f"nothing is wanted in {cluster}")
 
-    keeper = KeepHeadroom(town, HeadroomInMemory(), workloads_in, town, town)
+    keeper = KeepHeadroom(HeadroomSource(town), HeadroomInMemory(), workloads_in, town, town)
     reports = keeper.tick(["away", "odd", "well"])
     away, odd, well = reports
     assert away.problem == "CloudUnavailable: throttled"

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from leeway.policies import ClusterPolicy
+from leeway.policy.rules import ClusterPolicy
 
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, deployment
 from tests.upkeep.desk import MINUTE, NINE, WINDOW, Desk, capacity_buffer

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leeway.admission.outcome import Welcome
-    from leeway.reception import Receipt
+    from leeway.catalog.refresh import Surveyed
+    from leeway.headroom.keep_headroom import HeadroomReport
+    from leeway.interruption.receive_notice import Receipt
     from leeway.reconciliation.reconcile import ClusterReport
-    from leeway.records.retirement import Retirement
-    from leeway.refresh_catalog import Surveyed
-    from leeway.retirement.outcome import Outcome
-    from leeway.upkeep.keep_headroom import HeadroomReport
+    from leeway.retire_node.outcome import Outcome
+    from leeway.retirement.record import Retirement
 
 
 class PowertoolsTelemetry:

@@ -7,17 +7,25 @@ from functools import partial
 from typing import Protocol
 
 from leeway.admission.outcome import Welcome
+from leeway.admission.ports import Arrivals
 from leeway.admission.readiness import Expected, Result, Seen, Verdict, decide, missing, pause
+from leeway.admission.record import Arrival
 from leeway.clock import Clock
-from leeway.cloud.ports import Announcements, CloudRefused, CloudUnavailable, Groups, InstanceTypes
-from leeway.cloud.stores import Arrivals, RecordChanged
-from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable, Node
-from leeway.execution.orders import Order
+from leeway.execution.attempt import Order, Phase
 from leeway.execution.steps import Steps
-from leeway.hooks import HeldHook, HookResult, joined, next_heartbeat, none_waits
-from leeway.lifecycle_actions import Answered, LifecycleActions
-from leeway.records.arrival import Arrival
-from leeway.records.retirement import Phase
+from leeway.lifecycle_hooks.actions import Answered, LifecycleActions
+from leeway.lifecycle_hooks.held_hooks import HeldHook, joined, next_heartbeat, none_waits
+from leeway.ports.aws import (
+    Announcements,
+    CloudRefused,
+    CloudUnavailable,
+    Groups,
+    HookResult,
+    InstanceTypes,
+)
+from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable
+from leeway.ports.kubernetes_objects import Node
+from leeway.ports.table import RecordChanged
 
 LOCK_TRIES = 6
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from leeway.admission.readiness import Result
-from leeway.cluster.ports import NodeEvent
+from leeway.ports.kubernetes import NodeEvent
 from leeway.typed_json import adapter_of
 
 _WORDS = {Result.ADMITTED: "Admitted", Result.POOLED: "Pooled"}

@@ -13,30 +13,31 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from leeway.clock import Clock
-from leeway.cloud.ports import (
-    AdmitNode,
+from leeway.failures import described
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.observed import SeenChange, SeenInstance
+from leeway.interruption.receive_notice import Reception
+from leeway.interruption.receive_notice import Result as Became
+from leeway.notices import INSTANCE_ID
+from leeway.notices.synthetic import Place
+from leeway.parallel import in_parallel
+from leeway.policy.ports import ClusterPolicies
+from leeway.policy.rules import ClusterPolicy
+from leeway.ports.aws import (
     CloudRefused,
     CloudUnavailable,
     Groups,
     LifecycleActionOver,
-    RetireNode,
     Sweep,
     WaitingActions,
 )
-from leeway.cloud.stores import ClusterPolicies, Index, Unfinished
-from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, Node, Remains
-from leeway.failures import described
-from leeway.notices import INSTANCE_ID
-from leeway.notices.synthetic import Place
-from leeway.parallel import in_parallel
-from leeway.policies import ClusterPolicy
-from leeway.reception import Reception
-from leeway.reception import Result as Became
-from leeway.reconciliation.cleaning import Cleaned, Cleaning, Result
-from leeway.reconciliation.finding import HANDS, Finding, Region, Search
-from leeway.reconciliation.omissions import GONE, Lost, LostAnswer, LostStart, Omission
-from leeway.records.retirement import InstanceFacts
-from leeway.sightings import SeenChange, SeenInstance
+from leeway.ports.functions import AdmitNode, RetireNode
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway.ports.kubernetes_objects import Node
+from leeway.reconciliation.clean_up import Cleaned, Cleaning, Result
+from leeway.reconciliation.find_lost_events import HANDS, Finding, Region, Search
+from leeway.reconciliation.lost_events import GONE, Lost, LostAnswer, LostStart, Omission
+from leeway.reconciliation.ports import Index, Remains, Unfinished
 from leeway.typed_json import adapter_of
 
 AT_ONCE = 32

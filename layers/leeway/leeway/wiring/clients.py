@@ -14,14 +14,14 @@ from aws_lambda_powertools import Logger, Metrics
 from botocore.config import Config
 
 from leeway import __version__
+from leeway.aws.autoscaling import AutoScalingGroups
+from leeway.aws.dates import follow_dates
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.eventbridge import EventBridgeAnnouncements
+from leeway.aws.manifests import DynamoManifests
+from leeway.aws.records import DynamoRecords
 from leeway.clock import GuidedClock, SystemClock
-from leeway.cloud.autoscaling import AutoScalingGroups
-from leeway.cloud.dates import follow_dates
-from leeway.cloud.dynamodb import DynamoRecords
-from leeway.cloud.ec2 import Ec2Instances
-from leeway.cloud.eventbridge import EventBridgeAnnouncements
-from leeway.cloud.manifests import DynamoManifests
-from leeway.configuration import Configuration
+from leeway.manifests.configuration import Configuration
 from leeway.telemetry import PowertoolsTelemetry
 from leeway.typed_json import adapter_of
 

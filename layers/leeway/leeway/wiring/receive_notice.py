@@ -3,10 +3,10 @@
 import os
 from functools import cache, partial
 
-from leeway.cloud.scheduler import EventBridgeSchedules, ScheduleTarget
-from leeway.reception import Reception
-from leeway.records.arrival import Arrival
-from leeway.records.retirement import Retirement
+from leeway.admission.record import Arrival
+from leeway.aws.scheduler import EventBridgeSchedules, ScheduleTarget
+from leeway.interruption.receive_notice import Reception
+from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client, prepare
 from leeway.wiring.reception import reception_with
 

@@ -3,12 +3,12 @@
 import os
 from functools import cache, partial
 
-from leeway.cloud.functions import LambdaCleanUp, LambdaExecutions, Pace
-from leeway.cloud.memory import DynamoMemory
-from leeway.cloud.ports import Schedules
-from leeway.cloud.unavailable import DynamoUnavailableOfferings
+from leeway.aws.functions import LambdaCleanUp, LambdaExecutions, Pace
+from leeway.aws.shared_cache import DynamoMemory
+from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.interruption.receive_notice import Reception, Surroundings
 from leeway.notices.synthetic import Place
-from leeway.reception import Reception, Surroundings
+from leeway.ports.functions import Schedules
 from leeway.wiring.clients import (
     client,
     clock,

@@ -5,12 +5,12 @@ from datetime import datetime
 from functools import cache, partial
 from typing import Any
 
-from leeway.cloud.dynamodb_index import DynamoIndex
-from leeway.cloud.ports import CloudRefused
-from leeway.cloud.sweep import Ec2Sweep
-from leeway.cloud.waiting import AutoScalingWaitingActions
+from leeway.aws.index import DynamoIndex
+from leeway.aws.sweep import Ec2Sweep
+from leeway.aws.waiting_hooks import AutoScalingWaitingActions
+from leeway.ports.aws import CloudRefused
 from leeway.reconciliation.reconcile import Reconciliation, Round, Surroundings
-from leeway.records.retirement import Retirement
+from leeway.retirement.record import Retirement
 from leeway.wiring.clients import (
     HASTY_TRIES,
     LISTS_WITHIN,

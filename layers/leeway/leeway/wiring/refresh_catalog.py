@@ -2,9 +2,9 @@
 
 from functools import cache, partial
 
-from leeway.cloud.market import Ec2Market, PricingPriceList, pricing_region
-from leeway.cloud.surveys import DynamoSurveys
-from leeway.refresh_catalog import RefreshCatalog, Surveyor
+from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
+from leeway.aws.surveys import DynamoSurveys
+from leeway.catalog.refresh import RefreshCatalog, Surveyor
 from leeway.wiring.clients import (
     client,
     clock,

@@ -2,17 +2,18 @@
 
 from functools import cache, partial
 
-from leeway.cloud.ec2 import Ec2Instances
-from leeway.cloud.ledgers import DynamoLedgers
-from leeway.cloud.memory import DynamoMemory
-from leeway.cloud.progress import DynamoDrainStates
-from leeway.cloud.unavailable import DynamoUnavailableOfferings
-from leeway.cluster.connection import Connection
-from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.retirement.recollection import Recollection
-from leeway.retirement.results import STEP_RESULTS
-from leeway.retirement.retire_node import RetireNode
-from leeway.retirement.surroundings import Surroundings
+from leeway.aws.disruption_ledger import DynamoLedgers
+from leeway.aws.drain_states import DynamoDrainStates
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.shared_cache import DynamoMemory
+from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.execution.shared_cache import Recollection
+from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.retire_node.dependencies import Dependencies
+from leeway.retire_node.retire_node import RetireNode
+from leeway.retire_node.step_results import STEP_RESULTS
+from leeway.retirement.step_context import StepContext
 from leeway.wiring.clients import (
     HASTY_TRIES,
     announcements,
@@ -50,21 +51,19 @@ def _cluster_on(connection: Connection, name: str) -> LightkubeCluster:
 def retire_node() -> RetireNode:
     """Build the use case."""
     return RetireNode(
-        Surroundings(
-            records=records(),
+        Dependencies(
+            context=StepContext(records(), _cluster_named, clock()),
             ledgers=DynamoLedgers(partial(client, "dynamodb"), settings().table),
             policies=configuration(),
             groups=groups(),
-            recollection=_recollection(),
+            cache=_recollection(),
             # EC2 allows ten tags a second: in a storm nobody waits for that before the pods go.
             instances=Ec2Instances(partial(client, "ec2", tries=HASTY_TRIES)),
             announcements=announcements(),
-            cluster_named=_cluster_named,
             drains=DynamoDrainStates(
                 partial(client, "dynamodb", tries=HASTY_TRIES), settings().table
             ),
             telemetry=telemetry(),
-            clock=clock(),
             offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
             region=str(session().region_name),
         )
