@@ -13,21 +13,38 @@ import pytest
 from aws_lambda_powertools import Logger, Metrics
 from leeway.admission.outcome import Welcome
 from leeway.admission.readiness import Result as Admission
+from leeway.admission.telemetry import AdmissionTelemetry
 from leeway.catalog.refresh import PartRead, Surveyed
+from leeway.catalog.telemetry import CatalogTelemetry
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.headroom.status import Kept
+from leeway.headroom.telemetry import HeadroomTelemetry
 from leeway.interruption.receive_notice import Receipt, Received
 from leeway.interruption.receive_notice import Result as Became
+from leeway.interruption.telemetry import NoticeTelemetry
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.reconciliation.reconcile import ClusterReport, Found
+from leeway.reconciliation.telemetry import ReconciliationTelemetry
 from leeway.retire_node.outcome import Outcome, Result
+from leeway.retire_node.telemetry import RetirementTelemetry
 from leeway.selection.offers.survey import Part
-from leeway.telemetry import PowertoolsTelemetry
 
 from tests.records.retirements import FACTS, NOTICED
 
-type Told = Callable[[PowertoolsTelemetry], None]
+
+class AllTelemetry(
+    NoticeTelemetry,
+    RetirementTelemetry,
+    AdmissionTelemetry,
+    ReconciliationTelemetry,
+    HeadroomTelemetry,
+    CatalogTelemetry,
+):
+    """Every feature's telemetry in one object."""
+
+
+type Told = Callable[[AllTelemetry], None]
 
 WARNING = {
     "version": "0",
@@ -121,7 +138,7 @@ def lines_of(*told: Told, service: str = "test") -> list[dict[str, Any]]:
         patch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Leeway")
         # A logger keeps the stream that the first of its name was given.
         logger = Logger(service=f"{service}-{next(_LOGGERS)}", stream=out)
-        telemetry = PowertoolsTelemetry(logger, Metrics())
+        telemetry = AllTelemetry(logger, Metrics())
         for tell in told:
             tell(telemetry)
     return [json.loads(line) for line in out.getvalue().splitlines()]

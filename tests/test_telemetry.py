@@ -8,9 +8,10 @@ from io import StringIO
 import pytest
 from leeway.execution.attempt import parse_order
 from leeway.headroom.keep_headroom import HeadroomReport
+from leeway.manifests.telemetry import ManifestTelemetry
 from leeway.reconciliation.reconcile import ClusterReport
 from leeway.retire_node.outcome import Outcome
-from leeway.wiring.clients import telemetry
+from leeway.wiring.clients import log_execution, logger, metrics
 
 from tests.telling import ALL, DRAINED, LEFT_BEHIND, LOCKED_OUT, lines_of, metrics_in
 
@@ -88,14 +89,14 @@ def test_what_fails_in_the_durable_sdk_is_told_in_one_line_that_names_the_execut
     monkeypatch.setattr(of_the_sdk, "handlers", [])
     monkeypatch.setattr(of_the_sdk, "propagate", True)
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "retire_node_of_this_test")
-    telemetry.cache_clear()
-    telemetry().executing("arn:…/retire-i-0b662ef9931388ba0-1/…")
+    logger.cache_clear()
+    log_execution("arn:…/retire-i-0b662ef9931388ba0-1/…")
     try:
         parse_order({"instance": "i-0b662ef9931388ba0", "cluster": "demo", "generation": 0})
     except ValueError:
         logging.getLogger("aws_durable_execution_sdk_python.execution").exception("It failed")
     finally:
-        telemetry.cache_clear()
+        logger.cache_clear()
     (line,) = capsys.readouterr().out.splitlines()
     told = json.loads(line)
     assert (told["level"], told["message"]) == ("ERROR", "It failed")
@@ -107,7 +108,9 @@ def test_a_log_line_shows_what_a_terminal_would_obey(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "others-text")
     said = "\x1b[2J\x9b31m\u202e"
     with redirect_stdout(StringIO()) as written:
-        telemetry.__wrapped__().misconfigured("prod", "headroom.leeway.sh a", said)
+        ManifestTelemetry(logger.__wrapped__(), metrics()).misconfigured(
+            "prod", "headroom.leeway.sh a", said
+        )
     line = written.getvalue().splitlines()[0]
     assert line.isascii()
     assert line.isprintable()

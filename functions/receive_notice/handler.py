@@ -4,8 +4,7 @@ from typing import Any
 
 from leeway.interruption.receive_notice import NotAllReceived
 from leeway.notices import MalformedNotice, UnknownNotice
-from leeway.wiring.clients import telemetry
-from leeway.wiring.receive_notice import reception
+from leeway.wiring.receive_notice import reception, telemetry
 
 
 def handler(event: Any, context: object) -> dict[str, Any]:

@@ -145,7 +145,7 @@ class World:
     def admitted(self, outcome: Welcome) -> None:
         self.told.append(outcome.sentence)
 
-    def not_told(self, outcome: Welcome, problem: str) -> None:
+    def admission_not_reported(self, outcome: Welcome, problem: str) -> None:
         self.told.append(problem)
 
 

@@ -335,7 +335,7 @@ class Surrounding:
     def retired(self, outcome: Outcome) -> None:
         self.told.append(outcome.sentence)
 
-    def not_told(self, outcome: Outcome, problem: str) -> None:
+    def retirement_not_reported(self, outcome: Outcome, problem: str) -> None:
         self.told.append(problem)
 
     # Cluster

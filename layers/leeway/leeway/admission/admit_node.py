@@ -86,7 +86,7 @@ class Telemetry(Protocol):
         """Log and measure an admission that has ended."""
         ...
 
-    def not_told(self, outcome: Welcome, problem: str) -> None:
+    def admission_not_reported(self, outcome: Welcome, problem: str) -> None:
         """Log that somebody did not take the news of an admission."""
         ...
 
@@ -276,7 +276,7 @@ class AdmitNode:
         try:
             self._announcements.announce(outcome.title, outcome.to_json())
         except CloudRefused as error:
-            self._telemetry.not_told(outcome, f"no Leeway event: {error}")
+            self._telemetry.admission_not_reported(outcome, f"no Leeway event: {error}")
             return f"not put: {error}"
         return outcome.title
 
@@ -286,7 +286,7 @@ class AdmitNode:
         try:
             self._cluster_named(outcome.cluster).note(event)
         except _TROUBLE as error:
-            self._telemetry.not_told(outcome, f"no Kubernetes Event: {error}")
+            self._telemetry.admission_not_reported(outcome, f"no Kubernetes Event: {error}")
             return f"not written: {error}"
         return event.name
 

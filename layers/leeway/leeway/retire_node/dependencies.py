@@ -25,7 +25,7 @@ class Telemetry(Protocol):
         """Log and measure a retirement that has ended."""
         ...
 
-    def not_told(self, outcome: Outcome, problem: str) -> None:
+    def retirement_not_reported(self, outcome: Outcome, problem: str) -> None:
         """Log that somebody did not take the news of a retirement."""
         ...
 

@@ -270,7 +270,7 @@ class Ending:
         try:
             self._announcements.announce(outcome.title, outcome.to_json())
         except CloudRefused as error:
-            self._telemetry.not_told(outcome, f"no Leeway event: {error}")
+            self._telemetry.retirement_not_reported(outcome, f"no Leeway event: {error}")
             return f"not put: {error}"
         return outcome.title
 
@@ -281,7 +281,7 @@ class Ending:
         try:
             self._context.retry(lambda: open_cluster(outcome.cluster).note(event))
         except API_ERRORS as error:
-            self._telemetry.not_told(outcome, f"no Kubernetes Event: {error}")
+            self._telemetry.retirement_not_reported(outcome, f"no Kubernetes Event: {error}")
 
 
 def _detached(

@@ -3,14 +3,16 @@
 from functools import cache
 
 from leeway.admission.admit_node import STEP_RESULTS, AdmitNode
+from leeway.admission.telemetry import AdmissionTelemetry
 from leeway.wiring.clients import (
     announcements,
     clock,
     groups,
     instances,
+    logger,
+    metrics,
     prepare,
     records,
-    telemetry,
 )
 from leeway.wiring.clusters import cluster_named
 
@@ -24,7 +26,7 @@ def admit_node() -> AdmitNode:
         types=instances(),
         announcements=announcements(),
         cluster_named=cluster_named,
-        telemetry=telemetry(),
+        telemetry=AdmissionTelemetry(logger(), metrics()),
         clock=clock(),
     )
 

@@ -5,10 +5,11 @@ from functools import cache, partial
 from leeway.aws.headroom import DynamoHeadroom
 from leeway.headroom.keep_headroom import KeepHeadroom
 from leeway.headroom.ports import Workloads
+from leeway.headroom.telemetry import HeadroomTelemetry
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.manifests.headroom_source import HeadroomSource
-from leeway.wiring.clients import client, clock, configuration, prepare, settings, telemetry
+from leeway.wiring.clients import client, clock, configuration, logger, metrics, prepare, settings
 from leeway.wiring.clusters import connection_to
 
 
@@ -28,7 +29,7 @@ def keep_headroom() -> KeepHeadroom:
         manifests=HeadroomSource(configuration()),
         states=DynamoHeadroom(partial(client, "dynamodb"), settings().table),
         workloads_in=_workloads_in,
-        telemetry=telemetry(),
+        telemetry=HeadroomTelemetry(logger(), metrics()),
         clock=clock(),
     )
 

@@ -6,8 +6,9 @@ from functools import cache, partial
 from leeway.admission.record import Arrival
 from leeway.aws.scheduler import EventBridgeSchedules, ScheduleTarget
 from leeway.interruption.receive_notice import Reception
+from leeway.interruption.telemetry import NoticeTelemetry
 from leeway.retirement.record import Retirement
-from leeway.wiring.clients import client, prepare
+from leeway.wiring.clients import client, logger, metrics, prepare
 from leeway.wiring.reception import reception_with
 
 
@@ -25,6 +26,12 @@ def _schedule_target() -> ScheduleTarget:
 def reception() -> Reception:
     """Build the use case."""
     return reception_with(EventBridgeSchedules(partial(client, "scheduler"), _schedule_target()))
+
+
+@cache
+def telemetry() -> NoticeTelemetry:
+    """Build the telemetry of notices."""
+    return NoticeTelemetry(logger(), metrics())
 
 
 prepare(["dynamodb", "lambda", "ec2"], [Retirement, Arrival], hasty=["dynamodb"])

@@ -10,6 +10,7 @@ from leeway.aws.sweep import Ec2Sweep
 from leeway.aws.waiting_hooks import AutoScalingWaitingActions
 from leeway.ports.aws import CloudRefused
 from leeway.reconciliation.reconcile import Reconciliation, Round, Surroundings
+from leeway.reconciliation.telemetry import ReconciliationTelemetry
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import (
     HASTY_TRIES,
@@ -19,6 +20,8 @@ from leeway.wiring.clients import (
     clock,
     configuration,
     groups,
+    logger,
+    metrics,
     prepare,
     records,
     settings,
@@ -59,6 +62,12 @@ def reconciliation() -> Reconciliation:
             clock=clock(),
         )
     )
+
+
+@cache
+def telemetry() -> ReconciliationTelemetry:
+    """Build the telemetry of reconcile."""
+    return ReconciliationTelemetry(logger(), metrics())
 
 
 prepare(["dynamodb", "autoscaling", "ec2"], [Round, Retirement])

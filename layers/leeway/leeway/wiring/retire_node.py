@@ -13,6 +13,7 @@ from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.retire_node.dependencies import Dependencies
 from leeway.retire_node.retire_node import RetireNode
 from leeway.retire_node.step_results import STEP_RESULTS
+from leeway.retire_node.telemetry import RetirementTelemetry
 from leeway.retirement.step_context import StepContext
 from leeway.wiring.clients import (
     HASTY_TRIES,
@@ -21,11 +22,12 @@ from leeway.wiring.clients import (
     clock,
     configuration,
     groups,
+    logger,
+    metrics,
     prepare,
     records,
     session,
     settings,
-    telemetry,
 )
 from leeway.wiring.clusters import connection_to
 
@@ -63,7 +65,7 @@ def retire_node() -> RetireNode:
             drains=DynamoDrainStates(
                 partial(client, "dynamodb", tries=HASTY_TRIES), settings().table
             ),
-            telemetry=telemetry(),
+            telemetry=RetirementTelemetry(logger(), metrics()),
             offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
             region=str(session().region_name),
         )
