@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leeway.instances.groups import GroupFacts
     from leeway.notices import Notice
     from leeway.ports.kubernetes import Cluster
-    from leeway.retire_node.plan import Seen
+    from leeway.retire_node.plan import InstanceFindings
 
 
 def explain(
@@ -91,22 +91,22 @@ def _read_notice(path: Path) -> "Notice":
         raise BadInputError(f"{source}: {error}") from error
 
 
-def _look(instance: str, cluster: "Cluster | None") -> "Seen":
+def _look(instance: str, cluster: "Cluster | None") -> "InstanceFindings":
     """Find out about one instance what there is somebody to ask for."""
-    from leeway.retire_node.plan import Seen
+    from leeway.retire_node.plan import InstanceFindings
 
     asked = _has_account()
     facts, group = _ask_aws(instance) if asked else (None, None)
     if cluster is None:
         unseen = "no cluster was asked: --kubeconfig names one"
-        return Seen(instance, facts, group, None, unseen, asked=asked)
+        return InstanceFindings(instance, facts, group, None, unseen, asked=asked)
     names = tuple(n for n in (facts.private_dns_name if facts else "", instance) if n)
     node = cluster.node_of(instance, names)
     if node is None:
         unseen = "no node of the cluster runs on this instance"
-        return Seen(instance, facts, group, None, unseen, asked=asked)
+        return InstanceFindings(instance, facts, group, None, unseen, asked=asked)
     pods, seen = tuple(cluster.pods_on(node.name)), f"its provider id is {node.provider_id}"
-    return Seen(instance, facts, group, node, seen, pods, asked)
+    return InstanceFindings(instance, facts, group, node, seen, pods, asked)
 
 
 def _in_reservation(reservation: str) -> "tuple[str, ...]":

@@ -75,11 +75,11 @@ class Starts:
     failures: int = 0
     started: list[tuple[str, str, int]] = field(default_factory=list)
 
-    def start(self, instance: str, cluster: str, generation: int) -> None:
+    def start(self, instance: str, cluster: str, attempt: int) -> None:
         if self.failures:
             self.failures -= 1
             raise CloudUnavailable("Lambda does not answer")
-        self.started.append((instance, cluster, generation))
+        self.started.append((instance, cluster, attempt))
 
 
 @dataclass

@@ -14,9 +14,9 @@ from cli import main
 from cli.catalogs import sandbox_survey
 from cli.situation import read_situation
 from cli.stack import Stack
+from tests.aws.stored import TABLE
 from tests.cli.conftest import forget_clients
 from tests.cli.test_status import retire, show
-from tests.cloud.stored import TABLE
 from tests.sandbox.aws.started import Sandbox
 from tests.template.granted import actions_of, keys_of
 

@@ -10,7 +10,7 @@ import pytest
 from leeway.aws.manifests import DynamoManifestWriting
 
 from cli import main
-from tests.cloud.stored import TABLE, manifest
+from tests.aws.stored import TABLE, manifest
 from tests.sandbox.aws.started import Sandbox
 
 EVENT = Path(__file__).parents[2] / "events" / "rebalance-recommendation.json"

@@ -17,7 +17,7 @@ from lightkube.resources.core_v1 import Node, Pod
 from sandbox.furnishing import HOOK, client
 from sandbox.up import Sandbox
 from sandbox.world import Group, World
-from tests.cloud.stored import manifest
+from tests.aws.stored import manifest
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.promises import Promises
 from tests.end_to_end.rehearsal import Aftermath, Entry, Rehearsal

@@ -19,7 +19,7 @@ from lightkube.resources.storage_v1 import VolumeAttachment
 from sandbox.aws.nodes import RESOURCE_TAG
 from sandbox.furnishing import HOOK, IMAGE, client
 from sandbox.up import Sandbox
-from tests.cloud.stored import manifest
+from tests.aws.stored import manifest
 from tests.end_to_end.arrivals import (
     ADMIT,
     CLUSTER,

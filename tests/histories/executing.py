@@ -22,12 +22,12 @@ from aws_durable_execution_sdk_python.lambda_service import (
 )
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestRunner
 from aws_durable_execution_sdk_python_testing.stores.memory import InMemoryExecutionStore
-from leeway.execution.attempt import Order, parse_order
+from leeway.execution.attempt import AttemptId, parse_attempt_id
 from leeway.execution.durable import DurableSteps
 from leeway.retire_node.dependencies import Dependencies
 from leeway.retire_node.retire_node import RetireNode
 
-from tests.retirement.retiring import ORDER, Surrounding
+from tests.retire_node.retiring import ORDER, Surrounding
 
 type Json = dict[str, Any]
 
@@ -83,13 +83,13 @@ def _handler(deps: Dependencies, steps: Callable[[DurableContext], DurableSteps]
 
     @durable_execution
     def handler(event: Any, context: DurableContext) -> Json:
-        outcome = RetireNode(deps).retire(parse_order(event), steps(context))
+        outcome = RetireNode(deps).retire(parse_attempt_id(event), steps(context))
         return outcome.to_dict() if outcome else {"result": "superseded"}
 
     return handler
 
 
-def execute(world: Surrounding, order: Order = ORDER, real_seconds: int = 120) -> Execution:
+def execute(world: Surrounding, order: AttemptId = ORDER, real_seconds: int = 120) -> Execution:
     """Run a retirement to its end."""
     waited: set[str] = set()
     invocations = 0

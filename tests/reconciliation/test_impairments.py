@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from leeway.execution.attempt import OVERDUE, Phase
-from leeway.instances.observed import SeenImpairment
+from leeway.instances.observed import ObservedImpairment
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import Notice, NoticeKind
 from leeway.notices.parse import parse_notice
@@ -23,7 +23,7 @@ from leeway.retirement.record import Retirement, due
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.reconciliation.reconciling import OURS, World, run, seen
-from tests.records.retirements import FACTS, NOTICED, at, take
+from tests.retirement.retirements import FACTS, NOTICED, at, take
 
 PLACE = Place("123456789012", "us-east-1")
 I = FACTS.instance  # noqa: E741
@@ -31,14 +31,14 @@ DEFAULT = DEFAULTS[NoticeKind.IMPAIRED_STATUS]
 TOLERATED = timedelta(minutes=2)
 
 
-def failing(*checks: str, since: datetime = NOTICED, instance: str = I) -> SeenImpairment:
-    return SeenImpairment(instance, dict.fromkeys(checks or ("system",), since))
+def failing(*checks: str, since: datetime = NOTICED, instance: str = I) -> ObservedImpairment:
+    return ObservedImpairment(instance, dict.fromkeys(checks or ("system",), since))
 
 
 def about(
     record: Retirement | None,
     after: timedelta = TOLERATED,
-    one: SeenImpairment | None = None,
+    one: ObservedImpairment | None = None,
     policy: Policy = DEFAULT,
     dry_run: bool = False,
 ) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.template import read_template
-from tests.cluster.wayward import pod, pods, said, wayward_server
+from tests.kubernetes.wayward import pod, pods, said, wayward_server
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = [f.logical_id for f in read_template(ROOT / "template.yaml", {}).functions]

@@ -1,6 +1,6 @@
 """Reason codes: a stable name for why something happened, and one plain sentence about it.
 
-Each feature declares its codes in its own `reasons` module, with the section of docs/runbook.md that
+Each feature declares its codes in its own `reasons` module, with the section of the runbook that
 says what to do. docs/reasons.md lists all of them.
 """
 

@@ -7,16 +7,16 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from leeway.execution.attempt import OVERDUE, Change, Phase, remembered
+from leeway.execution.attempt import OVERDUE, Phase, RecordChange, remembered
 from leeway.instances.facts import InstanceFacts
 from leeway.notices import LifecycleHook, Notice
 from leeway.ports.aws import HookResult
 
 
-class Arrival(BaseModel):
-    """One instance's admission, in all its generations.
+class Admission(BaseModel):
+    """One instance's admission, in all its attempts.
 
-    `version` counts writes (the optimistic lock); `generation` counts starts of `admit_node`.
+    `version` counts writes (the optimistic lock); `attempt` counts starts of `admit_node`.
     `labels` are put on the node, and `startup_taints` are keys of taints that whoever they wait for
     takes off, before it counts as ready. `hooks` wait for what comes of it, if any do, and are
     answered with `answer` when it has ended; None says that nobody waits for one. `into_pool` says
@@ -27,7 +27,7 @@ class Arrival(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     facts: InstanceFacts
-    generation: Annotated[int, Field(ge=1)]
+    attempt: Annotated[int, Field(ge=1)]
     version: Annotated[int, Field(ge=1)] = 1
     phase: Phase
     noticed_at: AwareDatetime
@@ -76,29 +76,31 @@ def requested_by(notice: Notice, deadline: datetime, reason: str) -> Request:
     )
 
 
-def take(stored: Arrival | None, request: Request, facts: InstanceFacts) -> Change[Arrival]:
+def take(
+    stored: Admission | None, request: Request, facts: InstanceFacts
+) -> RecordChange[Admission]:
     """Decide what a request does to the instance's record.
 
-    A repeated one raises no generation; a start that may have been lost is made again, which does
-    no harm since executions are named by generation. An instance can come in more than once: out
+    A repeated one raises no attempt; a start that may have been lost is made again, which does
+    no harm since executions are named by attempt. An instance can come in more than once: out
     of a warm pool, or started again after it was stopped.
     """
     if stored is None:
-        return Change(_begun(request, facts, 1), True, True, "first asked for")
+        return RecordChange(_begun(request, facts, 1), True, True, "first asked for")
     lost = stored.phase is Phase.NOTICED
     if request.id in stored.notices:
         reason = "seen before; starting it again in case that was lost" if lost else "seen before"
-        return Change(stored, False, lost, reason)
+        return RecordChange(stored, False, lost, reason)
     if stored.phase is Phase.FINISHED:
         if request.asked_at <= stored.noticed_at:
-            return Change(stored, False, False, "the admission that was asked for later")
+            return RecordChange(stored, False, False, "the admission that was asked for later")
         return _again(stored, request, facts, "the admission before it has ended")
     if request.asked_at > stored.deadline + OVERDUE:
         return _again(stored, request, facts, "the admission before it should long have ended")
     if stored.into_pool and not request.into_pool:
         return _again(stored, request, facts, "it comes out of the warm pool")
     if request.hook is None or request.hook in stored.hooks:
-        return Change(stored, False, lost, "an admission that serves it is known")
+        return RecordChange(stored, False, lost, "an admission that serves it is known")
     joined = stored.model_copy(
         update={
             "hooks": (*stored.hooks, request.hook),
@@ -106,13 +108,13 @@ def take(stored: Arrival | None, request: Request, facts: InstanceFacts) -> Chan
             "version": stored.version + 1,
         }
     )
-    return Change(joined, True, lost, "another hook waits for the same admission")
+    return RecordChange(joined, True, lost, "another hook waits for the same admission")
 
 
-def _begun(request: Request, facts: InstanceFacts, generation: int) -> Arrival:
-    return Arrival(
+def _begun(request: Request, facts: InstanceFacts, attempt: int) -> Admission:
+    return Admission(
         facts=facts,
-        generation=generation,
+        attempt=attempt,
         phase=Phase.NOTICED,
         noticed_at=request.asked_at,
         deadline=request.deadline,
@@ -125,8 +127,10 @@ def _begun(request: Request, facts: InstanceFacts, generation: int) -> Arrival:
     )
 
 
-def _again(stored: Arrival, request: Request, facts: InstanceFacts, reason: str) -> Change[Arrival]:
-    begun = _begun(request, facts, stored.generation + 1)
+def _again(
+    stored: Admission, request: Request, facts: InstanceFacts, reason: str
+) -> RecordChange[Admission]:
+    begun = _begun(request, facts, stored.attempt + 1)
     notices = remembered(stored.notices, request.id)
     record = begun.model_copy(update={"version": stored.version + 1, "notices": notices})
-    return Change(record, True, True, reason)
+    return RecordChange(record, True, True, reason)

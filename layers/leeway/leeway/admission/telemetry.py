@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from aws_lambda_powertools.metrics import MetricUnit
 
-from leeway.admission.outcome import Welcome
+from leeway.admission.outcome import AdmissionOutcome
 from leeway.telemetry import Telemetry
 
 
@@ -12,7 +12,7 @@ from leeway.telemetry import Telemetry
 class AdmissionTelemetry(Telemetry):
     """Logs and measures admissions."""
 
-    def admitted(self, outcome: Welcome) -> None:
+    def admitted(self, outcome: AdmissionOutcome) -> None:
         """Log and measure an admission that has ended."""
         level = self.logger.warning if outcome.troubled else self.logger.info
         level(
@@ -22,7 +22,7 @@ class AdmissionTelemetry(Telemetry):
                 "instance": outcome.instance,
                 "cluster": outcome.cluster,
                 "node": outcome.node,
-                "generation": outcome.generation,
+                "attempt": outcome.attempt,
                 "hooks": list(outcome.hooks),
             },
         )
@@ -35,7 +35,7 @@ class AdmissionTelemetry(Telemetry):
             self.metrics.add_metric("AdmissionProblems", MetricUnit.Count, 1)
             self.metrics.flush_metrics()
 
-    def admission_not_reported(self, outcome: Welcome, problem: str) -> None:
+    def admission_not_reported(self, outcome: AdmissionOutcome, problem: str) -> None:
         """Log that somebody did not take the news of a retirement or an admission."""
         self.logger.warning(
             problem,
@@ -43,6 +43,6 @@ class AdmissionTelemetry(Telemetry):
                 "cluster": outcome.cluster,
                 "node": outcome.node,
                 "instance": outcome.instance,
-                "generation": outcome.generation,
+                "attempt": outcome.attempt,
             },
         )

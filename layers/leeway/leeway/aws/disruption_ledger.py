@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of
 from leeway.ports.table import RecordChanged
-from leeway.retirement.disruption_budget import ChurnLedger
+from leeway.retirement.disruption_budget import DisruptionLedger
 
 KEPT_FOR = timedelta(days=7)
 """How long after its last write an item is kept: longer than a retirement lasts."""
@@ -19,24 +19,24 @@ KEPT_FOR = timedelta(days=7)
 _TAKEN = "ConditionalCheckFailedException"
 
 
-class DynamoLedgers:
+class DynamoDisruptionLedgers:
     """The Ledgers Protocol; `client` makes boto3's DynamoDB client when first asked."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
         self._table = table
 
-    def churn(self, cluster: str) -> ChurnLedger:
+    def churn(self, cluster: str) -> DisruptionLedger:
         """Read consistently which of a cluster's instances went voluntarily of late."""
         key = _churn_key(cluster)
         with aws_errors():
             answer = self._client().get_item(TableName=self._table, Key=key, ConsistentRead=True)
         item = answer.get("Item")
         if not item:
-            return ChurnLedger(cluster=cluster)
-        return ChurnLedger.model_validate_json(item["ledger"]["S"])
+            return DisruptionLedger(cluster=cluster)
+        return DisruptionLedger.model_validate_json(item["ledger"]["S"])
 
-    def write(self, ledger: ChurnLedger) -> None:
+    def write(self, ledger: DisruptionLedger) -> None:
         """Write a ledger whose `version` is one above what was read.
 
         Raises:

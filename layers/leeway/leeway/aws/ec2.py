@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of
 from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import CurrentInstance, SeenChange
+from leeway.instances.observed import CurrentInstance, ObservedChange
 from leeway.instances.owners import EKS_CLUSTER_TAG, cluster_of, owner_of
 from leeway.notices import InterruptionAction
 
@@ -87,7 +87,7 @@ class Ec2Instances:
                 for instance in reserved["Instances"]
             ]
 
-    def changes_of(self, instance: str) -> list[SeenChange]:
+    def changes_of(self, instance: str) -> list[ObservedChange]:
         """Read what EC2 has scheduled for a running instance; among it what is over."""
         with aws_errors():
             answer = self._client().describe_instance_status(InstanceIds=[instance])
@@ -139,11 +139,11 @@ class Ec2Instances:
                     raise
 
 
-def changes_in(status: dict[str, Any]) -> list[SeenChange]:
+def changes_in(status: dict[str, Any]) -> list[ObservedChange]:
     """Translate the scheduled events of an instance's status; without those that lack their id or
     their time."""
     return [
-        SeenChange(
+        ObservedChange(
             status["InstanceId"],
             event["InstanceEventId"],
             event["Code"],

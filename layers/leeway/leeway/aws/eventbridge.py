@@ -9,7 +9,7 @@ from leeway.ports.aws import CloudUnavailable
 SOURCE = "leeway"
 
 
-class EventBridgeAnnouncements:
+class EventBridgeLeewayEvents:
     """The Announcements Protocol; `client` makes boto3's EventBridge client when first asked."""
 
     def __init__(self, client: Callable[[], Any]) -> None:

@@ -42,7 +42,7 @@ class LambdaExecutions:
     `client` makes boto3's Lambda client when first asked; `arn` is a qualified ARN; `verb` is what
     the names of executions begin with. They end with a mark of the `table` whose records they are
     of: AWS says in one place that a name is unique for a function, in another for an account and
-    region, and remembers it for two weeks. A stack that is made anew counts generations from 1.
+    region, and remembers it for two weeks. A stack that is made anew counts attempts from 1.
     """
 
     def __init__(
@@ -54,21 +54,21 @@ class LambdaExecutions:
         self._mark = hashlib.sha256(table.encode()).hexdigest()[:8]
         self._pace = pace
 
-    def start(self, instance: str, cluster: str, generation: int) -> None:
-        """Start this generation's execution.
+    def start(self, instance: str, cluster: str, attempt: int) -> None:
+        """Start this attempt's execution.
 
-        The payload holds nothing that differs between two starts of a generation, so Lambda
+        The payload holds nothing that differs between two starts of an attempt, so Lambda
         answers a repeated one with the execution that is there.
         Source: Lambda developer guide, "Durable execution names".
         """
-        payload = {"instance": instance, "cluster": cluster, "generation": generation}
+        payload = {"instance": instance, "cluster": cluster, "attempt": attempt}
         self._pace.wait()
         with aws_errors():
             try:
                 self._client().invoke(
                     FunctionName=self._arn,
                     InvocationType="Event",
-                    DurableExecutionName=f"{self._verb}-{instance}-{generation}-{self._mark}",
+                    DurableExecutionName=f"{self._verb}-{instance}-{attempt}-{self._mark}",
                     Payload=json.dumps(payload, sort_keys=True).encode(),
                 )
             except ClientError as error:

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of
 from leeway.aws.query import query_partition
-from leeway.headroom.status import Kept, Original
+from leeway.headroom.status import HeadroomStatus, Original
 from leeway.typed_json import adapter_of
 
 _ORIGINAL = "ORIGINAL#"
@@ -25,7 +25,7 @@ class DynamoHeadroom:
         self._client = client
         self._table = table
 
-    def of(self, cluster: str) -> dict[str, Kept]:
+    def of(self, cluster: str) -> dict[str, HeadroomStatus]:
         """Read what is remembered of a cluster, by subject."""
         items = query_partition(self._client(), self._table, _partition(cluster))
         originals = {
@@ -35,12 +35,14 @@ class DynamoHeadroom:
             for item in items
             if "original" in item
         }
-        kept = [adapter_of(Kept).validate_json(i["kept"]["S"]) for i in items if "kept" in i]
+        kept = [
+            adapter_of(HeadroomStatus).validate_json(i["kept"]["S"]) for i in items if "kept" in i
+        ]
         return {one.subject: replace(one, original=originals.get(one.subject)) for one in kept}
 
-    def write(self, cluster: str, kept: Kept) -> None:
+    def write(self, cluster: str, kept: HeadroomStatus) -> None:
         """Remember how it stands with one buffer or target; what was its original stays."""
-        body = adapter_of(Kept).dump_json(replace(kept, original=None)).decode()
+        body = adapter_of(HeadroomStatus).dump_json(replace(kept, original=None)).decode()
         key = _key(cluster, kept.subject)
         with aws_errors():
             self._client().put_item(TableName=self._table, Item={**key, "kept": {"S": body}})

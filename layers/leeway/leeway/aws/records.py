@@ -13,11 +13,11 @@ from typing import Any
 from botocore.exceptions import ClientError
 from pydantic import BaseModel, ValidationError
 
-from leeway.admission.record import Arrival
+from leeway.admission.record import Admission
 from leeway.aws.errors import aws_errors, code_of
 from leeway.aws.query import query_all
 from leeway.instances.facts import InstanceFacts
-from leeway.interruption.ports import Known
+from leeway.interruption.ports import InstanceState
 from leeway.ports.table import RecordChanged
 from leeway.reconciliation.ports import UnderWay
 from leeway.retirement.record import Retirement
@@ -41,7 +41,7 @@ class DynamoRecords:
         self._client = client
         self._table = table
 
-    def known(self, instance: str) -> Known:
+    def known(self, instance: str) -> InstanceState:
         """Read everything about an instance, consistently and in one call."""
         with aws_errors():
             answer = self._client().query(
@@ -51,10 +51,10 @@ class DynamoRecords:
                 ConsistentRead=True,
             )
         items = {item["sk"]["S"]: item for item in answer["Items"]}
-        return Known(
+        return InstanceState(
             _read(Retirement, items.get(RETIREMENT)),
             _read_if_understood(InstanceFacts, items.get(FACTS)),
-            _read_if_understood(Arrival, items.get(ARRIVAL)),
+            _read_if_understood(Admission, items.get(ARRIVAL)),
         )
 
     def retirement(self, instance: str) -> Retirement | None:
@@ -65,15 +65,15 @@ class DynamoRecords:
             )
         return _read(Retirement, answer.get("Item"))
 
-    def arrival(self, instance: str) -> Arrival | None:
+    def arrival(self, instance: str) -> Admission | None:
         """Read the record of an instance's admission consistently."""
         with aws_errors():
             answer = self._client().get_item(
                 TableName=self._table, Key=item_key(instance, ARRIVAL), ConsistentRead=True
             )
-        return _read(Arrival, answer.get("Item"))
+        return _read(Admission, answer.get("Item"))
 
-    def write(self, record: Retirement | Arrival) -> None:
+    def write(self, record: Retirement | Admission) -> None:
         """Write a record, under the lock of its version.
 
         Raises:
@@ -81,9 +81,9 @@ class DynamoRecords:
         """
         expires = int((datetime.now(UTC) + KEPT_FOR).timestamp())
         item = {
-            **item_key(record.instance, ARRIVAL if isinstance(record, Arrival) else RETIREMENT),
+            **item_key(record.instance, ARRIVAL if isinstance(record, Admission) else RETIREMENT),
             "version": {"N": str(record.version)},
-            "generation": {"N": str(record.generation)},
+            "attempt": {"N": str(record.attempt)},
             "phase": {"S": record.phase},
             "expires": {"N": str(expires)},
             "record": {"S": record.model_dump_json()},
@@ -107,10 +107,10 @@ class DynamoRecords:
 
     def unfinished(self, cluster: str) -> UnderWay:
         """Read all records of a cluster that are not finished. They may be a second old."""
-        found: list[Retirement | Arrival] = []
+        found: list[Retirement | Admission] = []
         unread: list[str] = []
         for item in self._open_items(cluster):
-            kind = Arrival if item["sk"]["S"] == ARRIVAL else Retirement
+            kind = Admission if item["sk"]["S"] == ARRIVAL else Retirement
             try:
                 record = kind.model_validate_json(body_of(item))
                 if is_of(item, record.instance):

@@ -10,27 +10,27 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of
-from leeway.ports.table import Recalled
+from leeway.ports.table import CachedValue
 
 KEPT_FOR = timedelta(hours=1)
 """How long the table keeps what nobody believes any more."""
 
 
-class DynamoMemory:
+class DynamoSharedCache:
     """The Memory and Claims Protocols; `client` makes boto3's DynamoDB client when first asked."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
         self._table = table
 
-    def recall(self, what: str) -> Recalled | None:
+    def recall(self, what: str) -> CachedValue | None:
         """Read what is remembered; None where nothing is. It may be a second old."""
         with aws_errors():
             answer = self._client().get_item(TableName=self._table, Key=_key(what, "VALUE"))
         item = answer.get("Item")
         if item is None:
             return None
-        return Recalled(item["body"]["S"], datetime.fromisoformat(item["read_at"]["S"]))
+        return CachedValue(item["body"]["S"], datetime.fromisoformat(item["read_at"]["S"]))
 
     def claim(self, what: str, now: datetime, until: datetime) -> bool:
         """Say that one does it; False where another one has said so until later than now."""
@@ -54,7 +54,7 @@ class DynamoMemory:
                 raise
         return True
 
-    def remember(self, what: str, recalled: Recalled) -> None:
+    def remember(self, what: str, recalled: CachedValue) -> None:
         """Write down what was read."""
         item = {
             **_key(what, "VALUE"),

@@ -9,7 +9,12 @@ from botocore.exceptions import ClientError
 
 from leeway.aws.ec2 import MARKED, UNKNOWN, changes_in, facts_of
 from leeway.aws.errors import aws_errors, code_of
-from leeway.instances.observed import SeenChange, SeenImpairment, SeenInstance, SeenInterruption
+from leeway.instances.observed import (
+    ObservedChange,
+    ObservedImpairment,
+    ObservedInstance,
+    ObservedInterruption,
+)
 from leeway.instances.owners import CLUSTER_TAGS, GROUP_TAG, OWNED_PREFIX
 
 PAGE = 1000
@@ -44,7 +49,7 @@ class Ec2Sweep:
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
 
-    def instances(self, clusters: Collection[str]) -> list[SeenInstance]:
+    def instances(self, clusters: Collection[str]) -> list[ObservedInstance]:
         """List the instances whose tags name one of the clusters, completely."""
         if not clusters:
             return []
@@ -56,19 +61,19 @@ class Ec2Sweep:
                     found[one.facts.instance] = one
         return list(found.values())
 
-    def named(self, private_dns_names: Collection[str]) -> list[SeenInstance]:
+    def named(self, private_dns_names: Collection[str]) -> list[ObservedInstance]:
         """List the instances of any cluster that have one of these private DNS names."""
-        found: list[SeenInstance] = []
+        found: list[ObservedInstance] = []
         for values in batched(sorted(private_dns_names), FILTER_VALUES, strict=False):
             found += self._seen([{"Name": "private-dns-name", "Values": list(values)}])
         return found
 
-    def _seen(self, filters: list[dict[str, Any]]) -> Iterator[SeenInstance]:
+    def _seen(self, filters: list[dict[str, Any]]) -> Iterator[ObservedInstance]:
         for described in self._described(filters):
             facts = facts_of(described)
             if facts is not None:
                 state, launched_at = described["State"]["Name"], described["LaunchTime"]
-                yield SeenInstance(facts, state, launched_at, _group_of(described))
+                yield ObservedInstance(facts, state, launched_at, _group_of(described))
 
     def _described(self, filters: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         with aws_errors():
@@ -81,7 +86,7 @@ class Ec2Sweep:
                 for reservation in page["Reservations"]:
                     yield from reservation["Instances"]
 
-    def interruptions(self) -> list[SeenInterruption]:
+    def interruptions(self) -> list[ObservedInterruption]:
         """List the Spot instances that EC2 is about to take back, or has taken back before."""
         seen = []
         with aws_errors():
@@ -95,10 +100,10 @@ class Ec2Sweep:
                     if "InstanceId" in request:
                         marked_at = request["Status"]["UpdateTime"]
                         action = MARKED[request["Status"]["Code"]]
-                        seen.append(SeenInterruption(request["InstanceId"], action, marked_at))
+                        seen.append(ObservedInterruption(request["InstanceId"], action, marked_at))
         return seen
 
-    def changes(self) -> list[SeenChange]:
+    def changes(self) -> list[ObservedChange]:
         """List what EC2 has scheduled for instances; among it what is over, for about a week."""
         seen = []
         with aws_errors():
@@ -112,9 +117,9 @@ class Ec2Sweep:
                     seen += changes_in(status)
         return seen
 
-    def impairments(self) -> list[SeenImpairment]:
+    def impairments(self) -> list[ObservedImpairment]:
         """List the running instances of which some status check fails."""
-        found: dict[str, SeenImpairment] = {}
+        found: dict[str, ObservedImpairment] = {}
         for check in _CHECKS:
             filters = [{"Name": f"{check}-status.status", "Values": ["impaired"]}]
             with aws_errors():
@@ -170,7 +175,7 @@ class Ec2Sweep:
         return [one for some in answer["Reservations"] for one in some["Instances"]], ""
 
 
-def _impairment(status: dict[str, Any]) -> SeenImpairment:
+def _impairment(status: dict[str, Any]) -> ObservedImpairment:
     since = {
         check: min(failed)
         for check, field in _CHECKS.items()
@@ -182,7 +187,7 @@ def _impairment(status: dict[str, Any]) -> SeenImpairment:
             ]
         )
     }
-    return SeenImpairment(status["InstanceId"], since)
+    return ObservedImpairment(status["InstanceId"], since)
 
 
 def _group_of(described: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 
 from leeway.aws.autoscaling import calls_us
 from leeway.aws.errors import aws_errors, code_of
-from leeway.instances.observed import SeenHook
+from leeway.instances.observed import ObservedHook
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, Waiting
 
@@ -33,7 +33,7 @@ class AutoScalingWaitingActions:
         a target of its own to notify is that one's business; but EKS's own, which notify EKS, tell
         that a managed node group's instance is terminated.
         """
-        seen: list[SeenHook] = []
+        seen: list[ObservedHook] = []
         unread: list[str] = []
         for names in batched(sorted(groups), NAMES, strict=False):
             try:
@@ -57,7 +57,7 @@ class AutoScalingWaitingActions:
             )
             return [group for page in pages for group in page["AutoScalingGroups"]]
 
-    def _in_group(self, group: dict[str, Any]) -> Iterator[SeenHook]:
+    def _in_group(self, group: dict[str, Any]) -> Iterator[ObservedHook]:
         waiting = [i for i in group["Instances"] if i["LifecycleState"] in _TRANSITIONS]
         if not waiting:
             return
@@ -69,7 +69,7 @@ class AutoScalingWaitingActions:
                 if hook["LifecycleTransition"] == _TRANSITIONS[state]:
                     waits_for = LifecycleHook(name, hook["LifecycleHookName"])
                     launching, timeout = state == "Pending:Wait", int(hook["HeartbeatTimeout"])
-                    yield SeenHook(member["InstanceId"], waits_for, launching, timeout)
+                    yield ObservedHook(member["InstanceId"], waits_for, launching, timeout)
 
     def _hooks_of(self, group: str) -> list[dict[str, Any]]:
         with aws_errors():

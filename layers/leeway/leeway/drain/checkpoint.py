@@ -13,7 +13,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RetrySchedule:
     """How often each pod was tried and when it is due again, in the drain's order: `due` is in
     milliseconds from `at`, None for at once."""
 
@@ -22,12 +22,12 @@ class Pace:
     due: tuple[int | None, ...]
 
 
-def pace_of(drain: Drain, at: datetime) -> Pace:
+def pace_of(drain: Drain, at: datetime) -> RetrySchedule:
     """Return at what pace a drain's pods are tried."""
     pods = drain.pods.values()
     moments = [pod.next_try_at for pod in pods]
     due = tuple(None if m is None else -((at - m) // _MILLISECOND) for m in moments)
-    return Pace(at, tuple(pod.attempts for pod in pods), due)
+    return RetrySchedule(at, tuple(pod.attempts for pod in pods), due)
 
 
 def changed_in(before: Drain, after: Drain) -> Drain:
@@ -43,7 +43,7 @@ def changed_in(before: Drain, after: Drain) -> Drain:
     )
 
 
-def resumed(before: Drain, changed: Drain, pace: Pace | None) -> Drain:
+def resumed(before: Drain, changed: Drain, pace: RetrySchedule | None) -> Drain:
     """Return the drain after a pass, from the one before it and what was written down of it."""
     pods = {**before.pods, **changed.pods}
     if pace is None:

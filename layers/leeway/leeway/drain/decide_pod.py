@@ -10,7 +10,7 @@ FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 DAEMONSET = "DaemonSet"
 
 
-class Verdict(StrEnum):
+class PodAction(StrEnum):
     """What is to become of a pod."""
 
     LEAVE = "leave"
@@ -36,7 +36,7 @@ class PodDecision:
     """
 
     pod: Pod
-    verdict: Verdict
+    verdict: PodAction
     reason: str
     warning: str = ""
     refusals: tuple[Refusal, ...] = ()
@@ -60,7 +60,7 @@ def decide_pod(
     Source: `kubectl drain`'s filters.
     """
     if pod.mirror:
-        return PodDecision(pod, Verdict.LEAVE, "a static pod: it lives and dies with the kubelet")
+        return PodDecision(pod, PodAction.LEAVE, "a static pod: it lives and dies with the kubelet")
     if pod.controller is not None and pod.controller.kind == DAEMONSET:
         return _decide_daemon(pod, pod.controller, now, skip_deleted_for)
     warning, refusals = _loss(pod)
@@ -68,17 +68,17 @@ def decide_pod(
         decision = _decide_terminating(pod, pod.deletion, now, skip_deleted_for)
         return replace(decision, refusals=refusals)
     if pod.phase in FINISHED_PHASES:
-        return PodDecision(pod, Verdict.EVICT, f"finished ({pod.phase}): no budget holds it")
+        return PodDecision(pod, PodAction.EVICT, f"finished ({pod.phase}): no budget holds it")
     if returned and pod.cordon_toleration is not None:
         reason = f"it came back after the cordon, which its toleration {pod.cordon_toleration}"
-        return PodDecision(pod, Verdict.RETURNED, f"{reason} ignores", refusals=refusals)
+        return PodDecision(pod, PodAction.RETURNED, f"{reason} ignores", refusals=refusals)
     if persists:
         reason = "its like came back again and again: whoever makes it names this node in its spec"
-        return PodDecision(pod, Verdict.RETURNED, reason, refusals=refusals)
+        return PodDecision(pod, PodAction.RETURNED, reason, refusals=refusals)
     reason = "it is to run elsewhere"
     if pod.critical:
         reason += f", but as {pod.priority_class} after the ordinary pods"
-    return PodDecision(pod, Verdict.EVICT, reason, warning, refusals)
+    return PodDecision(pod, PodAction.EVICT, reason, warning, refusals)
 
 
 def outlived(pod: Pod, now: datetime, skip_deleted_for: timedelta | None) -> str:
@@ -105,7 +105,7 @@ def _decide_daemon(
         reason = f"{name} would put it back at once"
         if controller.exists is None and controller.said:
             reason = f"it stays, since {name} could not be looked up: {controller.said}"
-        return PodDecision(pod, Verdict.LEAVE, reason, refusals=refusals)
+        return PodDecision(pod, PodAction.LEAVE, reason, refusals=refusals)
     refusals = () if finished else (Refusal.UNMANAGED,)
     if pod.deletion is not None:
         decision = _decide_terminating(pod, pod.deletion, now, skip_deleted_for)
@@ -113,15 +113,15 @@ def _decide_daemon(
     reason = f"{name} exists no more: nothing brings it back"
     if controller.said:
         reason = f"{controller.said} ({name})"
-    return PodDecision(pod, Verdict.EVICT, reason, refusals=refusals)
+    return PodDecision(pod, PodAction.EVICT, reason, refusals=refusals)
 
 
 def _decide_terminating(
     pod: Pod, deletion: datetime, now: datetime, skip_deleted_for: timedelta | None
 ) -> PodDecision:
     if hopeless := outlived(pod, now, skip_deleted_for):
-        return PodDecision(pod, Verdict.LEAVE, hopeless)
-    return PodDecision(pod, Verdict.AWAIT, f"terminating already, until {deletion:%H:%M:%S}")
+        return PodDecision(pod, PodAction.LEAVE, hopeless)
+    return PodDecision(pod, PodAction.AWAIT, f"terminating already, until {deletion:%H:%M:%S}")
 
 
 def _loss(pod: Pod) -> tuple[str, tuple[Refusal, ...]]:

@@ -10,8 +10,8 @@ from leeway.drain.answers import Answer, Meaning, read_answer
 from leeway.drain.deadline import Terms
 from leeway.drain.evict import evict
 from leeway.drain.observe import observe, observe_volumes, without_volumes
-from leeway.drain.plan import POLL, Ask, give_up, moved_at, next_moment, only_waits, plan
-from leeway.drain.progress import Drain, Stage, Way, displaced, expire, is_expired
+from leeway.drain.plan import POLL, PodRequest, give_up, moved_at, next_moment, only_waits, plan
+from leeway.drain.progress import Drain, RemovalMethod, Stage, displaced, expire, is_expired
 from leeway.drain.record_answers import name_budgets, record
 from leeway.drain.requests import HANGS_AFTER, Requests
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable, PodFeed
@@ -40,7 +40,7 @@ SURE_FOR = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class NodeIdentity:
     """Which Node object is drained, by its UID, and when it was last seen to have its name.
 
     Addresses are used again, and nodes are named by them: pods that are listed under the name may
@@ -72,7 +72,7 @@ def _stays(_drain: Drain) -> bool:
     return False
 
 
-class Draining:
+class DrainExecutor:
     """Drains nodes of one cluster.
 
     `watcher` sees every state of a drain. With `for_good`, the node will not come back, so that
@@ -102,7 +102,7 @@ class Draining:
         until: datetime,
         wanted: Callable[[], bool] = _always,
         selector: str = "",
-        machine: Machine | None = None,
+        machine: NodeIdentity | None = None,
         answers_until: datetime | None = None,
     ) -> Drain:
         """Work on a drain until it is over, or `until` has come, or its deadline, or it is no
@@ -157,8 +157,8 @@ class Draining:
                 return turn.abandon(drain)
             turn.rest(drain, ends)
 
-    def _ask(self, ask: Ask) -> Response:
-        if ask.way is Way.EVICT:
+    def _ask(self, ask: PodRequest) -> Response:
+        if ask.way is RemovalMethod.EVICT:
             return evict(self._cluster, ask.pod, ask.grace)
         return self._cluster.delete(ask.pod, ask.grace)
 
@@ -174,7 +174,7 @@ class _Turn:
         terms: Terms,
         feed: PodFeed,
         requests: Requests,
-        machine: Machine | None,
+        machine: NodeIdentity | None,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
@@ -203,7 +203,9 @@ class _Turn:
             self._machine = replace(self._machine, seen_at=now)
         if not drain.listed:
             drain = replace(drain, unseen=self._why_late(now))
-        awaited = [a.pod.uid for a in self._requests.unanswered() if a.way is not Way.SHORTEN]
+        awaited = [
+            a.pod.uid for a in self._requests.unanswered() if a.way is not RemovalMethod.SHORTEN
+        ]
         drain = observe(drain, self.pods, self.terms, now, awaited)
         return self._look_at_volumes(drain)
 
@@ -248,13 +250,13 @@ class _Turn:
         overdue = not drain.listed and is_expired(self.terms, self._began)
         return overdue and self._clock.now() < self._began + LAST_LISTS
 
-    def decide(self, drain: Drain) -> tuple[Drain, tuple[Ask, ...]]:
+    def decide(self, drain: Drain) -> tuple[Drain, tuple[PodRequest, ...]]:
         """Decide what is asked for now."""
         now = self._clock.now()
         drain = give_up(drain, self.pods, self.terms, now)
         return drain, plan(drain, self.pods, self.terms, now, self._requests.evictions(HANGS_AFTER))
 
-    def is_the_machines(self, drain: Drain, asks: tuple[Ask, ...] = ()) -> bool:
+    def is_the_machines(self, drain: Drain, asks: tuple[PodRequest, ...] = ()) -> bool:
         """Whether the node's name is the machine's still. It is looked up unless that was seen
         a moment ago, and since the pods of these requests came.
 
@@ -275,7 +277,7 @@ class _Turn:
         self._machine = replace(self._machine, seen_at=now)
         return True
 
-    def act(self, drain: Drain, asks: tuple[Ask, ...], within: float) -> Drain:
+    def act(self, drain: Drain, asks: tuple[PodRequest, ...], within: float) -> Drain:
         """Make requests and take in the answers that come within so many seconds."""
         self._requests.begin(asks)
         for ask, response in self._requests.answered(within):

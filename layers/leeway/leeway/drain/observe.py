@@ -5,16 +5,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from leeway.drain.deadline import Terms
-from leeway.drain.decide_pod import Verdict, decide_pod, kept, outlived
-from leeway.drain.progress import AWAY, ENDS, Drain, PodProgress, Stage, Way, ended
+from leeway.drain.decide_pod import PodAction, decide_pod, kept, outlived
+from leeway.drain.progress import AWAY, ENDS, Drain, PodProgress, RemovalMethod, Stage, ended
 from leeway.drain.record_answers import pause_after
 from leeway.ports.kubernetes_objects import Pod
 
 _STAGES = {
-    Verdict.LEAVE: Stage.LEFT,
-    Verdict.EVICT: Stage.PENDING,
-    Verdict.AWAIT: Stage.TERMINATING,
-    Verdict.RETURNED: Stage.RETURNED,
+    PodAction.LEAVE: Stage.LEFT,
+    PodAction.EVICT: Stage.PENDING,
+    PodAction.AWAIT: Stage.TERMINATING,
+    PodAction.RETURNED: Stage.RETURNED,
 }
 
 
@@ -156,12 +156,14 @@ def _passes_by_the_scheduler(workload: str, drain: Drain, now: datetime) -> bool
 
 def _was_sent_away(known: PodProgress) -> bool:
     """Whether this drain has had it go; one that was going already was only hurried."""
-    return known.asked_at is not None and known.way is not Way.SHORTEN
+    return known.asked_at is not None and known.way is not RemovalMethod.SHORTEN
 
 
 def _returned_before(pod: Pod, drain: Drain) -> bool:
     """Whether this workload was sent away a second time already; a third would not help."""
     return any(
-        known.workload == pod.workload and known.way is Way.DELETE and known.asked_at is not None
+        known.workload == pod.workload
+        and known.way is RemovalMethod.DELETE
+        and known.asked_at is not None
         for known in drain.pods.values()
     )

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from leeway.drain.deadline import Terms, grace_that_fits, latest_moment
 from leeway.drain.decide_pod import FINISHED_PHASES
-from leeway.drain.progress import ENDS, Drain, PodProgress, Stage, Way
+from leeway.drain.progress import ENDS, Drain, PodProgress, RemovalMethod, Stage
 from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes_objects import Pod
 
@@ -15,11 +15,11 @@ POLL = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PodRequest:
     """One request to make now: have this pod go this way, with this grace, for this reason."""
 
     pod: Pod
-    way: Way
+    way: RemovalMethod
     grace: int | None
     reason: str
 
@@ -30,7 +30,7 @@ def plan(
     terms: Terms,
     now: datetime,
     hanging: Collection[str] = (),
-) -> tuple[Ask, ...]:
+) -> tuple[PodRequest, ...]:
     """Decide what to ask for now. `pods` is the list that was last observed, `hanging` are the UIDs
     of those whose evictions have not been answered for a while."""
     # A pod that has ended needs nobody any more, whatever keeps its object.
@@ -102,7 +102,7 @@ def _unanswered(progress: PodProgress) -> PodProgress:
 
 def _next_for(
     pod: Pod, progress: PodProgress, terms: Terms, now: datetime, ordinary_left: bool
-) -> Ask | None:
+) -> PodRequest | None:
     late = _is_late(pod, terms, now)
     match progress.stage:
         case Stage.TERMINATING:
@@ -135,24 +135,24 @@ def _was_refused(progress: PodProgress) -> bool:
     return progress.attempts > 0
 
 
-def _send_away(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> Ask | None:
+def _send_away(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> PodRequest | None:
     if not _is_due(progress, now):
         return None
     grace = None if pod.phase in FINISHED_PHASES else grace_that_fits(pod, terms, now)
     if terms.bypass_budgets:
-        return Ask(pod, Way.DELETE, grace, "deleted past any budget, as asked")
-    return Ask(pod, Way.EVICT, grace, "evicted")
+        return PodRequest(pod, RemovalMethod.DELETE, grace, "deleted past any budget, as asked")
+    return PodRequest(pod, RemovalMethod.EVICT, grace, "evicted")
 
 
-def _delete(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> Ask | None:
+def _delete(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> PodRequest | None:
     # A first DELETE does not wait for the pause after an eviction; one that failed does.
-    if progress.way is Way.DELETE and not _is_due(progress, now):
+    if progress.way is RemovalMethod.DELETE and not _is_due(progress, now):
         return None
     reason = f"deleted at its latest moment ({progress.reason})"
-    return Ask(pod, Way.DELETE, grace_that_fits(pod, terms, now), reason)
+    return PodRequest(pod, RemovalMethod.DELETE, grace_that_fits(pod, terms, now), reason)
 
 
-def _shorten(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> Ask | None:
+def _shorten(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> PodRequest | None:
     """Cut the grace of a pod that somebody sent away on longer terms than there are now."""
     if terms.deadline is None or pod.deletion is None or progress.asked_at is not None:
         return None
@@ -160,4 +160,4 @@ def _shorten(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> As
         return None
     in_full = replace(pod, grace=int((pod.deletion - now).total_seconds()))
     grace = grace_that_fits(in_full, replace(terms, grace=None), now)
-    return Ask(pod, Way.SHORTEN, grace, "terminating already")
+    return PodRequest(pod, RemovalMethod.SHORTEN, grace, "terminating already")

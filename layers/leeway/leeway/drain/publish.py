@@ -6,7 +6,7 @@ from leeway.clock import Clock
 from leeway.drain.ports import DrainStates
 from leeway.drain.progress import Drain
 from leeway.drain.summary import DrainState, PodState, summarise
-from leeway.execution.attempt import Order
+from leeway.execution.attempt import AttemptId
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 
 PACE = timedelta(seconds=2)
@@ -16,12 +16,12 @@ PAUSE = timedelta(seconds=30)
 """How long a table that did not take it is left alone."""
 
 
-class Showing:
+class ProgressPublisher:
     """Shows one pass of a drain: its changes at a pace, and its end. `before` is the drain at its
     beginning, as the pass before it has shown it, if there was one."""
 
     def __init__(
-        self, drains: DrainStates, clock: Clock, order: Order, node: str, before: Drain
+        self, drains: DrainStates, clock: Clock, order: AttemptId, node: str, before: Drain
     ) -> None:
         self._drains = drains
         self._clock = clock
@@ -59,4 +59,4 @@ class Showing:
             self._next = now + PAUSE
 
     def _state(self, drain: Drain, now: datetime) -> DrainState:
-        return summarise(self._order.instance, self._order.generation, self._node, drain, now)
+        return summarise(self._order.instance, self._order.attempt, self._node, drain, now)

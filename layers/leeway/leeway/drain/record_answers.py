@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from leeway.drain.answers import Answer, Meaning
 from leeway.drain.deadline import Terms
-from leeway.drain.plan import Ask
-from leeway.drain.progress import Drain, PodProgress, Stage, Way, ended
+from leeway.drain.plan import PodRequest
+from leeway.drain.progress import Drain, PodProgress, RemovalMethod, Stage, ended
 from leeway.policy.rules import OnBlocked
 
 FIRST_PAUSE = timedelta(seconds=1)
@@ -15,10 +15,14 @@ LONGEST_PAUSE = timedelta(seconds=5)
 """Between two tries of one pod's eviction; five seconds is also `kubectl drain`'s pause."""
 
 
-def record(drain: Drain, ask: Ask, answer: Answer, terms: Terms, now: datetime) -> Drain:
+def record(drain: Drain, ask: PodRequest, answer: Answer, terms: Terms, now: datetime) -> Drain:
     """Take in the answer to a request, which came at `now`."""
     known = drain.pods[ask.pod.uid]
-    if ask.way is Way.EVICT and known.way is Way.DELETE and known.asked_at is not None:
+    if (
+        ask.way is RemovalMethod.EVICT
+        and known.way is RemovalMethod.DELETE
+        and known.asked_at is not None
+    ):
         return drain  # an eviction that hung is answered after the pod was deleted
     attempts = known.attempts + 1
     tried = replace(known, attempts=attempts, way=ask.way, grace=ask.grace)
@@ -59,7 +63,7 @@ def name_budgets(drain: Drain, uid: str, budgets: tuple[str, ...]) -> Drain:
     return drain.with_pod(replace(known, reason=reason, budgets=budgets))
 
 
-def _accepted(tried: PodProgress, ask: Ask, now: datetime) -> PodProgress:
+def _accepted(tried: PodProgress, ask: PodRequest, now: datetime) -> PodProgress:
     cut = ask.grace is not None and ask.grace < ask.pod.grace
     said = f"{ask.reason}, its grace of {ask.pod.grace}s cut to {ask.grace}s" if cut else ask.reason
     return replace(tried, stage=Stage.TERMINATING, reason=said, asked_at=now, next_try_at=None)

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from leeway.drain.plan import Ask
-from leeway.drain.progress import Way
+from leeway.drain.plan import PodRequest
+from leeway.drain.progress import RemovalMethod
 from leeway.ports.kubernetes_objects import Response
 
 AT_ONCE = 16
@@ -23,7 +23,7 @@ MOST_THREADS = 320
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    ask: Ask
+    ask: PodRequest
     began: float = 0.0
     answer: Response | BaseException | None = None
 
@@ -31,7 +31,7 @@ class _Request:
 class Requests:
     """Makes requests in threads; tells, by calling `wake`, when one is answered."""
 
-    def __init__(self, make: Callable[[Ask], Response], wake: Callable[[], None]) -> None:
+    def __init__(self, make: Callable[[PodRequest], Response], wake: Callable[[], None]) -> None:
         self._make = make
         self._wake = wake
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class Requests:
         with self._lock:
             self._queued.clear()
 
-    def begin(self, asks: tuple[Ask, ...]) -> None:
+    def begin(self, asks: tuple[PodRequest, ...]) -> None:
         """Make these requests, but for those that are under way already."""
         under_way = {(one.ask.pod.uid, one.ask.way) for one in self._known}
         for ask in asks:
@@ -62,12 +62,12 @@ class Requests:
                     self._all_answered.clear()
         self._start_more()
 
-    def answered(self, within: float) -> list[tuple[Ask, Response]]:
+    def answered(self, within: float) -> list[tuple[PodRequest, Response]]:
         """Return the answers that have come, waiting so many seconds for the rest of them."""
         self._start_more()
         self._all_answered.wait(within)
         known, self._known = self._known, []
-        answers: list[tuple[Ask, Response]] = []
+        answers: list[tuple[PodRequest, Response]] = []
         for one in known:
             if one.answer is None:
                 self._known.append(one)
@@ -83,7 +83,7 @@ class Requests:
         return frozenset(
             one.ask.pod.uid
             for one in self._known
-            if one.ask.way is Way.EVICT and one.answer is None and 0 < one.began <= latest
+            if one.ask.way is RemovalMethod.EVICT and one.answer is None and 0 < one.began <= latest
         )
 
     @property
@@ -91,7 +91,7 @@ class Requests:
         """Whether requests wait for others to be answered."""
         return bool(self._queued)
 
-    def unanswered(self) -> list[Ask]:
+    def unanswered(self) -> list[PodRequest]:
         """Return the requests whose answers have not come."""
         return [one.ask for one in self._known]
 

@@ -4,17 +4,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from leeway.drain.checkpoint import Pace, changed_in, pace_of, resumed
+from leeway.drain.checkpoint import RetrySchedule, changed_in, pace_of, resumed
 from leeway.drain.deadline import Terms
-from leeway.drain.executor import Draining, Machine, pause_before_next, pause_while_they_go
+from leeway.drain.executor import (
+    DrainExecutor,
+    NodeIdentity,
+    pause_before_next,
+    pause_while_they_go,
+)
 from leeway.drain.ports import DrainStates
 from leeway.drain.progress import Drain, is_expired
-from leeway.drain.publish import Showing
-from leeway.execution.attempt import Order
+from leeway.drain.publish import ProgressPublisher
+from leeway.execution.attempt import AttemptId
 from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY, RETRY_EVERY
 from leeway.lifecycle_hooks.actions import LifecycleActions
 from leeway.lifecycle_hooks.held_hooks import HeldHook, next_heartbeat, with_hooks
-from leeway.retirement.cordon_result import Located
+from leeway.retirement.cordon_result import CordonResult
 from leeway.retirement.hooks_of_record import held_for
 from leeway.retirement.record import Retirement
 from leeway.retirement.step_context import StepContext
@@ -26,12 +31,12 @@ ANSWERS = timedelta(seconds=20)
 """How much longer a step lasts at most for evictions that the API server holds."""
 
 BELIEVED_FOR = timedelta(seconds=2)
-"""How long it is believed that no newer generation has taken over: it would ask the same pods to
+"""How long it is believed that no newer attempt has taken over: it would ask the same pods to
 go, which does no harm twice."""
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class DrainPassResult:
     """A drain after one more pass, how many seconds may pass before the next, and the lifecycle
     hooks that are kept waiting for it.
 
@@ -45,13 +50,13 @@ class Passed:
     rest: int = 0
     expired: bool = False
     held: tuple[HeldHook, ...] = ()
-    pace: Pace | None = None
+    pace: RetrySchedule | None = None
 
-    def since(self, before: Drain, now: datetime) -> "Passed":
+    def since(self, before: Drain, now: datetime) -> "DrainPassResult":
         """Return it as it is written down, by whoever knows the drain before the pass."""
         return replace(self, drain=changed_in(before, self.drain), pace=pace_of(self.drain, now))
 
-    def after(self, before: Drain) -> "Passed":
+    def after(self, before: Drain) -> "DrainPassResult":
         """Return what was written down with the whole drain."""
         return replace(self, drain=resumed(before, self.drain, self.pace), pace=None)
 
@@ -77,7 +82,7 @@ class _Limits:
         return paced or self.pause(drain, now)
 
 
-class Emptying:
+class DrainStep:
     """Drains nodes."""
 
     def __init__(
@@ -87,14 +92,16 @@ class Emptying:
         self._drains = drains
         self._actions = actions
 
-    def drain(self, order: Order, located: Located, passed: Passed, tries: int) -> Passed:
+    def drain(
+        self, order: AttemptId, located: CordonResult, passed: DrainPassResult, tries: int
+    ) -> DrainPassResult:
         """Work on the drain for a while; returns what is written down of it. `tries` counts how
         often the cordon or the replacement has been tried in vain, 0 where both are settled: the
         more, the longer until the next."""
         drain, clock = passed.drain, self._context.clock
         record = self._record(order, passed)
         if record is None:
-            return Passed(Drain(), None)
+            return DrainPassResult(Drain(), None)
         held = held_for(record, passed.held, clock.now())
         held = self._actions.keep(order.instance, held)
         deadline = with_hooks(record.deadline, held)
@@ -108,10 +115,10 @@ class Emptying:
         if tries and not rest and (drain.over or not located.node):
             clock.sleep(min(tries * RETRY_EVERY, LONGEST_RETRY))
         expired = is_expired(Terms(deadline), clock.now())
-        after = Passed(drain, record, int(rest.total_seconds()), expired, held)
+        after = DrainPassResult(drain, record, int(rest.total_seconds()), expired, held)
         return after.since(passed.drain, clock.now())
 
-    def _record(self, order: Order, passed: Passed) -> Retirement | None:
+    def _record(self, order: AttemptId, passed: DrainPassResult) -> Retirement | None:
         """Read the record, unless this execution has just written it."""
         record = passed.record if not passed.drain.listed else None
         written_at = record.running_at if record is not None else None
@@ -119,8 +126,8 @@ class Emptying:
             return record
         return self._context.read(order)
 
-    def _while_current(self, order: Order) -> Callable[[], bool]:
-        """Ask, at a pace, whether no newer generation has taken over. It was none just now."""
+    def _while_current(self, order: AttemptId) -> Callable[[], bool]:
+        """Ask, at a pace, whether no newer attempt has taken over. It was none just now."""
         clock = self._context.clock
         asked_at = clock.now()
 
@@ -134,7 +141,12 @@ class Emptying:
         return wanted
 
     def _work(
-        self, order: Order, record: Retirement, located: Located, drain: Drain, limits: _Limits
+        self,
+        order: AttemptId,
+        record: Retirement,
+        located: CordonResult,
+        drain: Drain,
+        limits: _Limits,
     ) -> Drain:
         clock, node, since = self._context.clock, located.node, located.cordoned_at
         until = clock.now() + PASS
@@ -143,17 +155,17 @@ class Emptying:
             until = min(until, limits.heartbeat)
             answers_until = min(answers_until, limits.heartbeat)
         terms = Terms(limits.deadline, record.on_blocked)
-        showing = Showing(self._drains, clock, order, node, drain)
+        showing = ProgressPublisher(self._drains, clock, order, node, drain)
         try:
             cluster = self._context.open_cluster(record.facts.cluster)
-            draining = Draining(
+            draining = DrainExecutor(
                 cluster,
                 clock,
                 showing.round,
                 may_leave=lambda so_far: bool(limits.pause(so_far, clock.now())),
             )
             wanted = self._while_current(order)
-            machine = Machine(located.node_uid, since) if since is not None else None
+            machine = NodeIdentity(located.node_uid, since) if since is not None else None
             drain = draining.work(
                 node, drain, terms, until, wanted, machine=machine, answers_until=answers_until
             )

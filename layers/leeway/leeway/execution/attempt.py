@@ -1,4 +1,4 @@
-"""What the durable functions are started with: an instance, its cluster, and which generation."""
+"""What the durable functions are started with: an instance, its cluster, and which attempt."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from leeway.typed_json import adapter_of
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """One generation of an instance's retirement or admission."""
+class AttemptId:
+    """One attempt of an instance's retirement or admission."""
 
     instance: Annotated[str, Field(pattern=r"^i-(?:[0-9a-f]{8}|[0-9a-f]{17})$")]
     cluster: Annotated[str, Field(min_length=1)]
-    generation: Annotated[int, Field(ge=1)]
+    attempt: Annotated[int, Field(ge=1)]
 
 
-def parse_order(event: Any) -> Order:
+def parse_attempt_id(event: Any) -> AttemptId:
     """Read what a function was started with.
 
     Raises:
         ValueError: it is no order; the message names the field and what was expected.
     """
-    return adapter_of(Order).validate_python(event)
+    return adapter_of(AttemptId).validate_python(event)
 
 
 NOTICES_REMEMBERED = 50
@@ -55,11 +55,11 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change[R]:
+class RecordChange[R]:
     """What somebody's asking does to an instance's record: its retirement, or its admission.
 
     `record` is what the record is now to be; `write` says whether that differs from what is
-    stored, `start` whether an execution is (or is again) to be started for its generation.
+    stored, `start` whether an execution is (or is again) to be started for its attempt.
     """
 
     record: R

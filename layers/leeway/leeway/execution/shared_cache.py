@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from leeway.clock import Clock
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.ports.table import Memory, Recalled
+from leeway.ports.table import CachedValue, CacheStore
 from leeway.typed_json import adapter_of
 
 FRESH_FOR = timedelta(seconds=15)
@@ -28,13 +28,13 @@ LOOKS = 20
 other, hundreds would wait for their turn to fail, and their pods with them: each asks by itself."""
 
 
-class Recollection:
+class SharedCache:
     """Knows what somebody read at most FRESH_FOR ago; one for a warm function."""
 
-    def __init__(self, memory: Memory, clock: Clock) -> None:
+    def __init__(self, memory: CacheStore, clock: Clock) -> None:
         self._memory = memory
         self._clock = clock
-        self._known: dict[str, Recalled] = {}
+        self._known: dict[str, CachedValue] = {}
         self._in_vain: dict[str, datetime] = {}
 
     def recall[T](self, what: str, kind: type[T], read: Callable[[], T]) -> T:
@@ -48,12 +48,12 @@ class Recollection:
                 return value
         read_at = self._clock.now()
         value = read()
-        self._known[what] = Recalled(adapter_of(kind).dump_json(value).decode(), read_at)
+        self._known[what] = CachedValue(adapter_of(kind).dump_json(value).decode(), read_at)
         with suppress(CloudUnavailable, CloudRefused):  # the next one asks, too
             self._memory.remember(what, self._known[what])
         return value
 
-    def _recalled(self, what: str) -> Recalled | None:
+    def _recalled(self, what: str) -> CachedValue | None:
         """Return what is remembered and fresh; None says that it is on the caller to ask."""
         known = self._known.get(what)
         if known is not None and _is_fresh(known, self._clock.now()):
@@ -78,6 +78,6 @@ class Recollection:
         return since is None or abs(self._clock.now() - since) >= FRESH_FOR
 
 
-def _is_fresh(recalled: Recalled, now: datetime) -> bool:
+def _is_fresh(recalled: CachedValue, now: datetime) -> bool:
     """Whether it is believed. What was read in the future was read by a clock that was wrong."""
     return abs(now - recalled.read_at) < FRESH_FOR

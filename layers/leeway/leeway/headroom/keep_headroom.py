@@ -13,8 +13,8 @@ from leeway.clock import Clock
 from leeway.failures import described
 from leeway.headroom.plan import USUAL_JOIN, Need, needs_ahead
 from leeway.headroom.ports import HeadroomManifests, HeadroomStates, Workloads
-from leeway.headroom.reconciler import Tick
-from leeway.headroom.status import Kept
+from leeway.headroom.reconciler import HeadroomReconciler
+from leeway.headroom.status import HeadroomStatus
 from leeway.headroom.wanted import Wanted
 from leeway.parallel import in_parallel
 
@@ -31,8 +31,8 @@ class HeadroomReport:
     """
 
     cluster: str
-    changed: tuple[Kept, ...] = ()
-    problems: tuple[Kept, ...] = ()
+    changed: tuple[HeadroomStatus, ...] = ()
+    problems: tuple[HeadroomStatus, ...] = ()
     needs: tuple[Need, ...] = ()
     replicas: int = 0
     problem: str = ""
@@ -115,12 +115,16 @@ class KeepHeadroom:
             return HeadroomReport(cluster)
         workloads = self._workloads_in(cluster)
         remember = partial(self._states.remember_original, cluster)
-        tick = Tick(workloads, known, remember, self._clock, wanted.policy.dry_run)
+        tick = HeadroomReconciler(workloads, known, remember, self._clock, wanted.policy.dry_run)
         tick.look_after(wanted)
         return self._settle(cluster, wanted, known, tick)
 
     def _settle(
-        self, cluster: str, wanted: Wanted, known: dict[str, Kept], tick: Tick
+        self,
+        cluster: str,
+        wanted: Wanted,
+        known: dict[str, HeadroomStatus],
+        tick: HeadroomReconciler,
     ) -> HeadroomReport:
         """Write down what differs from the tick before. That pods begin to run is shown by `leeway
         status`, and is no change of this tick's."""
@@ -141,7 +145,7 @@ class KeepHeadroom:
         )
 
 
-def _only_runs(before: Kept | None, now: Kept) -> bool:
+def _only_runs(before: HeadroomStatus | None, now: HeadroomStatus) -> bool:
     return before is not None and replace(before, running=now.running) == now
 
 

@@ -7,18 +7,18 @@ from typing import Any, Protocol
 
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.proportion import ClusterSize
-from leeway.headroom.status import Kept, Original
+from leeway.headroom.status import HeadroomStatus, Original
 from leeway.headroom.wanted import Wanted
 
 
 class HeadroomStates(Protocol):
     """What the table remembers of headroom."""
 
-    def of(self, cluster: str) -> dict[str, Kept]:
+    def of(self, cluster: str) -> dict[str, HeadroomStatus]:
         """Read what is remembered of a cluster, by subject."""
         ...
 
-    def write(self, cluster: str, kept: Kept) -> None:
+    def write(self, cluster: str, kept: HeadroomStatus) -> None:
         """Remember how it stands with one buffer or target; what was its original stays."""
         ...
 

@@ -30,7 +30,7 @@ from leeway.headroom.plan import (
 )
 from leeway.headroom.ports import FoundDeployment, Workloads
 from leeway.headroom.proportion import ClusterSize
-from leeway.headroom.status import Kept, Original
+from leeway.headroom.status import HeadroomStatus, Original
 from leeway.headroom.wanted import Wanted
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.selection.reading.pod_requests import requests_of
@@ -40,7 +40,7 @@ PATIENCE = timedelta(seconds=20)
 an admission webhook of that object's. One that keeps us waiting longer is away."""
 
 
-class Tick:
+class HeadroomReconciler:
     """One cluster, one tick: looks, and acts unless it is a dry run.
 
     `remember` writes down the size that a target, named by its subject, had before it was scaled.
@@ -49,7 +49,7 @@ class Tick:
     def __init__(
         self,
         workloads: Workloads,
-        known: dict[str, Kept],
+        known: dict[str, HeadroomStatus],
         remember: Callable[[str, Original], None],
         clock: Clock,
         dry_run: bool,
@@ -62,7 +62,7 @@ class Tick:
         self._out_of_sight: set[tuple[str, str]] = set()
         self._hidden: dict[str, str] = {}
         self.at = clock.now()
-        self.kept: list[Kept] = []
+        self.kept: list[HeadroomStatus] = []
         self.forgotten: list[str] = []
 
     def look_after(self, wanted: Wanted) -> None:
@@ -120,7 +120,7 @@ class Tick:
         """Look at something of the whole cluster; what can't be seen is told, and None."""
         seen, problem = self._ask(look)
         if problem:
-            self.kept.append(Kept(f"the cluster's {what}", "headroom", problem=problem))
+            self.kept.append(HeadroomStatus(f"the cluster's {what}", "headroom", problem=problem))
         return seen
 
     def _apply_shared(self, buffers: Sequence[Buffer]) -> None:
@@ -129,7 +129,7 @@ class Tick:
             _, problem = self._ask(partial(self._workloads.apply, shared))
             if problem:
                 subject = f"{shared['kind']} {shared['metadata']['name']}"
-                self.kept.append(Kept(subject, "headroom", problem=problem))
+                self.kept.append(HeadroomStatus(subject, "headroom", problem=problem))
 
     def _buffers_like(self, chunks: Iterable[Chunks]) -> Iterator[Buffer]:
         """Make buffers of pods like those that others have templates for."""
@@ -140,16 +140,18 @@ class Tick:
             )
             if problem:
                 self._leave_for_now(one.like.namespace, deployment_like(one))
-                self.kept.append(Kept(subject, one.source, problem=problem))
+                self.kept.append(HeadroomStatus(subject, one.source, problem=problem))
                 continue
             if template is None:
-                self.kept.append(Kept(subject, one.source, problem=f"there is no {one.like}"))
+                self.kept.append(
+                    HeadroomStatus(subject, one.source, problem=f"there is no {one.like}")
+                )
                 continue
             try:
                 requests = requests_of(template.spec)
                 count = chunk_count(one, template.replicas, requests)
             except ValueError as error:
-                self.kept.append(Kept(subject, one.source, problem=str(error)))
+                self.kept.append(HeadroomStatus(subject, one.source, problem=str(error)))
                 continue
             pods = pods_like(one, template.spec, requests)
             yield Buffer(one.source, pods, at_least=count.replicas, why=count.reason)
@@ -172,7 +174,7 @@ class Tick:
         join = median_low(seen) if seen else before.join if before else None
         wanted = buffer_size(buffer, size, [join] if join else [], self.at)
         running = _running(buffer.pods, there) if self._acts else None
-        kept = Kept(
+        kept = HeadroomStatus(
             subject, buffer.source, wanted.replicas, wanted.reason, join=join, running=running
         )
         resize = partial(self._resize, buffer.pods, wanted.replicas, there)
@@ -210,7 +212,7 @@ class Tick:
 
     def _keep_in_mind(self, namespace: str, name: str, problem: str) -> None:
         subject = buffer_subject(namespace, name)
-        kept = self._known.get(subject) or Kept(subject, "headroom")
+        kept = self._known.get(subject) or HeadroomStatus(subject, "headroom")
         self.kept.append(replace(kept, problem=problem))
 
     def _remove(self, orphan: FoundDeployment, classes: set[str]) -> None:
@@ -219,7 +221,9 @@ class Tick:
         self._workloads.remove_deployment(orphan.namespace, orphan.name)
 
     def _look_after_target(self, scaled: ScaledTarget) -> None:
-        kept = Kept(str(scaled.target), scaled.source, target=scaled.target, restore=scaled.restore)
+        kept = HeadroomStatus(
+            str(scaled.target), scaled.source, target=scaled.target, restore=scaled.restore
+        )
         wanted = target_size(scaled, self.at)
         if wanted is None:
             self.kept.append(replace(kept, reason="paused: left as it is"))
@@ -230,7 +234,7 @@ class Tick:
         role = TARGET_ROLE if scaled.target.api_version == "apps/v1" else ""
         self._keep(kept, *self._ask(scale, role, scaled.target.namespace))
 
-    def _keep(self, kept: Kept, in_the_way: str | None, failed: str) -> None:
+    def _keep(self, kept: HeadroomStatus, in_the_way: str | None, failed: str) -> None:
         """Note what has its size now, or the size that it was left with."""
         if problem := failed or in_the_way:
             before = self._known.get(kept.subject)
@@ -251,9 +255,9 @@ class Tick:
     def _refuse(self, subject: str, sources: Sequence[str]) -> None:
         named = " and ".join(sources)
         problem = f"{named} both want it: neither has its way"
-        self.kept.append(Kept(subject, named, problem=problem))
+        self.kept.append(HeadroomStatus(subject, named, problem=problem))
 
-    def _let_go(self, kept: Kept) -> None:
+    def _let_go(self, kept: HeadroomStatus) -> None:
         """Leave or restore a target whose manifest is gone, and forget it; one that can't be
         touched is kept in mind, with the reason."""
         problem = ""

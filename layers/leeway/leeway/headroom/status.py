@@ -16,7 +16,7 @@ class Original:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class HeadroomStatus:
     """How it stands with one buffer or target. `subject` names it, `source` its manifest.
 
     `replicas` is the size that it was given last, None where it was left as it is. `problem` says

@@ -9,7 +9,7 @@ from leeway.notices import InterruptionAction, LifecycleHook
 
 
 @dataclass(frozen=True, slots=True)
-class SeenInstance:
+class ObservedInstance:
     """An instance as EC2 has just described it; `state` is EC2's word. `group` is the name of the
     Auto Scaling group that it is in, whoever made that group, and empty where it is in none."""
 
@@ -30,7 +30,7 @@ class CurrentInstance:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenHook:
+class ObservedHook:
     """An instance that waits for the answer to a lifecycle hook. `timeout` is the hook's
     HeartbeatTimeout in seconds, an hour where its group was told none."""
 
@@ -41,7 +41,7 @@ class SeenHook:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenInterruption:
+class ObservedInterruption:
     """A Spot instance that EC2 is about to take back; its two minutes began at `marked_at`."""
 
     instance: str
@@ -50,7 +50,7 @@ class SeenInterruption:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenImpairment:
+class ObservedImpairment:
     """A running instance whose status checks fail: for each check that does (`instance`, `system`,
     `attached-ebs`), since when."""
 
@@ -68,7 +68,7 @@ same."""
 
 
 @dataclass(frozen=True, slots=True)
-class SeenChange:
+class ObservedChange:
     """What EC2 itself schedules for an instance, as `instance-retirement`, from `starts_at` on.
     `event` is EC2's id for it; `over` says that it is done or called off, which is told of for
     about a week."""
@@ -84,7 +84,7 @@ SAME_MOMENT = timedelta(minutes=5)
 """How far the times may lie apart that AWS Health and EC2 give for one thing."""
 
 
-def is_over(changes: Iterable[SeenChange], instance: str, starts_at: datetime) -> bool:
+def is_over(changes: Iterable[ObservedChange], instance: str, starts_at: datetime) -> bool:
     """Whether EC2 says that what it had scheduled for an instance at this time is done or called
     off. What it does not tell of may still come: AWS Health knows of more."""
     then = [
@@ -95,7 +95,7 @@ def is_over(changes: Iterable[SeenChange], instance: str, starts_at: datetime) -
     return bool(then) and all(then)
 
 
-def is_scheduled(changes: Iterable[SeenChange], instance: str, starts_at: datetime) -> bool:
+def is_scheduled(changes: Iterable[ObservedChange], instance: str, starts_at: datetime) -> bool:
     """Whether EC2 still has something scheduled for an instance at this time."""
     return any(
         not one.over and one.instance == instance and abs(one.starts_at - starts_at) <= SAME_MOMENT

@@ -7,7 +7,7 @@ older was sent again: from an archive, out of a queue of failures, or by hand.
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from leeway.instances.observed import CurrentInstance, SeenChange, is_scheduled
+from leeway.instances.observed import CurrentInstance, ObservedChange, is_scheduled
 from leeway.notices import Notice, NoticeKind
 from leeway.policy.rules import LEAVING_STATES
 
@@ -34,7 +34,7 @@ def why_over(
     notice: Notice,
     instance: str,
     current: CurrentInstance | None,
-    changes: Collection[SeenChange],
+    changes: Collection[ObservedChange],
     now: datetime,
 ) -> str:
     """Say why a late notice for an instance is not obeyed; empty where EC2 confirms it.
@@ -63,7 +63,7 @@ def _why_it_stays(
     notice: Notice,
     instance: str,
     current: CurrentInstance,
-    changes: Collection[SeenChange],
+    changes: Collection[ObservedChange],
     now: datetime,
 ) -> str:
     """Say why an instance that runs is left alone; empty where EC2 is about to take it."""

@@ -10,10 +10,10 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from leeway.admission.ports import Arrivals
-from leeway.admission.record import Arrival, requested_by, take
+from leeway.admission.ports import Admissions
+from leeway.admission.record import Admission, requested_by, take
 from leeway.clock import Clock
-from leeway.execution.attempt import Change
+from leeway.execution.attempt import RecordChange
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import CHANGE_PREFIX, is_over
 from leeway.interruption.late import is_late, why_over
@@ -63,7 +63,7 @@ FOR_EACH = timedelta(seconds=10)
 two times, which allows an account twenty such calls a second, once a hundred are used up."""
 
 
-class Result(StrEnum):
+class NoticeResult(StrEnum):
     """What became of a notice for one instance."""
 
     STARTED = "started"
@@ -76,22 +76,22 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class InstanceOutcome:
     """What became of a notice for one instance, and why."""
 
-    result: Result
+    result: NoticeResult
     reason: str
     instance: str = ""
     cluster: str = ""
-    generation: int = 0
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class NoticeOutcome:
     """A notice and what became of it, for each instance that it names."""
 
     notice: Notice
-    instances: tuple[Received, ...]
+    instances: tuple[InstanceOutcome, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Render the answer of the function."""
@@ -102,10 +102,10 @@ class Receipt:
         }
 
 
-class NotAllReceived(Exception):
+class NotAllInstancesReceived(Exception):
     """Some of a notice's instances could not be seen to; `receipt` has the others."""
 
-    def __init__(self, receipt: Receipt, failures: Sequence[Exception]) -> None:
+    def __init__(self, receipt: NoticeOutcome, failures: Sequence[Exception]) -> None:
         said = [f"{type(e).__name__}: {e}" for e in failures[:TOLD]]
         more = [f"and {len(failures) - TOLD} more"] if len(failures) > TOLD else []
         super().__init__("; ".join([*said, *more]))
@@ -113,7 +113,7 @@ class NotAllReceived(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Dependencies:
     """What receiving takes, beside the notice. `clusters` are those under Leeway's care, and
     `place` is the account and region that they are in."""
 
@@ -128,7 +128,7 @@ class Surroundings:
     offerings: UnavailableOfferings
     clusters: frozenset[str]
     clock: Clock
-    arrivals: Arrivals
+    arrivals: Admissions
     admit_node: AdmitNode
     cleaning: CleanUp
     claims: Claims
@@ -141,7 +141,7 @@ class _Case:
     event: Mapping[str, Any]
     notice: Notice
     stored: Retirement | None
-    arrival: Arrival | None
+    arrival: Admission | None
     facts: InstanceFacts
     policy: Policy
     dry_run: bool
@@ -152,18 +152,18 @@ class _Case:
         digest = hashlib.sha256(self.notice.event.encode()).hexdigest()[:16]
         return f"{self.facts.instance}-{digest}"
 
-    def became(self, result: Result, reason: str, generation: int = 0) -> Received:
+    def became(self, result: NoticeResult, reason: str, attempt: int = 0) -> InstanceOutcome:
         """Render what became of it."""
-        return Received(result, reason, self.facts.instance, self.facts.cluster, generation)
+        return InstanceOutcome(result, reason, self.facts.instance, self.facts.cluster, attempt)
 
 
-class Reception:
+class ReceiveNotice:
     """Receives notices."""
 
-    def __init__(self, world: Surroundings) -> None:
+    def __init__(self, world: Dependencies) -> None:
         self._world = world
 
-    def receive(self, event: Any, begun: Action | None = None) -> Receipt:
+    def receive(self, event: Any, begun: Action | None = None) -> NoticeOutcome:
         """Take in one EventBridge event. Receiving it again changes nothing.
 
         `begun` is what Leeway has begun with the instance before: it goes on, whatever the policy
@@ -176,27 +176,29 @@ class Reception:
         """
         notice = parse_notice(event)
         if why := self._why_not_received(notice):
-            return Receipt(notice, (Received(Result.IGNORED, why),))
+            return NoticeOutcome(notice, (InstanceOutcome(NoticeResult.IGNORED, why),))
         if notice.reservation and not notice.instances:
             found = self._world.current.in_reservation(notice.reservation)
             if not found:
                 why = f"no instance runs in capacity reservation {notice.reservation}"
-                return Receipt(notice, (Received(Result.IGNORED, why),))
+                return NoticeOutcome(notice, (InstanceOutcome(NoticeResult.IGNORED, why),))
             notice = replace(notice, instances=tuple(map(InstanceId, found)))
         if not notice.instances:
             said = rule(notice, DEFAULTS[notice.kind])
-            return Receipt(notice, (Received(Result.IGNORED, said.reason),))
+            return NoticeOutcome(notice, (InstanceOutcome(NoticeResult.IGNORED, said.reason),))
 
-        def receive_for(instance: InstanceId) -> Received | Exception:
+        def receive_for(instance: InstanceId) -> InstanceOutcome | Exception:
             try:
                 return self._receive_for(instance, notice, event, begun)
             except Exception as error:  # noqa: BLE001 (raised below, when all had their turn)
                 return error
 
         done = in_parallel(receive_for, notice.instances, HANDS)
-        receipt = Receipt(notice, tuple(one for one in done if isinstance(one, Received)))
+        receipt = NoticeOutcome(
+            notice, tuple(one for one in done if isinstance(one, InstanceOutcome))
+        )
         if failures := [one for one in done if isinstance(one, Exception)]:
-            raise NotAllReceived(receipt, failures)
+            raise NotAllInstancesReceived(receipt, failures)
         return receipt
 
     def _why_not_received(self, notice: Notice) -> str:
@@ -217,23 +219,25 @@ class Reception:
         notice: Notice,
         event: Mapping[str, Any],
         begun: Action | None,
-    ) -> Received:
+    ) -> InstanceOutcome:
         for _ in range(LOCK_TRIES):
             known = self._world.records.known(instance)
             stored = known.retirement
             if stored is None and notice.state == _RUNS:
                 # Every launch says so: nothing is asked about an instance without a retirement.
-                return Received(Result.IGNORED, "it runs, and was never retired", instance)
+                return InstanceOutcome(
+                    NoticeResult.IGNORED, "it runs, and was never retired", instance
+                )
             # The index is never older than a record: an instance may have left its group since.
             facts = known.facts or (
                 stored.facts if stored else self._world.instances.describe(instance)
             )
             if facts is None:
                 said = "no such instance, or its tags name no cluster, or several"
-                return Received(Result.NOT_OURS, said, instance)
+                return InstanceOutcome(NoticeResult.NOT_OURS, said, instance)
             if facts.cluster not in self._world.clusters:
                 reason = f"cluster {facts.cluster} is not under Leeway's care"
-                return Received(Result.NOT_OURS, reason, instance, facts.cluster)
+                return InstanceOutcome(NoticeResult.NOT_OURS, reason, instance, facts.cluster)
             policy = self._world.policies.policy_of(facts.cluster)
             here = policy.notices[notice.kind]
             if begun is not None:
@@ -248,7 +252,7 @@ class Reception:
                 continue
         raise CloudUnavailable(f"{instance}: its record changed {LOCK_TRIES} times in a row")
 
-    def _left_as_over(self, case: _Case) -> Received | None:
+    def _left_as_over(self, case: _Case) -> InstanceOutcome | None:
         """Leave alone what comes late and EC2 does not confirm; None where it is to be obeyed.
 
         Raises:
@@ -264,17 +268,17 @@ class Reception:
         scheduled = notice.kind is NoticeKind.SCHEDULED_CHANGE and runs
         changes = world.changes.changes_of(instance) if scheduled else ()
         if why := why_over(notice, instance, current, changes, now):
-            return case.became(Result.IGNORED, f"it comes late, and {why}")
+            return case.became(NoticeResult.IGNORED, f"it comes late, and {why}")
         return None
 
-    def _settle(self, case: _Case) -> Received:
+    def _settle(self, case: _Case) -> InstanceOutcome:
         notice = case.notice
         if notice.state == _RUNS and (undone := self._undo(case)):
             return undone
         if case.facts.instance in notice.over:
             return self._called_off(case)
         if case.policy.action is Action.IGNORE:
-            return case.became(Result.IGNORED, rule(notice, case.policy).reason)
+            return case.became(NoticeResult.IGNORED, rule(notice, case.policy).reason)
         if case.policy.action is Action.ADMIT:
             return self._admit(case)
         if notice.state == _ENDED:
@@ -290,10 +294,10 @@ class Reception:
         # Weeks may lie between the notice and its lead: what it asks for, it asks for from then on.
         return self._retire(replace(case, notice=replace(notice, time=max(notice.time, begins))))
 
-    def _called_off(self, case: _Case) -> Received:
+    def _called_off(self, case: _Case) -> InstanceOutcome:
         self._world.schedules.remove(case.schedule)
         reason = "what was announced is called off or over, and nothing was begun"
-        return self._undo(case) or case.became(Result.IGNORED, reason)
+        return self._undo(case) or case.became(NoticeResult.IGNORED, reason)
 
     def _is_over(self, case: _Case) -> bool:
         """Whether EC2 says that what AWS Health has announced is called off or done: Health's own
@@ -307,7 +311,7 @@ class Reception:
             return is_over(self._world.changes.changes_of(instance), instance, notice.effective_at)
         return False
 
-    def _clean_up(self, case: _Case, received: Received) -> Received:
+    def _clean_up(self, case: _Case, received: InstanceOutcome) -> InstanceOutcome:
         """Have cleaned up at once what a terminated instance leaves, but not after more than some
         in a while: the minute's reconcile does the same for all at once. Nor after a retirement
         that left nothing on its node but the Node, which can wait for that."""
@@ -326,63 +330,65 @@ class Reception:
 
         return _besides(received, "it is cleaned up after by the minute, and not at once", start)
 
-    def _schedule(self, case: _Case, begins: datetime) -> Received:
+    def _schedule(self, case: _Case, begins: datetime) -> InstanceOutcome:
         event = narrowed(case.event, case.facts.instance)
         self._world.schedules.put(case.schedule, begins, event)
         undone = self._undo(case)
         return undone or case.became(
-            Result.SCHEDULED,
+            NoticeResult.SCHEDULED,
             f"it begins at {begins:%Y-%m-%d %H:%M} UTC, ahead of what is announced",
         )
 
-    def _undo(self, case: _Case) -> Received | None:
+    def _undo(self, case: _Case) -> InstanceOutcome | None:
         change = undo(case.stored, case.notice)
         if change is None:
             return None
         self._carry_out(change)
-        return case.became(Result.UNDOING, change.reason, change.record.generation)
+        return case.became(NoticeResult.UNDOING, change.reason, change.record.attempt)
 
-    def _retire(self, case: _Case) -> Received:
+    def _retire(self, case: _Case) -> InstanceOutcome:
         ruling = rule(case.notice, case.policy, self._world.clock.now())
         if ruling.action is Action.IGNORE:
-            return case.became(Result.IGNORED, ruling.reason)
+            return case.became(NoticeResult.IGNORED, ruling.reason)
         notice = case.notice
         if notice.hook is not None and notice.hook.name in EKS_HOOKS:
             notice = replace(notice, hook=None)
         change = receive(case.stored, notice, ruling, case.facts)
         self._carry_out(change)
-        result = Result.STARTED if change.start else Result.KNOWN
-        received = case.became(result, change.reason, change.record.generation)
+        result = NoticeResult.STARTED if change.start else NoticeResult.KNOWN
+        received = case.became(result, change.reason, change.record.attempt)
         if case.notice.kind is not NoticeKind.SPOT_INTERRUPTION:
             return received
         mark = partial(self._mark_unavailable, case.notice, case.facts)
         return _besides(received, "its offering is not marked as unavailable", mark)
 
-    def _admit(self, case: _Case) -> Received:
+    def _admit(self, case: _Case) -> InstanceOutcome:
         """Start an admission. One that only rehearses leaves the hook to whoever answers it now."""
         ruling = rule(case.notice, case.policy)
         if case.notice.hook is not None and case.notice.hook.name in EKS_HOOKS:
-            return case.became(Result.IGNORED, f"EKS answers {case.notice.hook.name} itself")
+            return case.became(NoticeResult.IGNORED, f"EKS answers {case.notice.hook.name} itself")
         if case.dry_run:
-            return case.became(Result.IGNORED, f"dry run, and {ruling.reason}")
+            return case.became(NoticeResult.IGNORED, f"dry run, and {ruling.reason}")
         if ruling.deadline is None:
-            return case.became(Result.IGNORED, "an admission takes a deadline, and there is none")
+            return case.became(
+                NoticeResult.IGNORED, "an admission takes a deadline, and there is none"
+            )
         request = requested_by(case.notice, ruling.deadline, ruling.reason)
         change = take(case.arrival, request, case.facts)
         record = change.record
         if change.write:
             self._world.arrivals.write(record)
         if change.start:
-            self._world.admit_node.start(record.instance, record.facts.cluster, record.generation)
-        result = Result.STARTED if change.start else Result.KNOWN
-        return case.became(result, change.reason, record.generation)
+            self._world.admit_node.start(record.instance, record.facts.cluster, record.attempt)
+        result = NoticeResult.STARTED if change.start else NoticeResult.KNOWN
+        return case.became(result, change.reason, record.attempt)
 
-    def _carry_out(self, change: Change[Retirement]) -> None:
+    def _carry_out(self, change: RecordChange[Retirement]) -> None:
         record = change.record
         if change.write:
             self._world.records.write(record)
         if change.start:
-            self._world.retire_node.start(record.instance, record.facts.cluster, record.generation)
+            self._world.retire_node.start(record.instance, record.facts.cluster, record.attempt)
 
     def _mark_unavailable(self, notice: Notice, facts: InstanceFacts) -> str:
         offering = Offering(notice.region, facts.instance_type, facts.zone, facts.capacity_type)
@@ -394,7 +400,7 @@ class Reception:
 _RUNS, _ENDED = "running", "terminated"
 
 
-def _besides(received: Received, otherwise: str, work: Callable[[], str]) -> Received:
+def _besides(received: InstanceOutcome, otherwise: str, work: Callable[[], str]) -> InstanceOutcome:
     """Do what a notice leads to besides, and without which it is received all the same: `work`
     returns why it was not done, if it was not. Where it fails, that is said as well: a storm would
     else be received again and again for it."""
@@ -405,9 +411,9 @@ def _besides(received: Received, otherwise: str, work: Callable[[], str]) -> Rec
     return replace(received, reason=f"{received.reason}; {otherwise}: {why}") if why else received
 
 
-def _left_to_owner(case: _Case, policy: ClusterPolicy) -> Received | None:
+def _left_to_owner(case: _Case, policy: ClusterPolicy) -> InstanceOutcome | None:
     owner = case.facts.owner
     if policy.covers(owner):
         return None
     reason = f"{owner.kind} {owner.name} drains and replaces its own nodes"
-    return case.became(Result.LEFT_TO_OWNER, reason)
+    return case.became(NoticeResult.LEFT_TO_OWNER, reason)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from aws_lambda_powertools.metrics import MetricUnit
 
-from leeway.interruption.receive_notice import Receipt
+from leeway.interruption.receive_notice import NoticeOutcome
 from leeway.telemetry import Telemetry
 
 
@@ -12,7 +12,7 @@ from leeway.telemetry import Telemetry
 class NoticeTelemetry(Telemetry):
     """Logs and counts the notices that receive_notice receives."""
 
-    def received(self, receipt: Receipt) -> None:
+    def received(self, receipt: NoticeOutcome) -> None:
         """Log what became of a notice, a line for each of its instances, and count it."""
         notice = receipt.notice
         for one in receipt.instances:
@@ -24,7 +24,7 @@ class NoticeTelemetry(Telemetry):
                     "result": one.result,
                     "instance": one.instance,
                     "cluster": one.cluster,
-                    "generation": one.generation,
+                    "attempt": one.attempt,
                 },
             )
             self.metrics.add_dimension("Kind", notice.kind)

@@ -160,9 +160,9 @@ class LightkubeCluster:
         if not self._change_node(node, lambda found: cordoned(found, marks), uid, dry_run=dry_run):
             raise ClusterRefused(f"node {node} is gone")
 
-    def release(self, node: str, generation: int | None = None) -> bool:
+    def release(self, node: str, attempt: int | None = None) -> bool:
         """Take off what Leeway's own annotations say that it put there."""
-        return self._change_node(node, lambda found: released(found, generation), if_any=True)
+        return self._change_node(node, lambda found: released(found, attempt), if_any=True)
 
     def leave_load_balancers(self, node: str) -> bool:
         """Label the node, unless it and all that may come before it would be too many.

@@ -9,7 +9,7 @@ from lightkube.resources.core_v1 import Node
 from leeway.ports.kubernetes import Marks
 from leeway.ports.kubernetes_objects import RETIRING
 
-GENERATION = "leeway.sh/generation"
+ATTEMPT = "leeway.sh/attempt"
 DEADLINE = "leeway.sh/deadline"
 CORDONED = "leeway.sh/cordoned"
 EXCLUDED = "leeway.sh/excluded"
@@ -17,7 +17,7 @@ VOUCHED = "leeway.sh/out-of-service"
 """Annotations. The last three stand where the cordon, the load balancers' label and the
 out-of-service taint are Leeway's, so that undoing does not lift somebody else's."""
 
-ANNOTATIONS = (GENERATION, DEADLINE, CORDONED, EXCLUDED, VOUCHED)
+ANNOTATIONS = (ATTEMPT, DEADLINE, CORDONED, EXCLUDED, VOUCHED)
 
 EXCLUDED_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 """Source: Kubernetes documentation, "Well-Known Labels, Annotations and Taints"."""
@@ -35,7 +35,7 @@ def cordoned(node: Node, marks: Marks | None) -> Patch | None:
     if marks is None:
         return None if already else {"spec": {"unschedulable": True}}
     taint = {"key": RETIRING, "value": marks.kind, "effect": "NoSchedule"}
-    annotations = {GENERATION: str(marks.generation), DEADLINE: marks.deadline}
+    annotations = {ATTEMPT: str(marks.attempt), DEADLINE: marks.deadline}
     if not already:
         annotations[CORDONED] = "true"
     present = _annotations(node)
@@ -52,14 +52,14 @@ def cordoned(node: Node, marks: Marks | None) -> Patch | None:
     }
 
 
-def released(node: Node, generation: int | None) -> Patch | None:
+def released(node: Node, attempt: int | None) -> Patch | None:
     """Return the merge patch that takes off what Leeway put on; None where there is nothing."""
     annotations = _annotations(node)
     ours = [key for key in ANNOTATIONS if key in annotations]
     tainted = any(taint["key"] == RETIRING for taint in _taints(node))
     if not (ours or tainted or RETIRING in _labels(node)):
         return None
-    if generation is not None and _generation(annotations) > generation:
+    if attempt is not None and _attempt(annotations) > attempt:
         return None
     labels: dict[str, None] = {RETIRING: None}
     if EXCLUDED in annotations:
@@ -93,8 +93,8 @@ def out_of_service(node: Node) -> Patch | None:
     }
 
 
-def _generation(annotations: Mapping[str, str]) -> int:
-    written = annotations.get(GENERATION, "")
+def _attempt(annotations: Mapping[str, str]) -> int:
+    written = annotations.get(ATTEMPT, "")
     return int(written) if written.isdecimal() else 0
 
 

@@ -38,7 +38,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class HookAnswers:
     """What came of answering hooks: those that were refused still wait."""
 
     refused: tuple[Refusal, ...] = ()
@@ -91,7 +91,9 @@ class LifecycleActions:
             return held.failed(str(error), self._clock.now())
         return held.beaten(self._clock.now())
 
-    def answer(self, instance: str, hooks: Sequence[LifecycleHook], result: HookResult) -> Answered:
+    def answer(
+        self, instance: str, hooks: Sequence[LifecycleHook], result: HookResult
+    ) -> HookAnswers:
         """Answer every hook, whatever becomes of the others. One that waits no more is answered.
         One that notifies a target of its own is left to that.
 
@@ -115,7 +117,7 @@ class LifecycleActions:
                 unavailable = error
         if unavailable is not None:
             raise unavailable
-        return Answered(tuple(refused))
+        return HookAnswers(tuple(refused))
 
     def _settings_if_told(self, hook: LifecycleHook) -> HookSettings | None:
         """Read a hook's settings; None where it is not to be read, or gone."""
@@ -124,7 +126,9 @@ class LifecycleActions:
         except CloudRefused:
             return None
 
-    def insist(self, instance: str, answered: Answered, result: HookResult, steps: Steps) -> None:
+    def insist(
+        self, instance: str, answered: HookAnswers, result: HookResult, steps: Steps
+    ) -> None:
         """Go on answering what was refused, until it is taken or its hook's timeout has run out:
         somebody may be mending the rights, and a hook that waits holds up its group."""
         for turn in range(1, ANSWERS + 1):
@@ -132,13 +136,13 @@ class LifecycleActions:
                 return
             steps.wait(f"before-answer-{turn}", min(2 ** min(turn, 10), LONGEST_PAUSE))
             again = partial(self._answer_again, instance, answered.refused, result)
-            answered = steps.run(f"answer-{turn}", Answered, again)
+            answered = steps.run(f"answer-{turn}", HookAnswers, again)
 
     def _answer_again(
         self, instance: str, refused: Sequence[Refusal], result: HookResult
-    ) -> Answered:
+    ) -> HookAnswers:
         """Answer what was refused and still waits."""
         now = self._clock.now()
         until = {one.hook: one.until for one in refused if now < one.until}
         answered = self.answer(instance, tuple(until), result)
-        return Answered(tuple(replace(one, until=until[one.hook]) for one in answered.refused))
+        return HookAnswers(tuple(replace(one, until=until[one.hook]) for one in answered.refused))

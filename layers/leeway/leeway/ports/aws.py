@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from leeway.instances.groups import GroupFacts, GroupRules
     from leeway.instances.observed import (
         CurrentInstance,
-        SeenChange,
-        SeenHook,
-        SeenImpairment,
-        SeenInstance,
-        SeenInterruption,
+        ObservedChange,
+        ObservedHook,
+        ObservedImpairment,
+        ObservedInstance,
+        ObservedInterruption,
     )
     from leeway.notices import LifecycleHook
 
@@ -97,25 +97,25 @@ class GroupInstances(Instances, Protocol):
 class Sweep(Protocol):
     """All at once of what notices tell one by one."""
 
-    def instances(self, clusters: Collection[str]) -> Sequence[SeenInstance]:
+    def instances(self, clusters: Collection[str]) -> Sequence[ObservedInstance]:
         """List the instances whose tags name one of the clusters, completely; those that were
         terminated within the last hour are among them."""
         ...
 
-    def interruptions(self) -> Sequence[SeenInterruption]:
+    def interruptions(self) -> Sequence[ObservedInterruption]:
         """List the Spot instances that EC2 is about to take back. Among them are some that it has
         taken back before: those do not run any more."""
         ...
 
-    def changes(self) -> Sequence[SeenChange]:
+    def changes(self) -> Sequence[ObservedChange]:
         """List what EC2 has scheduled for instances; among it what is over, for about a week."""
         ...
 
-    def impairments(self) -> Sequence[SeenImpairment]:
+    def impairments(self) -> Sequence[ObservedImpairment]:
         """List the running instances of which some status check fails."""
         ...
 
-    def named(self, private_dns_names: Collection[str]) -> Sequence[SeenInstance]:
+    def named(self, private_dns_names: Collection[str]) -> Sequence[ObservedInstance]:
         """List the instances of any cluster that have one of these private DNS names. Names are
         unique in a VPC only."""
         ...
@@ -141,7 +141,7 @@ class CurrentInstances(Protocol):
 class ScheduledChanges(Protocol):
     """What EC2 has scheduled for instances."""
 
-    def changes_of(self, instance: str) -> Sequence[SeenChange]:
+    def changes_of(self, instance: str) -> Sequence[ObservedChange]:
         """Read what it has scheduled for a running instance; among it what is over."""
         ...
 
@@ -151,7 +151,7 @@ class Waiting:
     """Instances that wait for the answer to a lifecycle hook, and what could not be read, in words:
     a group that is throttled must not hide the others."""
 
-    seen: tuple[SeenHook, ...]
+    seen: tuple[ObservedHook, ...]
     unread: tuple[str, ...] = ()
 
 
@@ -251,7 +251,7 @@ class Clusters(Protocol):
         ...
 
 
-class Announcements(Protocol):
+class LeewayEvents(Protocol):
     """The event bus that Leeway's own events go to."""
 
     def announce(self, detail_type: str, detail: str) -> None:

@@ -20,8 +20,8 @@ class Schedules(Protocol):
 class RetireNode(Protocol):
     """The function `retire_node`."""
 
-    def start(self, instance: str, cluster: str, generation: int) -> None:
-        """Start this generation's execution; one that has been started already stays the one."""
+    def start(self, instance: str, cluster: str, attempt: int) -> None:
+        """Start this attempt's execution; one that has been started already stays the one."""
         ...
 
 
@@ -36,6 +36,6 @@ class CleanUp(Protocol):
 class AdmitNode(Protocol):
     """The function `admit_node`."""
 
-    def start(self, instance: str, cluster: str, generation: int) -> None:
-        """Start this generation's execution; one that has been started already stays the one."""
+    def start(self, instance: str, cluster: str, attempt: int) -> None:
+        """Start this attempt's execution; one that has been started already stays the one."""
         ...

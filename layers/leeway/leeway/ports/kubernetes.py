@@ -30,7 +30,7 @@ class Marks:
     """What a retirement puts on its node, besides the cordon. Times are RFC 3339."""
 
     kind: str
-    generation: int
+    attempt: int
     deadline: str | None
 
 
@@ -90,11 +90,11 @@ class Cluster(Protocol):
         """Make a node unschedulable and, with marks, taint and annotate it; keep other taints."""
         ...
 
-    def release(self, node: str, generation: int | None = None) -> bool:
+    def release(self, node: str, attempt: int | None = None) -> bool:
         """Undo exactly what Leeway put on a node; False where there is nothing to undo.
 
         A node that was cordoned before Leeway came stays cordoned, and one that load balancers were
-        told to leave out stays left out. With a generation, marks of a later one stay.
+        told to leave out stays left out. With an attempt, marks of a later one stay.
         """
         ...
 

@@ -27,7 +27,7 @@ class RecordChanged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class CachedValue:
     """Something that somebody read, as JSON, and when."""
 
     body: str
@@ -42,14 +42,14 @@ class Claims(Protocol):
         ...
 
 
-class Memory(Claims, Protocol):
+class CacheStore(Claims, Protocol):
     """What the table remembers by name, so that many functions need not all ask for it."""
 
-    def recall(self, what: str) -> Recalled | None:
+    def recall(self, what: str) -> CachedValue | None:
         """Read what is remembered; None where nothing is. It may be a second old."""
         ...
 
-    def remember(self, what: str, recalled: Recalled) -> None:
+    def remember(self, what: str, recalled: CachedValue) -> None:
         """Write down what was read."""
         ...
 

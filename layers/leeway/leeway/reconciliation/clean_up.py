@@ -16,7 +16,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.ports.aws import Sweep
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.reconciliation.lost_events import GONE
-from leeway.reconciliation.ports import Remains
+from leeway.reconciliation.ports import ClusterLeftovers
 
 DETACHING = timedelta(seconds=25)
 """How long the volumes of one instance are waited for; where it takes longer, the next tick looks
@@ -30,7 +30,7 @@ TERMINATED = "terminated"
 _CHANGED = "its node is gone, or was changed since it was read: the next minute's run looks again"
 
 
-class Result(StrEnum):
+class CleanUpResult(StrEnum):
     """What came of cleaning up."""
 
     CLEANED = "cleaned"
@@ -45,7 +45,7 @@ class Cleaned:
     """What was done about the remains of one instance, and why. `freed` are the volumes that were
     still attached."""
 
-    result: Result
+    result: CleanUpResult
     instance: str
     cluster: str
     node: str
@@ -54,7 +54,7 @@ class Cleaned:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedLeftovers:
     """What was seen of one of many instances by calls for all of them, after its node was read.
 
     `state` is what EC2 says of the instance, empty where it says nothing; `attached` is False where
@@ -73,7 +73,7 @@ class _Remains:
     facts: InstanceFacts
     node: Node
 
-    def became(self, result: Result, reason: str, volumes: list[Attachment]) -> Cleaned:
+    def became(self, result: CleanUpResult, reason: str, volumes: list[Attachment]) -> Cleaned:
         """Render what was done."""
         freed = tuple(one.claim or one.volume for one in volumes)
         instance, cluster = self.facts.instance, self.facts.cluster
@@ -81,15 +81,17 @@ class _Remains:
 
     def left_to(self, heir: str) -> Cleaned:
         """Render that another instance has the node."""
-        return self.became(Result.LEFT, f"instance {heir} has its name and its node now", [])
+        return self.became(CleanUpResult.LEFT, f"instance {heir} has its name and its node now", [])
 
 
 class Cleaning:
-    """Cleans up. `cluster_named` opens a cluster's API."""
+    """Cleans up. `open_cluster` opens a cluster's API."""
 
-    def __init__(self, sweep: Sweep, cluster_named: Callable[[str], Remains], clock: Clock) -> None:
+    def __init__(
+        self, sweep: Sweep, open_cluster: Callable[[str], ClusterLeftovers], clock: Clock
+    ) -> None:
         self._sweep = sweep
-        self._cluster_named = cluster_named
+        self._open_cluster = open_cluster
         self._clock = clock
 
     def clean(
@@ -97,7 +99,7 @@ class Cleaning:
         facts: InstanceFacts,
         node: Node | None = None,
         patience: timedelta = DETACHING,
-        seen: Seen | None = None,
+        seen: ObservedLeftovers | None = None,
     ) -> Cleaned:
         """Clean up after an instance that Leeway knows, if EC2 says now that it is terminated, or
         does not know its id any more, and no other instance has its name. Cleaning up again changes
@@ -112,23 +114,25 @@ class Cleaning:
             ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused: nothing is known, or
                 not all could be done; what is left can be cleaned up by another call.
         """
-        cluster = self._cluster_named(facts.cluster)
+        cluster = self._open_cluster(facts.cluster)
         node = node or _named(cluster, facts)
         if node is None:
             why = "it has no node of its name"
-            return Cleaned(Result.NOTHING, facts.instance, facts.cluster, "", why)
+            return Cleaned(CleanUpResult.NOTHING, facts.instance, facts.cluster, "", why)
         if seen is None:
             seen = self._look_at(facts, node)
         if seen.state != TERMINATED:
             # One that is stopped comes back, and its volumes with it.
             said = f"that the instance is {seen.state}" if seen.state else "nothing of the instance"
-            return Cleaned(Result.LEFT, facts.instance, facts.cluster, "", f"EC2 says {said}")
+            return Cleaned(
+                CleanUpResult.LEFT, facts.instance, facts.cluster, "", f"EC2 says {said}"
+            )
         until = self._clock.now() + patience
         return self._clean(cluster, _Remains(facts, node), until, seen)
 
     def look(
-        self, left: Mapping[str, tuple[InstanceFacts, Node]], cluster: Remains
-    ) -> dict[str, Seen]:
+        self, left: Mapping[str, tuple[InstanceFacts, Node]], cluster: ClusterLeftovers
+    ) -> dict[str, ObservedLeftovers]:
         """Ask EC2 and a cluster about instances and their nodes, by calls for all of them.
 
         Raises:
@@ -137,38 +141,46 @@ class Cleaning:
         states, heirs = self._sweep.states(left), self._heirs(left.values())
         attached = cluster.nodes_with_volumes()
         return {
-            instance: Seen(states.get(instance, ""), node.name in attached, heirs[instance])
+            instance: ObservedLeftovers(
+                states.get(instance, ""), node.name in attached, heirs[instance]
+            )
             for instance, (_, node) in left.items()
         }
 
-    def _look_at(self, facts: InstanceFacts, node: Node) -> Seen:
+    def _look_at(self, facts: InstanceFacts, node: Node) -> ObservedLeftovers:
         state = self._sweep.states([facts.instance]).get(facts.instance, "")
         heir = self._heirs([(facts, node)])[facts.instance] if state == TERMINATED else ""
-        return Seen(state, attached=True, heir=heir)
+        return ObservedLeftovers(state, attached=True, heir=heir)
 
-    def _clean(self, cluster: Remains, remains: _Remains, until: datetime, seen: Seen) -> Cleaned:
+    def _clean(
+        self, cluster: ClusterLeftovers, remains: _Remains, until: datetime, seen: ObservedLeftovers
+    ) -> Cleaned:
         node = remains.node
         if seen.heir:
             return remains.left_to(seen.heir)
         volumes = cluster.attachments_on(node.name) if seen.attached else []
         if volumes:
             if not cluster.mark_out_of_service(node):
-                return remains.became(Result.NOTHING, _CHANGED, [])
+                return remains.became(CleanUpResult.NOTHING, _CHANGED, [])
             if left := self._wait_for_volumes(cluster, node.name, until):
                 why = f"{len(left)} volumes are still attached to the node"
-                return remains.became(Result.WAITING, why, [v for v in volumes if v not in left])
+                return remains.became(
+                    CleanUpResult.WAITING, why, [v for v in volumes if v not in left]
+                )
             # The taint and the volumes have changed the Node, and an heir may have come meanwhile:
             # first the object is read, then the heir is looked for.
             now = cluster.node(node.name)
             if now is None or now.uid != node.uid:
-                return remains.became(Result.NOTHING, _CHANGED, volumes)
+                return remains.became(CleanUpResult.NOTHING, _CHANGED, volumes)
             node = now
             if heir := self._heirs([(remains.facts, node)])[remains.facts.instance]:
                 return remains.left_to(heir)
         # The Node goes last: without it, nobody knows that its volumes may be taken by force.
         if not cluster.delete_node(node):
-            return remains.became(Result.NOTHING, _CHANGED, volumes)
-        return remains.became(Result.CLEANED, "EC2 says that the instance is terminated", volumes)
+            return remains.became(CleanUpResult.NOTHING, _CHANGED, volumes)
+        return remains.became(
+            CleanUpResult.CLEANED, "EC2 says that the instance is terminated", volumes
+        )
 
     def _heirs(self, left: Collection[tuple[InstanceFacts, Node]]) -> dict[str, str]:
         """Return the instance that has the node's name now, by the one that is gone; empty where
@@ -192,13 +204,15 @@ class Cleaning:
             for facts, node in left
         }
 
-    def _wait_for_volumes(self, cluster: Remains, node: str, until: datetime) -> list[Attachment]:
+    def _wait_for_volumes(
+        self, cluster: ClusterLeftovers, node: str, until: datetime
+    ) -> list[Attachment]:
         while (left := cluster.attachments_on(node)) and self._clock.now() < until:
             self._clock.sleep(LOOK_EVERY)
         return left
 
 
-def _named(cluster: Remains, facts: InstanceFacts) -> Node | None:
+def _named(cluster: ClusterLeftovers, facts: InstanceFacts) -> Node | None:
     """Find an instance's node by the names that it may have."""
     for name in (facts.private_dns_name, facts.instance):
         node = cluster.node(name) if name else None

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from leeway.admission.record import Arrival
+from leeway.admission.record import Admission
 from leeway.clock import Clock
 from leeway.failures import described
 from leeway.instances.observed import (
-    SeenChange,
-    SeenHook,
-    SeenImpairment,
-    SeenInstance,
-    SeenInterruption,
+    ObservedChange,
+    ObservedHook,
+    ObservedImpairment,
+    ObservedInstance,
+    ObservedInterruption,
 )
-from leeway.interruption.ports import Known
+from leeway.interruption.ports import InstanceState
 from leeway.lifecycle_hooks.held_hooks import EKS_HOOKS
 from leeway.notices import NoticeKind
 from leeway.notices.synthetic import Place
@@ -63,10 +63,10 @@ class Region:
     """What AWS shows of a region, all at once. `changes` and `impairments` are None where they
     could not be read."""
 
-    instances: Sequence[SeenInstance]
-    interruptions: Sequence[SeenInterruption] = ()
-    changes: Sequence[SeenChange] | None = None
-    impairments: Sequence[SeenImpairment] | None = None
+    instances: Sequence[ObservedInstance]
+    interruptions: Sequence[ObservedInterruption] = ()
+    changes: Sequence[ObservedChange] | None = None
+    impairments: Sequence[ObservedImpairment] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class _Case:
     instance."""
 
     policy: ClusterPolicy
-    cared: Mapping[str, SeenInstance]
-    known: Mapping[str, Known]
+    cared: Mapping[str, ObservedInstance]
+    known: Mapping[str, InstanceState]
 
 
 type Look = Callable[[], Omission | None]
@@ -135,22 +135,24 @@ class Finding:
 
     def returned(
         self,
-        seen: Iterable[SeenInstance],
+        seen: Iterable[ObservedInstance],
         policy: ClusterPolicy,
-        changes: Sequence[SeenChange] | None,
+        changes: Sequence[ObservedChange] | None,
     ) -> Search:
         """Look at instances whose nodes are marked as retiring, for some that are to stay.
         `changes` are None where they could not be read."""
         return _collected([partial(self._return, one, policy, changes) for one in seen], [])
 
-    def _at_interruptions(self, case: _Case, seen: Iterable[SeenInterruption]) -> Iterator[Look]:
+    def _at_interruptions(
+        self, case: _Case, seen: Iterable[ObservedInterruption]
+    ) -> Iterator[Look]:
         if case.policy.heeds(NoticeKind.SPOT_INTERRUPTION):
             for one in seen:
                 there = case.cared.get(one.instance)
                 if there is not None and there.state == "running":
                     yield partial(self._interruption, case, one, there.launched_at)
 
-    def _at_changes(self, case: _Case, seen: Sequence[SeenChange] | None) -> Iterator[Look]:
+    def _at_changes(self, case: _Case, seen: Sequence[ObservedChange] | None) -> Iterator[Look]:
         if seen is None:
             return  # nobody knows, and nothing is called off
         if case.policy.heeds(NoticeKind.SCHEDULED_CHANGE):
@@ -163,7 +165,9 @@ class Finding:
             if known.retirement is not None:
                 yield partial(self._called_off, case, known.retirement, seen)
 
-    def _at_impairments(self, case: _Case, seen: Sequence[SeenImpairment] | None) -> Iterator[Look]:
+    def _at_impairments(
+        self, case: _Case, seen: Sequence[ObservedImpairment] | None
+    ) -> Iterator[Look]:
         if seen is None:
             return  # nobody knows, and nothing is undone
         if case.policy.heeds(NoticeKind.IMPAIRED_STATUS):
@@ -182,13 +186,13 @@ class Finding:
                 yield partial(self._state, case, one)
 
     def _record(
-        self, record: Retirement | Arrival, state: str | None, dry_run: bool
+        self, record: Retirement | Admission, state: str | None, dry_run: bool
     ) -> Omission | None:
-        if isinstance(record, Arrival):
+        if isinstance(record, Admission):
             return about_arrival(record, state, self._place, self._clock.now())
         return about_retirement(record, state, self._place, self._clock.now(), dry_run)
 
-    def _hook(self, case: _Case, seen: SeenHook) -> Omission | None:
+    def _hook(self, case: _Case, seen: ObservedHook) -> Omission | None:
         on_record = self._known(case, seen.instance)
         retirement, arrival = on_record.retirement, on_record.arrival
         now, dry_run = self._clock.now(), case.policy.dry_run
@@ -202,25 +206,25 @@ class Finding:
         return omission if heeded or not isinstance(omission, Lost) else None
 
     def _interruption(
-        self, case: _Case, seen: SeenInterruption, launched_at: datetime
+        self, case: _Case, seen: ObservedInterruption, launched_at: datetime
     ) -> Omission | None:
         retirement = self._known(case, seen.instance).retirement
         now, dry_run = self._clock.now(), case.policy.dry_run
         return about_interruption(seen, launched_at, retirement, self._place, now, dry_run)
 
-    def _change(self, case: _Case, seen: SeenChange) -> Omission | None:
+    def _change(self, case: _Case, seen: ObservedChange) -> Omission | None:
         retirement = self._known(case, seen.instance).retirement
         policy = case.policy.notices[NoticeKind.SCHEDULED_CHANGE]
         now, dry_run = self._clock.now(), case.policy.dry_run
         return about_change(seen, retirement, policy, self._place, now, dry_run)
 
     def _called_off(
-        self, case: _Case, retirement: Retirement, seen: Sequence[SeenChange]
+        self, case: _Case, retirement: Retirement, seen: Sequence[ObservedChange]
     ) -> Omission | None:
         policy = case.policy.notices[NoticeKind.SCHEDULED_CHANGE]
         return about_called_off(retirement, seen, policy, self._place, self._clock.now())
 
-    def _impairment(self, case: _Case, seen: SeenImpairment) -> Omission | None:
+    def _impairment(self, case: _Case, seen: ObservedImpairment) -> Omission | None:
         policy = case.policy.notices[NoticeKind.IMPAIRED_STATUS]
         now, dry_run = self._clock.now(), case.policy.dry_run
         if about_impairment(seen, None, policy, self._place, now) is None:
@@ -229,18 +233,21 @@ class Finding:
         return about_impairment(seen, retirement, policy, self._place, now, dry_run)
 
     def _recovery(
-        self, case: _Case, retirement: Retirement, seen: Sequence[SeenImpairment]
+        self, case: _Case, retirement: Retirement, seen: Sequence[ObservedImpairment]
     ) -> Omission | None:
         policy = case.policy.notices[NoticeKind.IMPAIRED_STATUS]
         return about_recovery(retirement, seen, policy, self._place, self._clock.now())
 
-    def _state(self, case: _Case, seen: SeenInstance) -> Omission | None:
+    def _state(self, case: _Case, seen: ObservedInstance) -> Omission | None:
         retirement = self._known(case, seen.facts.instance).retirement
         now, dry_run = self._clock.now(), case.policy.dry_run
         return about_state(seen, retirement, self._place, now, dry_run)
 
     def _return(
-        self, seen: SeenInstance, policy: ClusterPolicy, changes: Sequence[SeenChange] | None
+        self,
+        seen: ObservedInstance,
+        policy: ClusterPolicy,
+        changes: Sequence[ObservedChange] | None,
     ) -> Omission | None:
         retirement = self._records.known(seen.facts.instance).retirement
         now = self._clock.now()
@@ -259,7 +266,7 @@ class Finding:
         state = self._sweep.states([record.instance]).get(record.instance)
         return about_detached(record, state, self._place, now)
 
-    def _known(self, case: _Case, instance: str) -> Known:
+    def _known(self, case: _Case, instance: str) -> InstanceState:
         """Return what is on record of an instance; what is not under way takes a read."""
         return case.known.get(instance) or self._records.known(instance)
 
@@ -279,12 +286,12 @@ def _collected(looks: Sequence[Look], problems: list[str]) -> Search:
     return Search(tuple(found), tuple(problems))
 
 
-def _by_instance(unfinished: Sequence[Retirement | Arrival]) -> dict[str, Known]:
+def _by_instance(unfinished: Sequence[Retirement | Admission]) -> dict[str, InstanceState]:
     """Collect what is under way, by instance. One whose admission is under way may have a
     retirement that has ended: it is left out, and read when it matters."""
     retirements = {r.instance: r for r in unfinished if isinstance(r, Retirement)}
-    arrivals = {a.instance: a for a in unfinished if isinstance(a, Arrival)}
+    arrivals = {a.instance: a for a in unfinished if isinstance(a, Admission)}
     both = retirements.keys() & arrivals.keys()
-    return {name: Known(retirements[name], None, arrivals[name]) for name in both} | {
-        name: Known(record) for name, record in retirements.items() if name not in both
+    return {name: InstanceState(retirements[name], None, arrivals[name]) for name in both} | {
+        name: InstanceState(record) for name, record in retirements.items() if name not in both
     }

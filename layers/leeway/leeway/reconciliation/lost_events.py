@@ -8,15 +8,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from leeway.admission.record import Arrival
+from leeway.admission.record import Admission
 from leeway.execution.attempt import OVERDUE, Phase
 from leeway.instances.observed import (
     CHANGE_PREFIX,
-    SeenChange,
-    SeenHook,
-    SeenImpairment,
-    SeenInstance,
-    SeenInterruption,
+    ObservedChange,
+    ObservedHook,
+    ObservedImpairment,
+    ObservedInstance,
+    ObservedInterruption,
     is_over,
 )
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
@@ -88,7 +88,7 @@ class LostStart:
 
     instance: str
     cluster: str
-    generation: int
+    attempt: int
     admission: bool
     reason: str
 
@@ -101,9 +101,9 @@ type Omission = Lost | LostAnswer | LostStart
 
 
 def about_hook(
-    seen: SeenHook,
+    seen: ObservedHook,
     retirement: Retirement | None,
-    arrival: Arrival | None,
+    arrival: Admission | None,
     place: Place,
     now: datetime,
     dry_run: bool = False,
@@ -112,8 +112,8 @@ def about_hook(
     nothing, as that of a rehearsal did, is retired for real, unless that would be rehearsed again.
     """
     record = arrival if seen.launching else retirement
-    generation = record.generation if record else 0
-    about = f"hook-{seen.instance}-{seen.hook.group}/{seen.hook.name}-{generation}"
+    attempt = record.attempt if record else 0
+    about = f"hook-{seen.instance}-{seen.hook.group}/{seen.hook.name}-{attempt}"
     event = place.lifecycle_action(about, now, seen.instance, seen.hook, launching=seen.launching)
     if record is None or seen.hook not in record.hooks:
         return Lost(seen.instance, event, f"it waits for {seen.hook.name}, and nobody said so")
@@ -125,13 +125,13 @@ def about_hook(
             return Lost(seen.instance, event, why)
         why = f"what {seen.hook.name} waits for has ended, and its answer did not arrive"
         return LostAnswer(seen.instance, seen.hook, record.answer, why)
-    if isinstance(record, Arrival) or dry_run:
+    if isinstance(record, Admission) or dry_run:
         return None
     return Lost(seen.instance, event, f"it waits for {seen.hook.name}, and nothing has been done")
 
 
 def _waits_for_another(
-    seen: SeenHook, retirement: Retirement | None, arrival: Arrival | None, now: datetime
+    seen: ObservedHook, retirement: Retirement | None, arrival: Admission | None, now: datetime
 ) -> bool:
     """Whether an instance waits for another action of a hook than the one that was answered. An
     action that nobody answers lasts for its hook's timeout; and an instance that came in again, or
@@ -139,7 +139,7 @@ def _waits_for_another(
     record, other = (arrival, retirement) if seen.launching else (retirement, arrival)
     if record is None or record.ended_at is None:
         return True
-    if isinstance(record, Arrival) and record.into_pool:
+    if isinstance(record, Admission) and record.into_pool:
         return True  # its answer let the instance into the pool, and now it comes out
     if now >= record.ended_at + timedelta(seconds=seen.timeout):
         return True
@@ -147,7 +147,7 @@ def _waits_for_another(
 
 
 def about_eks_hook(
-    seen: SeenHook,
+    seen: ObservedHook,
     retirement: Retirement | None,
     place: Place,
     now: datetime,
@@ -159,8 +159,8 @@ def about_eks_hook(
         return None
     if retirement is not None and _serves_a_termination(retirement, dry_run):
         return None
-    generation = retirement.generation if retirement else 0
-    about = f"hook-{seen.instance}-{seen.hook.group}/{seen.hook.name}-{generation}"
+    attempt = retirement.attempt if retirement else 0
+    about = f"hook-{seen.instance}-{seen.hook.group}/{seen.hook.name}-{attempt}"
     event = place.lifecycle_action(about, now, seen.instance, seen.hook, launching=False)
     return Lost(seen.instance, event, "its group terminates it, and nobody said so")
 
@@ -174,7 +174,7 @@ def _serves_a_termination(retirement: Retirement, dry_run: bool) -> bool:
 
 
 def about_interruption(
-    seen: SeenInterruption,
+    seen: ObservedInterruption,
     launched_at: datetime,
     retirement: Retirement | None,
     place: Place,
@@ -188,8 +188,8 @@ def about_interruption(
     since = max(launched_at, seen.marked_at - ONE_INTERRUPTION)
     if retirement is not None and _serves_an_interruption(retirement, since, dry_run):
         return None
-    generation = retirement.generation if retirement else 0
-    about = f"interruption-{seen.instance}-{int(seen.marked_at.timestamp())}-{generation}"
+    attempt = retirement.attempt if retirement else 0
+    about = f"interruption-{seen.instance}-{int(seen.marked_at.timestamp())}-{attempt}"
     event = place.interruption(about, seen.marked_at, seen.instance, seen.action)
     return Lost(seen.instance, event, f"EC2 takes it back ({seen.action}), and nobody said so")
 
@@ -203,7 +203,7 @@ def _serves_an_interruption(retirement: Retirement, since: datetime, dry_run: bo
 
 
 def about_state(
-    seen: SeenInstance,
+    seen: ObservedInstance,
     retirement: Retirement | None,
     place: Place,
     now: datetime,
@@ -214,8 +214,8 @@ def about_state(
         return None
     if retirement is not None and _serves_an_end(retirement, now, dry_run):
         return None
-    instance, generation = seen.facts.instance, retirement.generation if retirement else 0
-    about = f"{seen.state}-{instance}-{generation}"
+    instance, attempt = seen.facts.instance, retirement.attempt if retirement else 0
+    about = f"{seen.state}-{instance}-{attempt}"
     event = place.state_change(about, now, instance, seen.state)
     return Lost(instance, event, f"EC2 says that it is {seen.state}, and nobody said so")
 
@@ -237,7 +237,7 @@ def _only_cordoned(retirement: Retirement) -> bool:
 
 
 def about_return(
-    seen: SeenInstance, retirement: Retirement | None, place: Place, now: datetime
+    seen: ObservedInstance, retirement: Retirement | None, place: Place, now: datetime
 ) -> Lost | None:
     """Decide about an instance whose node is marked as retiring: one that was stopped and runs
     again is to be freed. EC2 counts a launch from each start."""
@@ -248,15 +248,15 @@ def about_return(
     undone = retirement.phase in {Phase.UNDOING, Phase.UNDONE}
     if undone or not (retirement.stops or retirement.phase is Phase.FINISHED):
         return None
-    about = f"running-{seen.facts.instance}-{retirement.generation}"
+    about = f"running-{seen.facts.instance}-{retirement.attempt}"
     event = place.state_change(about, now, seen.facts.instance, "running")
     return Lost(seen.facts.instance, event, "it was stopped and runs again, and nobody said so")
 
 
 def about_change_over(
-    seen: SeenInstance,
+    seen: ObservedInstance,
     retirement: Retirement | None,
-    changes: Collection[SeenChange],
+    changes: Collection[ObservedChange],
     policy: Policy,
     place: Place,
     now: datetime,
@@ -274,7 +274,7 @@ def about_change_over(
     ):
         return None
     event = place.scheduled_change(
-        f"over-{retirement.instance}-{retirement.event}-{retirement.generation}",
+        f"over-{retirement.instance}-{retirement.event}-{retirement.attempt}",
         now,
         retirement.instance,
         retirement.event,
@@ -285,14 +285,16 @@ def about_change_over(
     return Lost(retirement.instance, event, why)
 
 
-def _is_long_past(retirement: Retirement, changes: Collection[SeenChange], now: datetime) -> bool:
+def _is_long_past(
+    retirement: Retirement, changes: Collection[ObservedChange], now: datetime
+) -> bool:
     if retirement.deadline is None or now < retirement.deadline + SURELY_OVER:
         return False
     return not any(one.instance == retirement.instance and not one.over for one in changes)
 
 
 def about_change(
-    seen: SeenChange,
+    seen: ObservedChange,
     retirement: Retirement | None,
     policy: Policy,
     place: Place,
@@ -306,14 +308,14 @@ def about_change(
         return None
     if retirement is not None and _serves_a_change(retirement, begins, now, dry_run):
         return None
-    generation = retirement.generation if retirement else 0
-    about = f"change-{seen.instance}-{seen.event}-{generation}"
+    attempt = retirement.attempt if retirement else 0
+    about = f"change-{seen.instance}-{seen.event}-{attempt}"
     event = place.scheduled_change(about, now, seen.instance, seen.event, seen.starts_at)
     why = f"EC2 has scheduled {seen.code} for {seen.starts_at:%Y-%m-%d %H:%M} UTC"
     return Lost(seen.instance, event, f"{why}, and nobody said so")
 
 
-def _begins(seen: SeenChange, policy: Policy) -> datetime | None:
+def _begins(seen: ObservedChange, policy: Policy) -> datetime | None:
     return None if policy.lead is None else seen.starts_at - policy.lead
 
 
@@ -334,7 +336,7 @@ def _serves_a_change(
 
 
 def about_impairment(
-    seen: SeenImpairment,
+    seen: ObservedImpairment,
     retirement: Retirement | None,
     policy: Policy,
     place: Place,
@@ -347,8 +349,8 @@ def about_impairment(
         return None
     if retirement is not None and _serves_an_impairment(retirement, since, now, dry_run):
         return None
-    generation = retirement.generation if retirement else 0
-    about = f"impaired-{seen.instance}-{int(since.timestamp())}-{generation}"
+    attempt = retirement.attempt if retirement else 0
+    about = f"impaired-{seen.instance}-{int(since.timestamp())}-{attempt}"
     failed = sorted(seen.since.keys() & policy.checks)
     event = place.impaired_status(about, now, seen.instance, failed)
     why = f"EC2's {' and '.join(failed)} status checks fail since {since:%Y-%m-%d %H:%M:%S} UTC"
@@ -372,7 +374,7 @@ def _serves_an_impairment(
 
 def about_recovery(
     retirement: Retirement,
-    seen: Collection[SeenImpairment],
+    seen: Collection[ObservedImpairment],
     policy: Policy,
     place: Place,
     now: datetime,
@@ -386,14 +388,14 @@ def about_recovery(
     )
     if not waits or fails or now < retirement.noticed_at + PATIENCE:
         return None
-    about = f"recovered-{retirement.instance}-{retirement.generation}"
+    about = f"recovered-{retirement.instance}-{retirement.attempt}"
     event = place.impaired_status(about, now, retirement.instance, (), over=True)
     return Lost(retirement.instance, event, "its status checks pass again")
 
 
 def about_called_off(
     retirement: Retirement,
-    changes: Collection[SeenChange],
+    changes: Collection[ObservedChange],
     policy: Policy,
     place: Place,
     now: datetime,
@@ -404,7 +406,7 @@ def about_called_off(
     if not waits or not _is_called_off(retirement, changes, policy, now):
         return None
     event = place.scheduled_change(
-        f"called-off-{retirement.instance}-{retirement.event}-{retirement.generation}",
+        f"called-off-{retirement.instance}-{retirement.event}-{retirement.attempt}",
         now,
         retirement.instance,
         retirement.event,
@@ -415,7 +417,7 @@ def about_called_off(
 
 
 def _is_called_off(
-    retirement: Retirement, changes: Collection[SeenChange], policy: Policy, now: datetime
+    retirement: Retirement, changes: Collection[ObservedChange], policy: Policy, now: datetime
 ) -> bool:
     if not retirement.event.startswith(CHANGE_PREFIX):
         # Told of by AWS Health, whose ids are not EC2's: by its time EC2 may know it.
@@ -447,7 +449,7 @@ def about_detached(
     else does. `state` is a fresh read, None where EC2 knows no such instance any more."""
     if not is_detached_too_long(record, now):
         return None
-    about = f"detached-{record.instance}-{record.generation}"
+    about = f"detached-{record.instance}-{record.attempt}"
     if state is None or state in GONE:
         event = place.state_change(about, now, record.instance, state or "terminated")
         why = "it was detached from its group, and it has ended by now"
@@ -459,7 +461,7 @@ def about_detached(
     return Lost(record.instance, event, why, begun=Action.RETIRE)
 
 
-def about_start(record: Retirement | Arrival, now: datetime) -> LostStart | None:
+def about_start(record: Retirement | Admission, now: datetime) -> LostStart | None:
     """Decide about a record whose execution may never have begun."""
     hurries = isinstance(record, Retirement) and record.kind in _ENDS_SURELY
     begins = record.phase in {Phase.NOTICED, Phase.UNDOING}
@@ -469,8 +471,8 @@ def about_start(record: Retirement | Arrival, now: datetime) -> LostStart | None
     return LostStart(
         record.instance,
         record.facts.cluster,
-        record.generation,
-        isinstance(record, Arrival),
+        record.attempt,
+        isinstance(record, Admission),
         "it is on record and has done nothing yet: its start may have been lost",
     )
 
@@ -484,7 +486,7 @@ def about_retirement(
         return None
     if now < due(record) + OVERDUE or (dry_run and record.phase in OVER):
         return None
-    about = f"dead-retirement-{record.instance}-{record.generation}"
+    about = f"dead-retirement-{record.instance}-{record.attempt}"
     if state is None or state in GONE:
         event = place.state_change(about, now, record.instance, state or "terminated")
     elif record.phase in {Phase.UNDOING, Phase.UNDONE}:
@@ -508,11 +510,11 @@ def about_retirement(
     return Lost(record.instance, event, why, begun=begun)
 
 
-def about_arrival(record: Arrival, state: str | None, place: Place, now: datetime) -> Lost | None:
+def about_arrival(record: Admission, state: str | None, place: Place, now: datetime) -> Lost | None:
     """Decide about an admission that has not ended, for which a hook may still wait."""
     if now < record.deadline + OVERDUE or state is None or state in GONE or not record.hooks:
         return None
-    about = f"dead-admission-{record.instance}-{record.generation}"
+    about = f"dead-admission-{record.instance}-{record.attempt}"
     event = place.lifecycle_action(about, now, record.instance, record.hooks[-1], launching=True)
     return Lost(record.instance, event, _died(record.deadline))
 

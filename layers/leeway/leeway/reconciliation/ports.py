@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from leeway.admission.record import Arrival
+from leeway.admission.record import Admission
 from leeway.instances.facts import InstanceFacts
-from leeway.interruption.ports import Known
+from leeway.interruption.ports import InstanceState
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.retirement.record import Retirement
 
@@ -16,7 +16,7 @@ class UnderWay:
     """The records of a cluster's work that is under way, and what is wrong with those that can't be
     made sense of: another version of Leeway may have written them."""
 
-    records: tuple[Retirement | Arrival, ...]
+    records: tuple[Retirement | Admission, ...]
     unread: tuple[str, ...] = ()
 
 
@@ -27,7 +27,7 @@ class Unfinished(Protocol):
         """Read all records of a cluster that are not finished. They may be a second old."""
         ...
 
-    def known(self, instance: str) -> Known:
+    def known(self, instance: str) -> InstanceState:
         """Read everything about an instance, consistently and in one call."""
         ...
 
@@ -44,7 +44,7 @@ class Index(Protocol):
         ...
 
 
-class Remains(Protocol):
+class ClusterLeftovers(Protocol):
     """What instances that are gone leave behind in a cluster."""
 
     def nodes_with_volumes(self) -> frozenset[str]:

@@ -8,16 +8,16 @@ else.
 
 from functools import partial
 
-from leeway.execution.shared_cache import Recollection
+from leeway.execution.shared_cache import SharedCache
 from leeway.instances.groups import GroupRules
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import CloudRefused, Groups, HookSettings
 
 
-class KnownGroups:
+class GroupCache:
     """Knows groups' rules, as they were at most FRESH_FOR ago."""
 
-    def __init__(self, groups: Groups, recollection: Recollection) -> None:
+    def __init__(self, groups: Groups, recollection: SharedCache) -> None:
         self._groups = groups
         self._recollection = recollection
 

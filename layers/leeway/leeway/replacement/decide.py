@@ -31,7 +31,7 @@ def decide_replacement(
     """Decide how a retiring instance is replaced.
 
     `group` is a fresh read, or recalled; None says that the instance is in no group now. `asked`
-    is how far an earlier generation or attempt got: what it intended, and may have done. `taken`
+    is how far an earlier attempt or attempt got: what it intended, and may have done. `taken`
     says that the policy has Leeway retire this owner's instances although it would do it itself.
     `refused` says why the group launched no successor by name just now, where it was asked to.
 

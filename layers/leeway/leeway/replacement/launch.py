@@ -19,7 +19,7 @@ from leeway.retirement.step_context import StepContext
 from leeway.selection.offers.unavailable import Unavailable
 
 
-class Launching:
+class SuccessorLaunch:
     """Launches successors by name, and makes up for them."""
 
     def __init__(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from leeway.execution.attempt import Order, Phase
+from leeway.execution.attempt import AttemptId, Phase
 from leeway.execution.retrying import API_ERRORS
 from leeway.execution.steps import Steps
 from leeway.instances.groups import GroupFacts, in_service
@@ -14,10 +14,10 @@ from leeway.lifecycle_hooks.actions import LifecycleActions
 from leeway.lifecycle_hooks.held_hooks import HeldHook
 from leeway.policy.rules import SUCCESSOR_WITHIN, VOLUNTARY, Replacement
 from leeway.ports.aws import CloudRefused, CloudUnavailable, GroupInstances, Groups
-from leeway.replacement.cache import KnownGroups
+from leeway.replacement.cache import GroupCache
 from leeway.replacement.decide import Decision, decide_replacement, decide_without_group
-from leeway.replacement.launch import Launching
-from leeway.replacement.track import Awaiting, Looked
+from leeway.replacement.launch import SuccessorLaunch
+from leeway.replacement.track import SuccessorStatus, SuccessorTracker
 from leeway.retirement.disruption_budget import begun
 from leeway.retirement.hooks_of_record import held_for
 from leeway.retirement.node_marks import marks_of
@@ -36,7 +36,7 @@ _CLOUD_TROUBLE = (CloudUnavailable, CloudRefused)
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class ReplacementResult:
     """Where a retirement stands with its replacement.
 
     `rest` is how many seconds to wait before looking for the successor again, 0 where it is not
@@ -52,7 +52,7 @@ class Replaced:
     held: tuple[HeldHook, ...] = ()
 
 
-class Replacing:
+class ReplacementStep:
     """Gets instances replaced."""
 
     def __init__(
@@ -60,8 +60,8 @@ class Replacing:
         context: StepContext,
         groups: Groups,
         instances: GroupInstances,
-        known_groups: KnownGroups,
-        launching: Launching,
+        known_groups: GroupCache,
+        launching: SuccessorLaunch,
         actions: LifecycleActions,
     ) -> None:
         self._context = context
@@ -69,12 +69,12 @@ class Replacing:
         self._known_groups = known_groups
         self._launching = launching
         self._actions = actions
-        self._awaiting = Awaiting(context, groups, instances)
+        self._awaiting = SuccessorTracker(context, groups, instances)
 
-    def succeed(self, order: Order, record: Retirement, steps: Steps) -> Replaced:
+    def succeed(self, order: AttemptId, record: Retirement, steps: Steps) -> ReplacementResult:
         """Ask for the successor and, where there is time, wait until it is Ready: after that the
         pods may be asked to go."""
-        replaced = steps.run("replace", Replaced, partial(self.ask, order, record))
+        replaced = steps.run("replace", ReplacementResult, partial(self.ask, order, record))
         if record.kind not in VOLUNTARY:
             return replaced
         look = 0
@@ -82,29 +82,31 @@ class Replacing:
             look += 1
             steps.wait(f"wait-for-successor-{look}", replaced.rest)
             work = partial(self._look, order, replaced, look)
-            replaced = steps.run(f"successor-{look}", Replaced, work)
+            replaced = steps.run(f"successor-{look}", ReplacementResult, work)
         if replaced.record is None:
             return replaced
-        return steps.run("begin", Replaced, partial(self._begin, order, replaced))
+        return steps.run("begin", ReplacementResult, partial(self._begin, order, replaced))
 
-    def ask(self, order: Order, record: Retirement) -> Replaced:
+    def ask(self, order: AttemptId, record: Retirement) -> ReplacementResult:
         """Ask for the successor; again where that failed or may have."""
         try:
             return self._context.retry(partial(self._ask, order, record))
         except _CLOUD_TROUBLE as error:
             early = record.kind in VOLUNTARY and record.begun_at is None
             waits = early and record.replacement is Replacement.BEFORE
-            return Replaced(False, record, reason=str(error), rest=LOOK_EVERY if waits else 0)
+            return ReplacementResult(
+                False, record, reason=str(error), rest=LOOK_EVERY if waits else 0
+            )
 
     def _ask(
-        self, order: Order, record: Retirement, afresh: bool = False, refused: str = ""
-    ) -> Replaced:
+        self, order: AttemptId, record: Retirement, afresh: bool = False, refused: str = ""
+    ) -> ReplacementResult:
         """Write down what is going to be asked, then ask. What an attempt before this one wrote
         shows as a changed record; whether it still got to ask, as the instance's state."""
         decide = partial(self._with_replacement, order, afresh, refused)
         written = self._context.write(order, record, decide)
         if written is None:
-            return Replaced(settled=False, record=None)
+            return ReplacementResult(settled=False, record=None)
         running, (decision, group) = written
         if group is not None and decision.method in _ACTING:
             try:
@@ -118,21 +120,23 @@ class Replacing:
                 if decision.method is not Method.DETACH:
                     unasked = self._context.write(order, running, _not_asked)
                     if unasked is None:
-                        return Replaced(settled=False, record=None)
+                        return ReplacementResult(settled=False, record=None)
                     running = unasked[0]
                 return self._ask(order, running, True, str(error) if by_name else "")
             if carried_out is None:
-                return Replaced(settled=False, record=None)
+                return ReplacementResult(settled=False, record=None)
             running = carried_out
         method, reason = decision.method, decision.reason
         intent = running.replaced
         if intent is not None and _still_holds(intent, group):
             method, reason = intent.method, intent.reason
             reason = "; ".join([reason, *map(str, intent.successors)])
-        return Replaced(True, running, method, reason, rest=LOOK_EVERY if decision.before else 0)
+        return ReplacementResult(
+            True, running, method, reason, rest=LOOK_EVERY if decision.before else 0
+        )
 
     def _with_replacement(
-        self, order: Order, afresh: bool, refused: str, record: Retirement
+        self, order: AttemptId, afresh: bool, refused: str, record: Retirement
     ) -> tuple[Retirement, tuple[Decision, GroupFacts | None]]:
         """Decide how the instance is replaced."""
         since = record.running_at or self._context.clock.now()
@@ -170,7 +174,7 @@ class Replacing:
             asked_at=self._context.clock.now(),
             group=group.name,
             zones=zones,
-            attempt=record.generation,
+            attempt=record.attempt,
             units=group.units,
             desired=group.desired + group.units,
             owed=owed,
@@ -190,10 +194,10 @@ class Replacing:
         return self._groups.facts(record.instance)
 
     def _carry_out(
-        self, order: Order, record: Retirement, decision: Decision, group: GroupFacts
+        self, order: AttemptId, record: Retirement, decision: Decision, group: GroupFacts
     ) -> Retirement | None:
         """Ask; returns the record, with the successor where that is known, None where a newer
-        generation has taken over."""
+        attempt has taken over."""
         instance = order.instance
         match decision.method:
             case Method.TERMINATE_IN_GROUP:
@@ -214,7 +218,7 @@ class Replacing:
                         self._launching.end(record, again=again)
         return record
 
-    def _look(self, order: Order, replaced: Replaced, look: int) -> Replaced:
+    def _look(self, order: AttemptId, replaced: ReplacementResult, look: int) -> ReplacementResult:
         """Look whether the successor is Ready; ask again where asking failed."""
         record = self._context.read(order)
         if record is None:
@@ -228,7 +232,7 @@ class Replacing:
         try:
             looked = self._context.retry(partial(self._awaiting.look, record))
         except API_ERRORS:
-            looked = Looked()
+            looked = SuccessorStatus()
         if looked.ready:
             names = ", ".join(one.instance for one in looked.ready)
             reason = f"{replaced.reason}; its successor {names} is Ready"
@@ -244,7 +248,7 @@ class Replacing:
         reason = f"{replaced.reason}; no successor was Ready in {minutes:g} minutes"
         return replace(replaced, reason=reason, rest=0)
 
-    def _begin(self, order: Order, replaced: Replaced) -> Replaced:
+    def _begin(self, order: AttemptId, replaced: ReplacementResult) -> ReplacementResult:
         """Note that the pods are asked to go from now on."""
         if replaced.record is None:
             return replaced

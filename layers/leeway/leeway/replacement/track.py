@@ -22,7 +22,7 @@ LONGEST_LOOK = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class SuccessorStatus:
     """What is seen of a successor: `ready` where pods can go there, `failed` says why it never will
     be. Neither: it is to be waited for."""
 
@@ -30,7 +30,7 @@ class Looked:
     failed: str = ""
 
 
-class Awaiting:
+class SuccessorTracker:
     """Looks for successors. An instance's name does not change: EC2 is asked once."""
 
     def __init__(self, context: StepContext, groups: Groups, instances: GroupInstances) -> None:
@@ -39,23 +39,23 @@ class Awaiting:
         self._instances = instances
         self._names: dict[str, str] = {}
 
-    def look(self, record: Retirement) -> Looked:
+    def look(self, record: Retirement) -> SuccessorStatus:
         """Look for the successor that was launched by name, else for what its group launched."""
         intent = record.replaced
         if intent is None:
-            return Looked()
+            return SuccessorStatus()
         cluster = self._context.open_cluster(record.facts.cluster)
         if intent.successors:
             return self._named(intent, cluster)
         return self._launched_since(intent, cluster)
 
-    def _named(self, intent: ReplacementIntent, cluster: Cluster) -> Looked:
+    def _named(self, intent: ReplacementIntent, cluster: Cluster) -> SuccessorStatus:
         for successor in intent.successors:
             node = self._node_of(successor.instance, cluster)
             if node is not None and node.ready and not node.unschedulable:
                 continue
-            return Looked(failed=self._failure(intent, successor, node, cluster))
-        return Looked(ready=intent.successors)
+            return SuccessorStatus(failed=self._failure(intent, successor, node, cluster))
+        return SuccessorStatus(ready=intent.successors)
 
     def _failure(
         self, intent: ReplacementIntent, successor: Successor, node: Node | None, cluster: Cluster
@@ -76,22 +76,22 @@ class Awaiting:
         minutes = JOINS_WITHIN.total_seconds() / 60
         return f"successor {successor.instance} had no node in {minutes:g} minutes and was ended"
 
-    def _launched_since(self, intent: ReplacementIntent, cluster: Cluster) -> Looked:
+    def _launched_since(self, intent: ReplacementIntent, cluster: Cluster) -> SuccessorStatus:
         """Look whether the group has launched all that it wants, and all of that is Ready: it does
         not tell for whom it launches, so whoever waits does so for what others wait for, too."""
         since = max(intent.asked_at, self._context.clock.now() - LONGEST_LOOK)
         if self._groups.missing(intent.group):
-            return Looked()
+            return SuccessorStatus()
         ready: list[Successor] = []
         for came in self._instances.launched_in(intent.group, since):
             self._names[came.instance] = came.private_dns_name
             node = self._node_of(came.instance, cluster)
             if node is None or not node.ready:
-                return Looked()
+                return SuccessorStatus()
             if not node.unschedulable:  # else it is on its way out itself
                 why = "the group launched it since"
                 ready.append(Successor(came.instance, came.instance_type, came.zone, why))
-        return Looked(tuple(ready[:1]))
+        return SuccessorStatus(tuple(ready[:1]))
 
     def _node_of(self, instance: str, cluster: Cluster) -> Node | None:
         if not self._names.get(instance):

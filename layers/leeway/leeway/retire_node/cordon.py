@@ -6,17 +6,22 @@ from datetime import timedelta
 from functools import partial
 
 from leeway.drain.executor import pause_before_next
-from leeway.execution.attempt import Order, Phase
+from leeway.execution.attempt import AttemptId, Phase
 from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY
 from leeway.execution.steps import Steps
 from leeway.policy.ports import ClusterPolicies
 from leeway.policy.rules import LONGEST_TURN, SUCCESSOR_WITHIN, VOLUNTARY, Action
 from leeway.ports.aws import Groups
-from leeway.replacement.request import Replaced
+from leeway.replacement.request import ReplacementResult
 from leeway.retire_node.dependencies import Telemetry
-from leeway.retire_node.request_disruption import Turns
-from leeway.retirement.cordon_result import Course, Located
-from leeway.retirement.disruption_budget import Turn, Verdict, is_voluntary, pause_before_asking
+from leeway.retire_node.request_disruption import DisruptionRequests
+from leeway.retirement.cordon_result import CordonResult, Course
+from leeway.retirement.disruption_budget import (
+    BudgetDecision,
+    BudgetVerdict,
+    is_voluntary,
+    pause_before_asking,
+)
 from leeway.retirement.node_marks import marks_of
 from leeway.retirement.record import INTERRUPTIONS, Retirement, due
 from leeway.retirement.step_context import StepContext
@@ -33,14 +38,14 @@ SETTLES_IN = timedelta(seconds=20)
 """After which nothing that an execution began before it was superseded is still under way."""
 
 
-class Entering:
+class CordonStep:
     """Begins retirements."""
 
     def __init__(
         self,
         context: StepContext,
         policies: ClusterPolicies,
-        turns: Turns,
+        turns: DisruptionRequests,
         groups: Groups,
         telemetry: Telemetry,
     ) -> None:
@@ -50,26 +55,26 @@ class Entering:
         self._groups = groups
         self._telemetry = telemetry
 
-    def enter(self, order: Order, steps: Steps) -> Located:
+    def enter(self, order: AttemptId, steps: Steps) -> CordonResult:
         """Wait for the retirement's turn and cordon the node, or learn that it is not to be."""
-        located = steps.run("cordon", Located, partial(self._enter, order))
+        located = steps.run("cordon", CordonResult, partial(self._enter, order))
         turn = 0
         while located.rest and located.record is not None:
             turn += 1
             steps.wait(f"wait-for-turn-{turn}", located.rest)
-            located = steps.run(f"turn-{turn}", Located, partial(self._enter, order))
+            located = steps.run(f"turn-{turn}", CordonResult, partial(self._enter, order))
         undone = located.course is Course.UNDO and located.record is not None
         if undone or (located.course is Course.DECLINE and located.node):
-            # What the generation before was doing when it was superseded may have come after.
+            # What the attempt before was doing when it was superseded may have come after.
             steps.wait("settle", int(SETTLES_IN.total_seconds()))
             again = partial(self._released_again, order, located)
-            located = steps.run("undo-again", Located, again)
+            located = steps.run("undo-again", CordonResult, again)
         return located
 
-    def _enter(self, order: Order) -> Located:
+    def _enter(self, order: AttemptId) -> CordonResult:
         record = self._context.read(order)
         if record is None:
-            return Located(settled=False)
+            return CordonResult(settled=False)
         if record.phase is Phase.UNDOING:
             return self._undo(order, record)
         policy = self._policies.policy_of(record.facts.cluster)
@@ -77,12 +82,12 @@ class Entering:
             return self._rehearse(record)
         if record.begun_at is None and is_voluntary(record, self._context.clock.now()):
             told = self._turns.ask(record, policy)
-            if told.verdict is not Verdict.GO:
+            if told.verdict is not BudgetVerdict.GO:
                 return self._not_now(order, record, told)
             return self.cordon(order, record)
         return self.cordon(order, record, just_read=True)
 
-    def await_node(self, order: Order, located: Located, steps: Steps) -> Located:
+    def await_node(self, order: AttemptId, located: CordonResult, steps: Steps) -> CordonResult:
         """Wait for a node that was not there, before anything is asked of the instance's group: a
         machine that is booting joins within minutes, and one that never does may be none of the
         cluster's. Its node is cordoned when it joins."""
@@ -91,16 +96,18 @@ class Entering:
             look += 1
             steps.wait(f"wait-to-join-{look}", JOIN_EVERY)
             work = partial(self._joined, order, by_name=look < JOIN_LOOKS)
-            located = steps.run(f"join-{look}", Located, work)
+            located = steps.run(f"join-{look}", CordonResult, work)
         return located
 
-    def _joined(self, order: Order, by_name: bool) -> Located:
+    def _joined(self, order: AttemptId, by_name: bool) -> CordonResult:
         record = self._context.read(order)
         if record is None:
-            return Located(settled=False)
+            return CordonResult(settled=False)
         return self.cordon(order, record, by_name=by_name)
 
-    def expect(self, order: Order, located: Located, replaced: Replaced, steps: Steps) -> Located:
+    def expect(
+        self, order: AttemptId, located: CordonResult, replaced: ReplacementResult, steps: Steps
+    ) -> CordonResult:
         """Look again for a node that was not there: a machine that was booting may have joined.
 
         Of one that waited for its successor, pods would be lost with it; and one that EC2 leaves
@@ -112,13 +119,13 @@ class Entering:
         while located.settled and not located.node:
             look += 1
             expected = partial(self._expected, order, record, replaced.settled)
-            located = steps.run(f"expect-{look}", Located, expected)
+            located = steps.run(f"expect-{look}", CordonResult, expected)
             if not located.rest:
                 break
             steps.wait(f"wait-for-node-{look}", located.rest)
         return located
 
-    def _expected(self, order: Order, record: Retirement, patient: bool) -> Located:
+    def _expected(self, order: AttemptId, record: Retirement, patient: bool) -> CordonResult:
         # All nodes were listed a moment ago for an interruption, which come by the hundred.
         located = self.cordon(order, record, by_name=record.kind in INTERRUPTIONS)
         latest = located.record
@@ -130,13 +137,13 @@ class Entering:
         return replace(located, rest=max(0, int(min(JOINS, left).total_seconds())))
 
     def cordon(
-        self, order: Order, record: Retirement, just_read: bool = False, by_name: bool = False
-    ) -> Located:
+        self, order: AttemptId, record: Retirement, just_read: bool = False, by_name: bool = False
+    ) -> CordonResult:
         """Cordon the node; again where it is cordoned already. A record that was just read is not
         read again before the first try: nothing is to come before a cordon that need not."""
         latest = [record] if just_read else []
 
-        def find_and_cordon() -> Located:
+        def find_and_cordon() -> CordonResult:
             current = latest.pop() if latest else self._context.current(order)
             return self._find_and_cordon(current, by_name)
 
@@ -145,7 +152,7 @@ class Entering:
         except API_ERRORS as error:
             return self._not_cordoned(record, f"{type(error).__name__}: {error}")
 
-    def _not_cordoned(self, record: Retirement, problem: str) -> Located:
+    def _not_cordoned(self, record: Retirement, problem: str) -> CordonResult:
         """A node that is to go is drained meanwhile; where nothing else is to be done, the cordon
         is tried again until the time is up."""
         now, course = self._context.clock.now(), course_of(record)
@@ -153,25 +160,25 @@ class Entering:
         if course is Course.CORDON and now < min(due(record), record.noticed_at + LONGEST_TURN):
             paced = pause_before_next(record.noticed_at, now, deadline=None)
             rest = int(max(paced.total_seconds(), LONGEST_RETRY))
-        return Located(False, record, problem=problem, course=course, rest=rest)
+        return CordonResult(False, record, problem=problem, course=course, rest=rest)
 
-    def _find_and_cordon(self, record: Retirement | None, by_name: bool) -> Located:
+    def _find_and_cordon(self, record: Retirement | None, by_name: bool) -> CordonResult:
         if record is None:
-            return Located(settled=False)
+            return CordonResult(settled=False)
         cluster, node = self._context.node_of(record, by_name)
         course = course_of(record)
         if node is None:
             problem = "the instance has no node in the cluster"
-            return Located(True, record, problem=problem, course=course)
+            return CordonResult(True, record, problem=problem, course=course)
         cluster.cordon(node.name, marks_of(record))
         cordoned_at = self._context.clock.now()
-        return Located(True, record, node.name, node.uid, cordoned_at, course=course)
+        return CordonResult(True, record, node.name, node.uid, cordoned_at, course=course)
 
-    def _undo(self, order: Order, record: Retirement) -> Located:
-        return self._released(order, Located(True, record, course=Course.UNDO))
+    def _undo(self, order: AttemptId, record: Retirement) -> CordonResult:
+        return self._released(order, CordonResult(True, record, course=Course.UNDO))
 
-    def _released(self, order: Order, located: Located) -> Located:
-        """Take off what generations up to this one put on the node. Nothing but success will do:
+    def _released(self, order: AttemptId, located: CordonResult) -> CordonResult:
+        """Take off what attempts up to this one put on the node. Nothing but success will do:
         a node that stays would be left cordoned. One that a policy had cordoned is to be left so.
         """
         if located.record is None or located.record.stays_cordoned:
@@ -179,26 +186,26 @@ class Entering:
         cluster, node = self._context.node_of(located.record)
         if node is None:
             return located
-        cluster.release(node.name, order.generation)
+        cluster.release(node.name, order.attempt)
         return replace(located, node=node.name, node_uid=node.uid)
 
-    def _rehearse(self, record: Retirement) -> Located:
+    def _rehearse(self, record: Retirement) -> CordonResult:
         try:
             _, node = self._context.retry(partial(self._context.node_of, record))
         except API_ERRORS as error:
-            return Located(False, record, problem=str(error), course=Course.REHEARSE)
+            return CordonResult(False, record, problem=str(error), course=Course.REHEARSE)
         name, uid = (node.name, node.uid) if node else ("", "")
-        return Located(True, record, name, uid, course=Course.REHEARSE)
+        return CordonResult(True, record, name, uid, course=Course.REHEARSE)
 
-    def _not_now(self, order: Order, record: Retirement, told: Turn) -> Located:
-        if told.verdict is Verdict.DECLINE:
-            declined = Located(False, record, problem=told.reason, course=Course.DECLINE)
+    def _not_now(self, order: AttemptId, record: Retirement, told: BudgetDecision) -> CordonResult:
+        if told.verdict is BudgetVerdict.DECLINE:
+            declined = CordonResult(False, record, problem=told.reason, course=Course.DECLINE)
             return self._unmarked(order, declined)
         self._telemetry.waiting(record, told.reason)
         with suppress(*API_ERRORS):  # tried again when its turn is asked for again
-            self._unmarked(order, Located(False, record))
+            self._unmarked(order, CordonResult(False, record))
         rest = pause_before_asking(record, self._context.clock.now())
-        return Located(
+        return CordonResult(
             settled=False,
             record=record,
             problem=told.reason,
@@ -206,15 +213,15 @@ class Entering:
             rest=max(1, int(rest.total_seconds())),
         )
 
-    def _unmarked(self, order: Order, located: Located) -> Located:
-        """Leave no node cordoned that stays, for now at least: a generation before this one may
+    def _unmarked(self, order: AttemptId, located: CordonResult) -> CordonResult:
+        """Leave no node cordoned that stays, for now at least: an attempt before this one may
         have marked it, or be about to; or this one has, before its function died. One whose
         successor is asked for, or that its group has in hand already, keeps its marks to the end.
         """
         record = located.record
         if record is None or record.replaced is not None:
             return located
-        if record.generation == 1 and not self._is_marked(record):
+        if record.attempt == 1 and not self._is_marked(record):
             return located
         if self._is_leaving(order.instance):
             return located
@@ -224,10 +231,10 @@ class Entering:
         _, node = self._context.node_of(record)
         return node is not None and node.marked
 
-    def _released_again(self, order: Order, located: Located) -> Located:
+    def _released_again(self, order: AttemptId, located: CordonResult) -> CordonResult:
         record = self._context.read(order)
         if record is None:
-            return Located(settled=False)
+            return CordonResult(settled=False)
         return self._released(order, replace(located, record=record))
 
     def _is_leaving(self, instance: str) -> bool:
@@ -240,7 +247,7 @@ def _may_still_join(record: Retirement) -> bool:
     return record.kind in INTERRUPTIONS and not record.hooks and record.replaced is None
 
 
-def never_joined(located: Located) -> bool:
+def never_joined(located: CordonResult) -> bool:
     """Whether nothing shows that the instance is one of the cluster's nodes, and nothing has been
     asked of its group yet: nor need it be, for what can wait."""
     record = located.record

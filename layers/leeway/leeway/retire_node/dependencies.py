@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from leeway.drain.ports import DrainStates
-from leeway.execution.shared_cache import Recollection
+from leeway.execution.shared_cache import SharedCache
 from leeway.policy.ports import ClusterPolicies
-from leeway.ports.aws import Announcements, GroupInstances, Groups
+from leeway.ports.aws import GroupInstances, Groups, LeewayEvents
 from leeway.ports.table import UnavailableOfferings
 from leeway.retire_node.outcome import Outcome
-from leeway.retirement.ports import Ledgers
+from leeway.retirement.ports import DisruptionLedgers
 from leeway.retirement.record import Retirement
 from leeway.retirement.step_context import StepContext
 
@@ -36,12 +36,12 @@ class Dependencies:
 
     context: StepContext
     policies: ClusterPolicies
-    ledgers: Ledgers
+    ledgers: DisruptionLedgers
     groups: Groups
     instances: GroupInstances
     offerings: UnavailableOfferings
     region: str
-    cache: Recollection
+    cache: SharedCache
     drains: DrainStates
-    announcements: Announcements
+    announcements: LeewayEvents
     telemetry: Telemetry

@@ -6,27 +6,27 @@ from leeway.drain.progress import Drain
 from leeway.execution.retrying import API_ERRORS
 from leeway.ports.aws import CloudRefused, CloudUnavailable, Groups
 from leeway.replacement.decide import decide_replacement
-from leeway.replacement.request import Replaced
+from leeway.replacement.request import ReplacementResult
 from leeway.retirement.record import Retirement
 from leeway.retirement.step_context import StepContext
 
 
 def rehearsed(
     context: StepContext, groups: Groups, record: Retirement, node: str
-) -> tuple[Replaced, Drain]:
+) -> tuple[ReplacementResult, Drain]:
     """Decide everything, and act on nothing; what could not be read stands in the results."""
     return _would_replace(groups, record), _would_drain(context, record, node)
 
 
-def _would_replace(groups: Groups, record: Retirement) -> Replaced:
+def _would_replace(groups: Groups, record: Retirement) -> ReplacementResult:
     try:
         group = groups.facts(record.instance)
     except (CloudUnavailable, CloudRefused) as error:
-        return Replaced(False, record, reason=str(error))
+        return ReplacementResult(False, record, reason=str(error))
     decision = decide_replacement(
         record.kind, record.replacement, record.facts.owner, group, taken=True
     )
-    return Replaced(True, record, decision.method, decision.reason)
+    return ReplacementResult(True, record, decision.method, decision.reason)
 
 
 def _would_drain(context: StepContext, record: Retirement, node: str) -> Drain:

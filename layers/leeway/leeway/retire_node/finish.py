@@ -4,25 +4,25 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
-from leeway.execution.attempt import Order, Phase
+from leeway.execution.attempt import AttemptId, Phase
 from leeway.execution.retrying import API_ERRORS
 from leeway.execution.steps import Steps
-from leeway.lifecycle_hooks.actions import Answered, LifecycleActions
+from leeway.lifecycle_hooks.actions import HookAnswers, LifecycleActions
 from leeway.ports.aws import (
-    Announcements,
     CloudRefused,
     CloudUnavailable,
     Groups,
     HookResult,
     Instances,
+    LeewayEvents,
 )
-from leeway.replacement.launch import Launching
-from leeway.replacement.request import Replaced
+from leeway.replacement.launch import SuccessorLaunch
+from leeway.replacement.request import ReplacementResult
 from leeway.retire_node.dependencies import Telemetry
 from leeway.retire_node.dry_run import rehearsed
 from leeway.retire_node.outcome import FAILED, Outcome
-from leeway.retire_node.step_results import Finished, Standing
-from leeway.retirement.cordon_result import Course, Located
+from leeway.retire_node.step_results import FinishResult, RetirementProgress
+from leeway.retirement.cordon_result import CordonResult, Course
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 from leeway.retirement.step_context import StepContext
@@ -40,7 +40,7 @@ ATTEMPTS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Terminated:
+class TerminationResult:
     """What came of terminating an instance: whether EC2 was `asked` to, what it `refused`, and why
     the instance is `left` running, both empty where neither is so."""
 
@@ -50,16 +50,16 @@ class Terminated:
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered:
+class GroupRestored:
     """What came of having a group be as large as before: `settled` says that it is, `refused` what
-    was refused. No record where a newer generation has taken over."""
+    was refused. No record where a newer attempt has taken over."""
 
     record: Retirement | None
     refused: tuple[str, ...] = ()
     settled: bool = False
 
 
-class Ending:
+class FinishStep:
     """Ends retirements."""
 
     def __init__(
@@ -67,10 +67,10 @@ class Ending:
         context: StepContext,
         groups: Groups,
         instances: Instances,
-        announcements: Announcements,
+        announcements: LeewayEvents,
         telemetry: Telemetry,
         actions: LifecycleActions,
-        launching: Launching,
+        launching: SuccessorLaunch,
     ) -> None:
         self._context = context
         self._groups = groups
@@ -80,42 +80,48 @@ class Ending:
         self._actions = actions
         self._launching = launching
 
-    def finish(self, order: Order, record: Retirement, standing: Standing) -> Finished:
+    def finish(
+        self, order: AttemptId, record: Retirement, standing: RetirementProgress
+    ) -> FinishResult:
         """Have a group that was made larger end its instance, close the record, answer every hook
         that told of this instance, and terminate what is Leeway's to terminate.
 
         The record is closed before the rest: the state changes that follow are then known to be
-        its own doing, and a hook that is announced after it gets a generation that answers it.
+        its own doing, and a hook that is announced after it gets an attempt that answers it.
         """
-        lowered = Lowered(record)
+        lowered = GroupRestored(record)
         if standing.drained or not record.counts_from_its_turn:
             stays = standing.drained and not standing.is_known_to_be_empty(record)
             lowered = self._lower(order, record, stays)
         closed = self._close(order, lowered, Phase.FINISHED, HookResult.CONTINUE, standing)
         if closed is None:
-            return Finished(None)
-        terminated = Terminated()
+            return FinishResult(None)
+        terminated = TerminationResult()
         if standing.replaced.settled and closed.replaced is not None and closed.replaced.detached:
             terminated = self._terminate(order, closed, standing)
         answered = self._actions.answer(order.instance, closed.hooks, HookResult.CONTINUE)
         return self._finished(closed, standing, answered, lowered.refused, terminated)
 
-    def finish_early(self, order: Order, record: Retirement, located: Located) -> Finished:
+    def finish_early(
+        self, order: AttemptId, record: Retirement, located: CordonResult
+    ) -> FinishResult:
         """Close a retirement that does not go as far as a drain: one that only cordons, is
         declined, undone, or rehearsed."""
-        standing = Standing(located, Replaced(True, record, reason="not asked for"))
+        standing = RetirementProgress(
+            located, ReplacementResult(True, record, reason="not asked for")
+        )
         if located.course is Course.REHEARSE:
-            standing = Standing(
+            standing = RetirementProgress(
                 located, *rehearsed(self._context, self._groups, record, located.node)
             )
-        lowered, phase = Lowered(record), Phase.FINISHED
+        lowered, phase = GroupRestored(record), Phase.FINISHED
         if located.course is Course.UNDO:
             lowered, phase = self._lower(order, record, stays=True), Phase.UNDONE
         answer = HookResult.CONTINUE if located.course is Course.CORDON else None
         closed = self._close(order, lowered, phase, answer)
         if closed is None:
-            return Finished(None)
-        answered = Answered()
+            return FinishResult(None)
+        answered = HookAnswers()
         if answer is not None:
             answered = self._actions.answer(order.instance, closed.hooks, answer)
         return self._finished(closed, standing, answered, lowered.refused)
@@ -123,11 +129,11 @@ class Ending:
     def _finished(
         self,
         closed: Retirement,
-        standing: Standing,
-        answered: Answered,
+        standing: RetirementProgress,
+        answered: HookAnswers,
         refused: tuple[str, ...],
-        terminated: Terminated = Terminated(),
-    ) -> Finished:
+        terminated: TerminationResult = TerminationResult(),
+    ) -> FinishResult:
         """Render how it ended, and log it. `refused` is what AWS said before the hooks' answers."""
         located, replaced, drain = standing.located, standing.replaced, standing.drain
         outcome = Outcome(
@@ -136,7 +142,7 @@ class Ending:
             cluster=closed.facts.cluster,
             node=located.node,
             kind=closed.kind,
-            generation=closed.generation,
+            attempt=closed.attempt,
             reason=standing.problem or closed.reason,
             noticed_at=closed.noticed_at,
             cordoned_at=located.cordoned_at,
@@ -159,28 +165,28 @@ class Ending:
             still_attached=tuple(pod.pod for pod in drain.unclean),
         )
         self._telemetry.retired(outcome)
-        return Finished(outcome, answered)
+        return FinishResult(outcome, answered)
 
-    def _lower(self, order: Order, record: Retirement, stays: bool = False) -> Lowered:
+    def _lower(self, order: AttemptId, record: Retirement, stays: bool = False) -> GroupRestored:
         """Have a group that was made larger be as large as before, and end the instance unless it
         stays. What is refused stays owed, and is found again."""
         intent = record.replaced
         if intent is None or not intent.owed:
-            return Lowered(record)
+            return GroupRestored(record)
         written = self._context.write(order, record, _ending)
         if written is None:
-            return Lowered(None)
+            return GroupRestored(None)
         running, _ = written
         lower = partial(self._launching.end, running, stays, again=intent.ending)
         try:
             held = self._context.retry(lower)
         except CloudRefused as error:
-            return Lowered(running, (str(error),))
-        return Lowered(self._hooks_told(order, running) if held else running, settled=True)
+            return GroupRestored(running, (str(error),))
+        return GroupRestored(self._hooks_told(order, running) if held else running, settled=True)
 
-    def _hooks_told(self, order: Order, record: Retirement) -> Retirement | None:
+    def _hooks_told(self, order: AttemptId, record: Retirement) -> Retirement | None:
         """Wait a moment for the notice of the hook that keeps the instance now, so that it is
-        answered at once: one that comes later takes a generation of its own."""
+        answered at once: one that comes later takes an attempt of its own."""
         latest: Retirement | None = record
         until = self._context.clock.now() + HOOK_TOLD_WITHIN
         while latest is not None and not latest.hooks and self._context.clock.now() < until:
@@ -190,13 +196,13 @@ class Ending:
 
     def _close(
         self,
-        order: Order,
-        lowered: Lowered,
+        order: AttemptId,
+        lowered: GroupRestored,
         phase: Phase,
         answer: HookResult | None,
-        standing: Standing | None = None,
+        standing: RetirementProgress | None = None,
     ) -> Retirement | None:
-        """Close the record; None where a newer generation has taken over. `standing` is how far a
+        """Close the record; None where a newer attempt has taken over. `standing` is how far a
         retirement has come that was to end its instance."""
         if lowered.record is None:
             return None
@@ -221,11 +227,13 @@ class Ending:
         written = self._context.write(order, lowered.record, closed)
         return written[0] if written else None
 
-    def _terminate(self, order: Order, record: Retirement, standing: Standing) -> Terminated:
+    def _terminate(
+        self, order: AttemptId, record: Retirement, standing: RetirementProgress
+    ) -> TerminationResult:
         """Terminate an instance that Leeway detached. One that EC2 takes anyway is left to it where
         EC2 throttles. What fails is tried again, ATTEMPTS times in all."""
         if not standing.drained:
-            return Terminated(left="since it is not drained")
+            return TerminationResult(left="since it is not drained")
         terminated = self._asked_to_terminate(record, standing)
         if record.ec2_takes_it:
             return terminated
@@ -237,27 +245,31 @@ class Ending:
         last = f"{terminated.left}; this was the last of {ATTEMPTS} attempts: terminate it yourself"
         return replace(terminated, left=last)
 
-    def _asked_to_terminate(self, record: Retirement, standing: Standing) -> Terminated:
+    def _asked_to_terminate(
+        self, record: Retirement, standing: RetirementProgress
+    ) -> TerminationResult:
         if not standing.is_known_to_be_empty(record):
-            return Terminated(left="since it has no node, and nothing shows that it had one")
+            return TerminationResult(left="since it has no node, and nothing shows that it had one")
         try:
             self._instances.terminate(record.instance)
         except CloudRefused as error:
-            return Terminated(True, (str(error),), "since EC2 refuses to terminate it")
+            return TerminationResult(True, (str(error),), "since EC2 refuses to terminate it")
         except CloudUnavailable:
             if not record.ec2_takes_it:
                 raise
-            return Terminated()
-        return Terminated(asked=True)
+            return TerminationResult()
+        return TerminationResult(asked=True)
 
-    def report(self, order: Order, located: Located, finished: Finished, steps: Steps) -> None:
+    def report(
+        self, order: AttemptId, located: CordonResult, finished: FinishResult, steps: Steps
+    ) -> None:
         """Tell the others how it ended, and go on answering hooks whose answer was refused."""
         if finished.outcome is None:
             return
         steps.run("report", str, partial(self._report, finished.outcome, located))
         self._actions.insist(order.instance, finished.answered, HookResult.CONTINUE, steps)
 
-    def _report(self, outcome: Outcome, located: Located) -> str:
+    def _report(self, outcome: Outcome, located: CordonResult) -> str:
         """One step, since each is paid for. What may have to wait for its service comes last: the
         Kubernetes Event is the same one when it is written again."""
         if located.node and located.course is not Course.REHEARSE:
@@ -265,7 +277,7 @@ class Ending:
         return self._announce(outcome)
 
     def _announce(self, outcome: Outcome) -> str:
-        """Put the Leeway event. A repeated one has the same instance and generation, by which its
+        """Put the Leeway event. A repeated one has the same instance and attempt, by which its
         readers can tell; one that is refused holds up nothing."""
         try:
             self._announcements.announce(outcome.title, outcome.to_json())
@@ -285,7 +297,7 @@ class Ending:
 
 
 def _detached(
-    intent: ReplacementIntent, replaced: Replaced, ec2_takes_it: bool
+    intent: ReplacementIntent, replaced: ReplacementResult, ec2_takes_it: bool
 ) -> ReplacementIntent:
     """Note whether the instance has left its group for this retirement, so that Leeway has to end
     it, unless EC2 does. Somebody may have attached it to a group again."""

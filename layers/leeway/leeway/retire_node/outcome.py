@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from leeway.drain.progress import ENDS, PodProgress, Stage, Way
+from leeway.drain.progress import ENDS, PodProgress, RemovalMethod, Stage
 from leeway.notices import NoticeKind
 from leeway.ports.kubernetes import NodeEvent
 from leeway.retirement.replacement_intent import Method, Successor
@@ -20,7 +20,7 @@ ROOM = 240_000
 Source: EventBridge user guide, "Calculating PutEvents event entry size"."""
 
 
-class Result(StrEnum):
+class RetirementResult(StrEnum):
     """How a retirement ended."""
 
     DRAINED = "drained"
@@ -33,17 +33,17 @@ class Result(StrEnum):
 
 
 _TITLES = {
-    Result.INCOMPLETE: "Leeway Node Retirement Incomplete",
-    Result.CORDONED: "Leeway Node Cordoned",
-    Result.DECLINED: "Leeway Node Retirement Declined",
-    Result.REHEARSED: "Leeway Node Retirement Rehearsed",
-    Result.UNDONE: "Leeway Node Retirement Undone",
+    RetirementResult.INCOMPLETE: "Leeway Node Retirement Incomplete",
+    RetirementResult.CORDONED: "Leeway Node Cordoned",
+    RetirementResult.DECLINED: "Leeway Node Retirement Declined",
+    RetirementResult.REHEARSED: "Leeway Node Retirement Rehearsed",
+    RetirementResult.UNDONE: "Leeway Node Retirement Undone",
 }
 _NODE_REASONS = {
-    Result.DRAINED: "LeewayRetired",
-    Result.CORDONED: "LeewayCordoned",
-    Result.UNDONE: "LeewayReleased",
-    Result.DECLINED: "LeewayReleased",
+    RetirementResult.DRAINED: "LeewayRetired",
+    RetirementResult.CORDONED: "LeewayCordoned",
+    RetirementResult.UNDONE: "LeewayReleased",
+    RetirementResult.DECLINED: "LeewayReleased",
 }
 
 
@@ -57,12 +57,12 @@ class Outcome:
     went while their volumes stayed, and `successors` what was launched for the instance, as far as
     that is known."""
 
-    result: Result
+    result: RetirementResult
     instance: str
     cluster: str
     node: str
     kind: NoticeKind
-    generation: int
+    attempt: int
     reason: str
     noticed_at: datetime
     cordoned_at: datetime | None
@@ -84,12 +84,12 @@ class Outcome:
     @property
     def evicted(self) -> int:
         """Pods that went through the Eviction API."""
-        return sum(p.way is Way.EVICT and p.asked_at is not None for p in self.pods)
+        return sum(p.way is RemovalMethod.EVICT and p.asked_at is not None for p in self.pods)
 
     @property
     def deleted(self) -> int:
         """Pods that were deleted past a budget, at their latest moment."""
-        return sum(p.way is Way.DELETE and p.asked_at is not None for p in self.pods)
+        return sum(p.way is RemovalMethod.DELETE and p.asked_at is not None for p in self.pods)
 
     @property
     def failed(self) -> tuple[PodProgress, ...]:
@@ -114,12 +114,16 @@ class Outcome:
     @property
     def sentence(self) -> str:
         """What happened, in one sentence for people."""
-        if self.result is Result.NO_NODE:
+        if self.result is RetirementResult.NO_NODE:
             said = f"{self.kind}: {self.instance} has no node in {self.cluster}: nothing to drain"
             return "; ".join([said, *self._unended, *self.refused])
-        if self.result is Result.REHEARSED:
+        if self.result is RetirementResult.REHEARSED:
             return self._rehearsed
-        if self.result in {Result.CORDONED, Result.DECLINED, Result.UNDONE}:
+        if self.result in {
+            RetirementResult.CORDONED,
+            RetirementResult.DECLINED,
+            RetirementResult.UNDONE,
+        }:
             said = f"{self.kind}: {self.node or self.instance} {self.result}: {self.reason}"
             return "; ".join([said, *self.refused])
         done = f"{self.evicted} pods evicted"
@@ -136,9 +140,9 @@ class Outcome:
         replacement = f"replacement: {self.replacement}"
         told.append(" ".join([replacement, *(one.instance for one in self.successors)]))
         told += self._unended
-        if self.kept and self.result is Result.INCOMPLETE:
+        if self.kept and self.result is RetirementResult.INCOMPLETE:
             told.append("left in service, since it is not drained")
-        if self.result is Result.INCOMPLETE:
+        if self.result is RetirementResult.INCOMPLETE:
             told.append(self.reason)
         return "; ".join([*told, *self.refused])
 
@@ -161,18 +165,22 @@ class Outcome:
     @property
     def retired(self) -> bool:
         """Whether the node's way out was gone to its end, well or not."""
-        return self.result in {Result.DRAINED, Result.INCOMPLETE, Result.NO_NODE}
+        return self.result in {
+            RetirementResult.DRAINED,
+            RetirementResult.INCOMPLETE,
+            RetirementResult.NO_NODE,
+        }
 
     @property
     def never_cordoned(self) -> bool:
         """Whether its cluster could not be reached, or refused, until there was no time left."""
-        return self.result is Result.INCOMPLETE and self.cordoned_at is None
+        return self.result is RetirementResult.INCOMPLETE and self.cordoned_at is None
 
     @property
     def troubled(self) -> bool:
         """Whether somebody should look at it."""
         problems = bool(self.refused) or bool(self.left_running)
-        return problems or self.result is Result.INCOMPLETE or self.replacement == FAILED
+        return problems or self.result is RetirementResult.INCOMPLETE or self.replacement == FAILED
 
     def to_json(self) -> str:
         """Render the detail of the Leeway event. Of more pods than it has room for, those that went
@@ -200,7 +208,7 @@ class Outcome:
     def as_node_event(self, node_uid: str) -> NodeEvent:
         """Render the Kubernetes Event; its name makes a repeated report the same Event."""
         return NodeEvent(
-            name=f"{self.node}.leeway-{self.instance}-{self.generation}",
+            name=f"{self.node}.leeway-{self.instance}-{self.attempt}",
             node=self.node,
             node_uid=node_uid,
             reason=_NODE_REASONS.get(self.result, "LeewayRetirementIncomplete"),
@@ -210,7 +218,7 @@ class Outcome:
 
 
 def _went_as_planned(pod: PodProgress) -> bool:
-    return pod.stage is Stage.LEFT or (pod.stage is Stage.GONE and pod.way is Way.EVICT)
+    return pod.stage is Stage.LEFT or (pod.stage is Stage.GONE and pod.way is RemovalMethod.EVICT)
 
 
 def _seconds(start: datetime, end: datetime | None) -> float | None:

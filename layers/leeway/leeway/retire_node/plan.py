@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from leeway.drain.deadline import Terms, grace_that_fits, latest_moment
-from leeway.drain.decide_pod import Verdict, decide_pod
+from leeway.drain.decide_pod import PodAction, decide_pod
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import Owner, OwnerKind, owner_of
@@ -21,7 +21,7 @@ class PodPlan:
     """What would become of one pod. `grace` is in seconds: what it would be given."""
 
     pod: str
-    verdict: Verdict
+    verdict: PodAction
     reason: str
     warning: str
     critical: bool
@@ -29,7 +29,7 @@ class PodPlan:
     grace: int
 
 
-class Course(StrEnum):
+class PlannedAction(StrEnum):
     """What a notice leads to for one instance."""
 
     IGNORE = "ignore"
@@ -41,12 +41,12 @@ class Course(StrEnum):
     RETIRE = "retire"
 
 
-DRAINS = frozenset({Course.SCHEDULE, Course.RETIRE})
+DRAINS = frozenset({PlannedAction.SCHEDULE, PlannedAction.RETIRE})
 """The courses on which pods are asked to go, now or later."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class InstanceFindings:
     """What was found out about one instance. `facts` and `group` are None where EC2 was not `asked`
     or knows no such instance, `node` where none was looked for or found, as `node_reason` says."""
 
@@ -79,7 +79,7 @@ class InstancePlan:
     owner: str
     node: str
     node_reason: str
-    course: Course
+    course: PlannedAction
     reason: str
     ruling: Ruling
     policy_source: str
@@ -104,7 +104,7 @@ class Explanation:
 def plan_pod(pod: Pod, terms: Terms, now: datetime) -> PodPlan:
     """Plan one pod as a drain that begins at `now` would."""
     decision = decide_pod(pod, now)
-    evicted = decision.verdict is Verdict.EVICT
+    evicted = decision.verdict is PodAction.EVICT
     grace = grace_that_fits(pod, terms, now)
     return PodPlan(
         pod=pod.key,
@@ -118,7 +118,7 @@ def plan_pod(pod: Pod, terms: Terms, now: datetime) -> PodPlan:
 
 
 def plan_instance(
-    notice: Notice, policy: ClusterPolicy, policy_source: str, seen: Seen
+    notice: Notice, policy: ClusterPolicy, policy_source: str, seen: InstanceFindings
 ) -> InstancePlan:
     """Plan what becomes of one instance, as if its notice arrived at its own time."""
     here = policy.notices[notice.kind]
@@ -161,25 +161,28 @@ def _course(
     owner: Owner | None,
     instance: str,
     begins: datetime | None,
-) -> tuple[Course, str]:
+) -> tuple[PlannedAction, str]:
     if notice.state == "running":
         undone = "what a retirement put on its node is taken off, if one did"
-        return Course.UNDO, f"an instance that is running is not on its way out: {undone}"
+        return PlannedAction.UNDO, f"an instance that is running is not on its way out: {undone}"
     if owner is not None and owner.retires_itself and not _is_taken(policy, owner):
-        return Course.LEAVE, f"{owner.kind} {owner.name}".strip() + " sees to its own nodes"
+        return PlannedAction.LEAVE, f"{owner.kind} {owner.name}".strip() + " sees to its own nodes"
     if instance in notice.over:
-        return Course.UNDO, "what was announced is called off or done"
+        return PlannedAction.UNDO, "what was announced is called off or done"
     match ruling.action:
         case Action.IGNORE:
-            return Course.IGNORE, ruling.reason
+            return PlannedAction.IGNORE, ruling.reason
         case Action.ADMIT:
-            return Course.ADMIT, f"{ruling.reason}: its hook is completed when its node is Ready"
+            return (
+                PlannedAction.ADMIT,
+                f"{ruling.reason}: its hook is completed when its node is Ready",
+            )
         case Action.CORDON:
-            return Course.CORDON, ruling.reason
+            return PlannedAction.CORDON, ruling.reason
         case _ if begins is not None:
-            return Course.SCHEDULE, f"{ruling.reason}, ahead of what is announced"
+            return PlannedAction.SCHEDULE, f"{ruling.reason}, ahead of what is announced"
         case _:
-            return Course.RETIRE, ruling.reason
+            return PlannedAction.RETIRE, ruling.reason
 
 
 def _is_taken(policy: ClusterPolicy, owner: Owner) -> bool:
@@ -187,7 +190,7 @@ def _is_taken(policy: ClusterPolicy, owner: Owner) -> bool:
 
 
 def _replacement(
-    notice: Notice, policy: ClusterPolicy, ruling: Ruling, seen: Seen
+    notice: Notice, policy: ClusterPolicy, ruling: Ruling, seen: InstanceFindings
 ) -> Decision | None:
     if seen.facts is None:
         return None
@@ -197,7 +200,9 @@ def _replacement(
     )
 
 
-def _remarks(notice: Notice, policy: ClusterPolicy, course: Course, seen: Seen) -> Iterator[str]:
+def _remarks(
+    notice: Notice, policy: ClusterPolicy, course: PlannedAction, seen: InstanceFindings
+) -> Iterator[str]:
     if policy.dry_run:
         yield "the cluster is on dry run: all of this is only reported"
     if notice.kind not in VOLUNTARY or course not in DRAINS:

@@ -8,39 +8,44 @@ from leeway.ports.aws import Groups
 from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
 from leeway.replacement.decide import groups_own_business
-from leeway.retirement.disruption_budget import Turn, Verdict, decide_turn, with_patience
-from leeway.retirement.ports import Ledgers
+from leeway.retirement.disruption_budget import (
+    BudgetDecision,
+    BudgetVerdict,
+    decide_disruption,
+    with_patience,
+)
+from leeway.retirement.ports import DisruptionLedgers
 from leeway.retirement.record import Retirement
 from leeway.retirement.step_context import StepContext
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 
 
-class Turns:
+class DisruptionRequests:
     """Gives retirements their turns."""
 
-    def __init__(self, context: StepContext, groups: Groups, ledgers: Ledgers) -> None:
+    def __init__(self, context: StepContext, groups: Groups, ledgers: DisruptionLedgers) -> None:
         self._context = context
         self._groups = groups
         self._ledgers = ledgers
 
-    def ask(self, record: Retirement, policy: ClusterPolicy) -> Turn:
+    def ask(self, record: Retirement, policy: ClusterPolicy) -> BudgetDecision:
         """Ask whether a retirement may begin that could as well wait; take its turn if it may."""
         try:
             told = self._context.retry(partial(self._turn_of, record, policy))
         except API_ERRORS as error:
             # Nobody is in a hurry: a retirement of choice does not begin on guesses.
-            told = Turn(Verdict.WAIT, f"{type(error).__name__}: {error}")
+            told = BudgetDecision(BudgetVerdict.WAIT, f"{type(error).__name__}: {error}")
         return with_patience(record, told, self._context.clock.now())
 
-    def _turn_of(self, record: Retirement, policy: ClusterPolicy) -> Turn:
+    def _turn_of(self, record: Retirement, policy: ClusterPolicy) -> BudgetDecision:
         had_its_turn = record.replaced is not None
         if not had_its_turn and (left := self._left_to_group(record)):
-            return Turn(Verdict.DECLINE, left)
+            return BudgetDecision(BudgetVerdict.DECLINE, left)
         cluster, node = self._context.node_of(record)
         protections = self._protections(cluster, node) if node else []
-        told = decide_turn(record, policy, protections)
-        if told.verdict is not Verdict.GO or node is None or had_its_turn:
+        told = decide_disruption(record, policy, protections)
+        if told.verdict is not BudgetVerdict.GO or node is None or had_its_turn:
             return told
         return self._take_turn(record, policy, cluster.ready_nodes())
 
@@ -65,10 +70,10 @@ class Turns:
             found.insert(0, f"node {node.name} has {DO_NOT_DISRUPT}")
         return found
 
-    def _take_turn(self, record: Retirement, policy: ClusterPolicy, nodes: int) -> Turn:
+    def _take_turn(self, record: Retirement, policy: ClusterPolicy, nodes: int) -> BudgetDecision:
         ledgers = self._ledgers
 
-        def take() -> Turn:
+        def take() -> BudgetDecision:
             now = self._context.clock.now()
             ledger = ledgers.churn(record.facts.cluster)
             changed, told = ledger.take(record.instance, nodes, policy.churn, now)

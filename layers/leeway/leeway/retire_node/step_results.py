@@ -6,27 +6,27 @@ Executions go on with the version that began them; what is stored is read by tha
 from dataclasses import dataclass, field
 
 from leeway.drain.progress import Drain
-from leeway.drain.step import Passed
-from leeway.execution.attempt import Order
-from leeway.lifecycle_hooks.actions import Answered
-from leeway.replacement.request import Replaced
-from leeway.retire_node.outcome import Outcome, Result
-from leeway.retirement.cordon_result import Course, Located
+from leeway.drain.step import DrainPassResult
+from leeway.execution.attempt import AttemptId
+from leeway.lifecycle_hooks.actions import HookAnswers
+from leeway.replacement.request import ReplacementResult
+from leeway.retire_node.outcome import Outcome, RetirementResult
+from leeway.retirement.cordon_result import CordonResult, Course
 from leeway.retirement.record import Retirement
 
 _ENDED_EARLY = {
-    Course.DECLINE: Result.DECLINED,
-    Course.REHEARSE: Result.REHEARSED,
-    Course.UNDO: Result.UNDONE,
+    Course.DECLINE: RetirementResult.DECLINED,
+    Course.REHEARSE: RetirementResult.REHEARSED,
+    Course.UNDO: RetirementResult.UNDONE,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RetirementProgress:
     """How far a retirement has come with all that it does; never written down as such."""
 
-    located: Located
-    replaced: Replaced
+    located: CordonResult
+    replaced: ReplacementResult
     drain: Drain = field(default_factory=Drain)
 
     @property
@@ -55,16 +55,16 @@ class Standing:
         return emptied and self.replaced.settled
 
     @property
-    def result(self) -> Result:
+    def result(self) -> RetirementResult:
         """How it ends, if it ends here."""
         course, settled = self.located.course, self.located.settled
         if course in _ENDED_EARLY:
             return _ENDED_EARLY[course]
         if course is Course.CORDON and settled:
-            return Result.CORDONED
+            return RetirementResult.CORDONED
         if settled and not self.located.node:
-            return Result.NO_NODE
-        return Result.DRAINED if self.drained else Result.INCOMPLETE
+            return RetirementResult.NO_NODE
+        return RetirementResult.DRAINED if self.drained else RetirementResult.INCOMPLETE
 
     @property
     def problem(self) -> str:
@@ -73,12 +73,20 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """How it ended; no outcome where a newer generation has taken over."""
+class FinishResult:
+    """How it ended; no outcome where a newer attempt has taken over."""
 
     outcome: Outcome | None
-    answered: Answered = field(default_factory=Answered)
+    answered: HookAnswers = field(default_factory=HookAnswers)
 
 
-STEP_RESULTS = (Order, Located, Replaced, Passed, Finished, Outcome, Answered)
+STEP_RESULTS = (
+    AttemptId,
+    CordonResult,
+    ReplacementResult,
+    DrainPassResult,
+    FinishResult,
+    Outcome,
+    HookAnswers,
+)
 """What is written down between the steps."""

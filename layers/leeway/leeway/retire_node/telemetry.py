@@ -21,7 +21,7 @@ class RetirementTelemetry(Telemetry):
                 "kind": record.kind,
                 "instance": record.instance,
                 "cluster": record.facts.cluster,
-                "generation": record.generation,
+                "attempt": record.attempt,
             },
         )
 
@@ -36,7 +36,7 @@ class RetirementTelemetry(Telemetry):
                 "instance": outcome.instance,
                 "cluster": outcome.cluster,
                 "node": outcome.node,
-                "generation": outcome.generation,
+                "attempt": outcome.attempt,
                 "replacement": outcome.replacement,
                 "replacement_reason": outcome.replacement_reason,
                 "hooks": list(outcome.hooks),
@@ -83,6 +83,6 @@ class RetirementTelemetry(Telemetry):
                 "cluster": outcome.cluster,
                 "node": outcome.node,
                 "instance": outcome.instance,
-                "generation": outcome.generation,
+                "attempt": outcome.attempt,
             },
         )

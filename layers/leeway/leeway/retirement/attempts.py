@@ -1,10 +1,10 @@
-"""How notices change a retirement's record, and when they raise its generation: what is repeated or
+"""How notices change a retirement's record, and when they raise its attempt: what is repeated or
 less urgent does not, what outranks it does, and so does that by which the instance stays."""
 
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.execution.attempt import OVERDUE, Change, Phase, remembered
+from leeway.execution.attempt import OVERDUE, Phase, RecordChange, remembered
 from leeway.instances.facts import InstanceFacts
 from leeway.lifecycle_hooks.held_hooks import LONGEST_TIMEOUT
 from leeway.notices import InterruptionAction, Notice, NoticeKind
@@ -42,27 +42,27 @@ whole seconds, by clocks of several services. From a warning to a restart it tak
 
 def receive(
     stored: Retirement | None, notice: Notice, ruling: Ruling, facts: InstanceFacts
-) -> Change[Retirement]:
+) -> RecordChange[Retirement]:
     """Decide what a notice that asks for a retirement does to the instance's record.
 
-    A repeated notice and one that is less urgent raise no generation; a start that may have
-    been lost is made again, which does no harm since executions are named by generation.
+    A repeated notice and one that is less urgent raise no attempt; a start that may have
+    been lost is made again, which does no harm since executions are named by attempt.
     """
     if stored is None:
-        return Change(_first(notice, ruling, facts), True, True, "first notice")
+        return RecordChange(_first(notice, ruling, facts), True, True, "first notice")
     if notice.id in stored.notices:
         again = stored.phase is Phase.NOTICED
         reason = "seen before; starting it again in case that was lost" if again else "seen before"
-        return Change(stored, False, again, reason)
+        return RecordChange(stored, False, again, reason)
     newer = _why_newer(stored, notice, ruling)
     if newer is None:
         kept = _remember(stored, notice) if _has_new_hook(stored, notice) else stored
         start = stored.phase is Phase.NOTICED
-        return Change(kept, kept is not stored, start, "a retirement that serves it is known")
-    return Change(_raised(stored, notice, ruling, facts), True, True, newer)
+        return RecordChange(kept, kept is not stored, start, "a retirement that serves it is known")
+    return RecordChange(_raised(stored, notice, ruling, facts), True, True, newer)
 
 
-def undo(stored: Retirement | None, notice: Notice) -> Change[Retirement] | None:
+def undo(stored: Retirement | None, notice: Notice) -> RecordChange[Retirement] | None:
     """Decide what a notice by which the instance stays does to its record: that a change is called
     off, or that the instance runs again. None where there is nothing to undo.
 
@@ -73,7 +73,7 @@ def undo(stored: Retirement | None, notice: Notice) -> Change[Retirement] | None
     died = notice.time >= due(stored) + OVERDUE
     if stored.phase is Phase.UNDOING and not died:
         # Started again, in case the start was lost.
-        return Change(stored, False, True, "its node is being freed")
+        return RecordChange(stored, False, True, "its node is being freed")
     if stored.phase is Phase.UNDOING or (stored.phase is Phase.UNDONE and stored.owes):
         reason = "it should long have been undone: its execution has died" if died else None
     else:
@@ -84,7 +84,7 @@ def undo(stored: Retirement | None, notice: Notice) -> Change[Retirement] | None
     # Its id is not remembered: a change that comes later is received again under the same.
     undoing = stored.model_copy(
         update={
-            "generation": stored.generation + 1,
+            "attempt": stored.attempt + 1,
             "version": stored.version + 1,
             "phase": Phase.UNDOING,
             "stays_cordoned": stored.stays_cordoned and called_off,
@@ -93,7 +93,7 @@ def undo(stored: Retirement | None, notice: Notice) -> Change[Retirement] | None
             "reason": reason,
         }
     )
-    return Change(undoing, True, True, reason)
+    return RecordChange(undoing, True, True, reason)
 
 
 def _why_undone(stored: Retirement, notice: Notice) -> str | None:
@@ -121,7 +121,7 @@ def _why_undone(stored: Retirement, notice: Notice) -> str | None:
 def _first(notice: Notice, ruling: Ruling, facts: InstanceFacts) -> Retirement:
     return Retirement(
         facts=facts,
-        generation=1,
+        attempt=1,
         phase=Phase.NOTICED,
         notices=(notice.id,),
         hooks=(notice.hook,) if notice.hook else (),
@@ -294,7 +294,7 @@ def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceF
     return _remember(stored.model_copy(update=anew), notice).model_copy(
         update={
             "facts": facts,
-            "generation": stored.generation + 1,
+            "attempt": stored.attempt + 1,
             "phase": Phase.NOTICED,
             "running_at": None,
             "begun_at": None,

@@ -19,11 +19,11 @@ class Course(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class CordonResult:
     """Where a retirement stands with its node.
 
     `settled` says that the node is as the course asks, or known not to exist (`node` empty). There
-    is no record where a newer generation has taken over; so with the results below. `rest` is how
+    is no record where a newer attempt has taken over; so with the results below. `rest` is how
     many seconds to wait before trying again, where nothing else is to be done meanwhile.
     """
 

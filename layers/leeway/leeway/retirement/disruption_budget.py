@@ -22,7 +22,7 @@ SOON, LATER = timedelta(seconds=60), timedelta(minutes=5)
 """How often it is asked whether its turn has come: for the first hour, and after that."""
 
 
-class Verdict(StrEnum):
+class BudgetVerdict(StrEnum):
     """What a retirement is told that asks for its turn."""
 
     GO = "go"
@@ -31,14 +31,14 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class BudgetDecision:
     """What it is told, and why."""
 
-    verdict: Verdict
+    verdict: BudgetVerdict
     reason: str = ""
 
 
-class ChurnLedger(BaseModel):
+class DisruptionLedger(BaseModel):
     """Which instances of a cluster went voluntarily, and when each one's turn came.
 
     `version` counts writes, under which it is locked.
@@ -52,23 +52,23 @@ class ChurnLedger(BaseModel):
 
     def take(
         self, instance: str, nodes: int, cap: ChurnCap, now: datetime
-    ) -> tuple["ChurnLedger | None", Turn]:
+    ) -> tuple["DisruptionLedger | None", BudgetDecision]:
         """Ask for a turn in a cluster of so many nodes; the ledger is what is to be written, None
         where nothing changes. An instance that asks again has its turn already."""
         taken = {name: at for name, at in self.turns.items() if now - at < cap.within}
         if instance in taken:
-            return None, Turn(Verdict.GO)
+            return None, BudgetDecision(BudgetVerdict.GO)
         allowed = max(cap.at_least, nodes * cap.percent // 100)
         if len(taken) >= allowed:
             minutes = cap.within.total_seconds() / 60
-            return None, Turn(
-                Verdict.WAIT,
+            return None, BudgetDecision(
+                BudgetVerdict.WAIT,
                 f"{len(taken)} of {nodes} nodes went in the last {minutes:g} minutes, and at most "
                 f"{allowed} may",
             )
         turns = {**taken, instance: now}
         changed = self.model_copy(update={"turns": turns, "version": self.version + 1})
-        return changed, Turn(Verdict.GO)
+        return changed, BudgetDecision(BudgetVerdict.GO)
 
 
 def is_voluntary(record: Retirement, now: datetime) -> bool:
@@ -80,23 +80,35 @@ def is_voluntary(record: Retirement, now: datetime) -> bool:
     return True
 
 
-def decide_turn(record: Retirement, policy: ClusterPolicy, protections: Sequence[str]) -> Turn:
+def decide_disruption(
+    record: Retirement, policy: ClusterPolicy, protections: Sequence[str]
+) -> BudgetDecision:
     """Decide whether a voluntary retirement may begin, but for the churn cap.
 
     `protections` say, each in words, what on the node forbids to disrupt it.
     """
     held = _held(record, policy, protections)
-    return Turn(Verdict.GO) if held is None else Turn(Verdict.WAIT, held)
+    return (
+        BudgetDecision(BudgetVerdict.GO)
+        if held is None
+        else BudgetDecision(BudgetVerdict.WAIT, held)
+    )
 
 
-def with_patience(record: Retirement, told: Turn, now: datetime) -> Turn:
+def with_patience(record: Retirement, told: BudgetDecision, now: datetime) -> BudgetDecision:
     """Decline instead of waiting on, where a day was not enough, whatever the reason. A scheduled
     change comes anyway, and one whose successor is asked for has begun: these wait on."""
     counts = record.counts_from_its_turn and record.replaced is None
-    if told.verdict is not Verdict.WAIT or not counts or now - record.noticed_at < LONGEST_TURN:
+    if (
+        told.verdict is not BudgetVerdict.WAIT
+        or not counts
+        or now - record.noticed_at < LONGEST_TURN
+    ):
         return told
     hours = LONGEST_TURN.total_seconds() / 3600
-    return Turn(Verdict.DECLINE, f"its turn has not come in {hours:g} hours: {told.reason}")
+    return BudgetDecision(
+        BudgetVerdict.DECLINE, f"its turn has not come in {hours:g} hours: {told.reason}"
+    )
 
 
 def _held(record: Retirement, policy: ClusterPolicy, protections: Sequence[str]) -> str | None:

@@ -16,7 +16,7 @@ def held_for(record: Retirement, held: Sequence[HeldHook], now: datetime) -> tup
 
 def _waits_since(record: Retirement) -> datetime | None:
     """Return when the record's hook began to wait, where the record tells. What an earlier
-    generation asked of the group may have been refused: it does not date a hook that came since."""
+    attempt asked of the group may have been refused: it does not date a hook that came since."""
     if record.kind is NoticeKind.TERMINATE_HOOK:
         return record.noticed_at
     asked = record.replaced

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from leeway.retirement.disruption_budget import ChurnLedger
+from leeway.retirement.disruption_budget import DisruptionLedger
 from leeway.retirement.record import Retirement
 
 
@@ -22,14 +22,14 @@ class Records(Protocol):
         ...
 
 
-class Ledgers(Protocol):
+class DisruptionLedgers(Protocol):
     """What retirements must agree on, kept in the table."""
 
-    def churn(self, cluster: str) -> ChurnLedger:
+    def churn(self, cluster: str) -> DisruptionLedger:
         """Read consistently which of a cluster's instances went voluntarily of late."""
         ...
 
-    def write(self, ledger: ChurnLedger) -> None:
+    def write(self, ledger: DisruptionLedger) -> None:
         """Write a ledger whose `version` is one above what was read.
 
         Raises:

@@ -31,9 +31,9 @@ OVER = frozenset({Phase.FINISHED, Phase.UNDONE})
 
 
 class Retirement(BaseModel):
-    """One instance's retirement, in all its generations.
+    """One instance's retirement, in all its attempts.
 
-    `version` counts writes (the optimistic lock); `generation` counts starts of `retire_node`.
+    `version` counts writes (the optimistic lock); `attempt` counts starts of `retire_node`.
     `stops` says that the instance is only stopped, and may run again. `stays_cordoned` says that a
     policy had the node cordoned, and no more, for an earlier notice: whatever a later one comes to,
     it stays so until the instance runs again. `running_at` is when its
@@ -47,7 +47,7 @@ class Retirement(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     facts: InstanceFacts
-    generation: Annotated[int, Field(ge=1)]
+    attempt: Annotated[int, Field(ge=1)]
     version: Annotated[int, Field(ge=1)] = 1
     phase: Phase
     kind: NoticeKind

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from leeway.clock import Clock
-from leeway.execution.attempt import Order
+from leeway.execution.attempt import AttemptId
 from leeway.execution.retrying import retry_conflicts, retry_while_unavailable
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.kubernetes import Cluster
@@ -23,14 +23,14 @@ class StepContext:
     open_cluster: Callable[[str], Cluster]
     clock: Clock
 
-    def current(self, order: Order) -> Retirement | None:
+    def current(self, order: AttemptId) -> Retirement | None:
         """Read the record; None if a newer attempt has superseded this one."""
         record = self.records.retirement(order.instance)
-        if record is None or record.generation != order.generation:
+        if record is None or record.attempt != order.attempt:
             return None
         return record
 
-    def is_current(self, order: Order) -> bool:
+    def is_current(self, order: AttemptId) -> bool:
         """Whether no newer attempt has superseded this one. An unreadable record counts as current:
         in a storm the table throttles, and the drain must go on."""
         try:
@@ -40,7 +40,7 @@ class StepContext:
 
     def write[T](
         self,
-        order: Order,
+        order: AttemptId,
         record: Retirement,
         change: Callable[[Retirement], tuple[Retirement, T]],
     ) -> tuple[Retirement, T] | None:
@@ -69,7 +69,7 @@ class StepContext:
         """Repeat `work` while AWS or the API server is unavailable, for RETRY_TIMEOUT at most."""
         return retry_while_unavailable(self.clock, work)
 
-    def read(self, order: Order) -> Retirement | None:
+    def read(self, order: AttemptId) -> Retirement | None:
         """Read the record as `current` does, and repeat while the table is unavailable."""
         return self.retry(partial(self.current, order))
 

@@ -14,7 +14,7 @@ from leeway.wiring.clients import (
     prepare,
     records,
 )
-from leeway.wiring.clusters import cluster_named
+from leeway.wiring.clusters import open_cluster
 
 
 @cache
@@ -25,7 +25,7 @@ def admit_node() -> AdmitNode:
         groups=groups(),
         types=instances(),
         announcements=announcements(),
-        cluster_named=cluster_named,
+        open_cluster=open_cluster,
         telemetry=AdmissionTelemetry(logger(), metrics()),
         clock=clock(),
     )

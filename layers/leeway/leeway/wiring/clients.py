@@ -17,7 +17,7 @@ from leeway import __version__
 from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.dates import follow_dates
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.eventbridge import EventBridgeAnnouncements
+from leeway.aws.eventbridge import EventBridgeLeewayEvents
 from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
 from leeway.clock import GuidedClock, SystemClock
@@ -196,9 +196,9 @@ def instances() -> Ec2Instances:
 
 
 @cache
-def announcements() -> EventBridgeAnnouncements:
+def announcements() -> EventBridgeLeewayEvents:
     """Build the adapter of Leeway's own events."""
-    return EventBridgeAnnouncements(partial(client, "events"))
+    return EventBridgeLeewayEvents(partial(client, "events"))
 
 
 @cache

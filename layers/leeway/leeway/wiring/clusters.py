@@ -15,7 +15,7 @@ from leeway.ports.aws import ClusterEndpoint
 from leeway.wiring.clients import client, clock, session, settings
 
 
-def cluster_named(name: str) -> LightkubeCluster:
+def open_cluster(name: str) -> LightkubeCluster:
     """Open a cluster's nodes and pods, once for each connection to it."""
     return _cluster_on(connection_to(name))
 

@@ -3,9 +3,9 @@
 import os
 from functools import cache, partial
 
-from leeway.admission.record import Arrival
+from leeway.admission.record import Admission
 from leeway.aws.scheduler import EventBridgeSchedules, ScheduleTarget
-from leeway.interruption.receive_notice import Reception
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.interruption.telemetry import NoticeTelemetry
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client, logger, metrics, prepare
@@ -23,7 +23,7 @@ def _schedule_target() -> ScheduleTarget:
 
 
 @cache
-def reception() -> Reception:
+def reception() -> ReceiveNotice:
     """Build the use case."""
     return reception_with(EventBridgeSchedules(partial(client, "scheduler"), _schedule_target()))
 
@@ -34,4 +34,4 @@ def telemetry() -> NoticeTelemetry:
     return NoticeTelemetry(logger(), metrics())
 
 
-prepare(["dynamodb", "lambda", "ec2"], [Retirement, Arrival], hasty=["dynamodb"])
+prepare(["dynamodb", "lambda", "ec2"], [Retirement, Admission], hasty=["dynamodb"])

@@ -9,7 +9,7 @@ from leeway.aws.index import DynamoIndex
 from leeway.aws.sweep import Ec2Sweep
 from leeway.aws.waiting_hooks import AutoScalingWaitingActions
 from leeway.ports.aws import CloudRefused
-from leeway.reconciliation.reconcile import Reconciliation, Round, Surroundings
+from leeway.reconciliation.reconcile import Dependencies, Reconciliation, Round
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import (
@@ -26,7 +26,7 @@ from leeway.wiring.clients import (
     records,
     settings,
 )
-from leeway.wiring.clusters import cluster_named
+from leeway.wiring.clusters import open_cluster
 from leeway.wiring.reception import admissions, place, reception_with, retirements
 
 
@@ -45,7 +45,7 @@ class _NothingAhead:
 def reconciliation() -> Reconciliation:
     """Build the use case."""
     return Reconciliation(
-        Surroundings(
+        Dependencies(
             clusters=frozenset(settings().clusters),
             place=place(),
             sweep=Ec2Sweep(partial(client, "ec2", answers_within=LISTS_WITHIN)),
@@ -58,7 +58,7 @@ def reconciliation() -> Reconciliation:
             reception=reception_with(_NothingAhead()),
             retire_node=retirements(),
             admit_node=admissions(),
-            cluster_named=cluster_named,
+            open_cluster=open_cluster,
             clock=clock(),
         )
     )

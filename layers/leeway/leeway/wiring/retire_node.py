@@ -2,12 +2,12 @@
 
 from functools import cache, partial
 
-from leeway.aws.disruption_ledger import DynamoLedgers
+from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.drain_states import DynamoDrainStates
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.shared_cache import DynamoMemory
+from leeway.aws.shared_cache import DynamoSharedCache
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
-from leeway.execution.shared_cache import Recollection
+from leeway.execution.shared_cache import SharedCache
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.retire_node.dependencies import Dependencies
@@ -33,11 +33,11 @@ from leeway.wiring.clusters import connection_to
 
 
 @cache
-def _recollection() -> Recollection:
-    return Recollection(DynamoMemory(partial(client, "dynamodb"), settings().table), clock())
+def _recollection() -> SharedCache:
+    return SharedCache(DynamoSharedCache(partial(client, "dynamodb"), settings().table), clock())
 
 
-def _cluster_named(name: str) -> LightkubeCluster:
+def _open_cluster(name: str) -> LightkubeCluster:
     """Open a cluster's nodes and pods, once for each connection to it. In a storm its nodes are
     counted once for all that retire."""
     return _cluster_on(connection_to(name), name)
@@ -54,8 +54,8 @@ def retire_node() -> RetireNode:
     """Build the use case."""
     return RetireNode(
         Dependencies(
-            context=StepContext(records(), _cluster_named, clock()),
-            ledgers=DynamoLedgers(partial(client, "dynamodb"), settings().table),
+            context=StepContext(records(), _open_cluster, clock()),
+            ledgers=DynamoDisruptionLedgers(partial(client, "dynamodb"), settings().table),
             policies=configuration(),
             groups=groups(),
             cache=_recollection(),
