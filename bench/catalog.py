@@ -11,7 +11,7 @@ from leeway.selection.offers.compressed import compressed
 from rich.console import Console
 from rich.table import Table
 
-from cli.catalogs import sandbox_survey
+from cli.selection.catalogs import sandbox_survey
 
 REGIONS = ("us-east-1", "eu-central-1", "me-south-1")
 RUNS = 9

@@ -99,7 +99,7 @@ def _synthetic() -> Supply:
 
 
 def _real(*requirements: Requirement) -> Supply:
-    from cli.catalogs import sandbox_catalog
+    from cli.selection.catalogs import sandbox_catalog
 
     on_demand = Requirement.of(CAPACITY_TYPE, "In", ["on-demand"])
     pool = NodePool("default", Requirements([on_demand, *requirements]))

@@ -50,8 +50,8 @@ def test_a_console_shows_what_a_terminal_would_obey() -> None:
 
 
 def test_lines_and_documents_show_it_too(capsys: pytest.CaptureFixture[str]) -> None:
-    output.tell(OBEYED)
-    output.show(OBEYED)
+    output.write_stderr(OBEYED)
+    output.write_stdout(OBEYED)
     output.print_json({"said": OBEYED})
     said = capsys.readouterr()
     assert (said.out + said.err).replace("\n", "").isprintable()

@@ -1,4 +1,4 @@
-"""A shell completes commands, options, what options may be, kinds and nodes."""
+"""A shell completes commands, options, values of options, kinds and nodes."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ def test_a_word_is_completed(line: str, words: list[str]) -> None:
     assert completed(line) == words
 
 
-def test_nodes_are_those_of_the_cluster_and_none_where_it_is_away(tmp_path: Path) -> None:
+def test_nodes_are_completed_from_the_cluster_and_not_without_an_answer(tmp_path: Path) -> None:
     with running_cluster(tmp_path) as live:
         names = two_nodes(live)
         assert completed("leeway drain ip-", live.kubeconfig()) == names

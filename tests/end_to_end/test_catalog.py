@@ -12,8 +12,8 @@ from leeway.aws.surveys import DynamoSurveys
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.ports.table import Offering
 
-from cli.catalogs import sandbox_catalog
 from cli.main import run
+from cli.selection.catalogs import sandbox_catalog
 from tests.end_to_end.rehearsal import Rehearsal
 
 REGION = "us-east-1"

@@ -174,7 +174,7 @@ def test_up_finds_the_address_or_is_given_it(
     command = ["sandbox", "up", "--for-containers", "--state-dir", str(tmp_path)]
 
     assert main.run([*command, "--host", "127.0.0.1"]) == 2
-    assert "give no --host" in capsys.readouterr().err
+    assert "expected no --host" in capsys.readouterr().err
 
 
 def test_up_without_an_engine_says_what_to_give(

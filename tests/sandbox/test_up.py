@@ -117,7 +117,7 @@ def test_what_the_sandbox_refuses_is_bad_input(
     assert main.run(["sandbox", "interrupt", "i-0123456789abcdef0", *folder]) == 2
     assert "i-0123456789abcdef0" in capsys.readouterr().err
     assert main.run(["sandbox", "fire", "nope", *folder]) == 2
-    said = "leeway: the sandbox's aws refuses: no schedule nope\n"
+    said = "leeway: UsageError: the sandbox's aws refuses: no schedule nope.\n"
     assert capsys.readouterr().err == said
 
 
@@ -176,7 +176,7 @@ def test_up_says_so_when_its_own_functions_do_not_reach_the_advertised_address(
     command += ["--host", "127.0.0.1", "--advertise", "127.0.0.2"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as up:
         assert up.stderr is not None
-        assert any(b"not reached at 127.0.0.2" in line for line in up.stderr)
+        assert any(b"cannot connect to the cluster at 127.0.0.2" in line for line in up.stderr)
         assert main.run(["sandbox", "down", *folder]) == 0
 
 
