@@ -25,6 +25,10 @@ from cli.reasons import NODE_NOT_DRAINED, NODE_NOT_FOUND
 
 FOREVER = timedelta(days=365)
 
+ANSWERS_WITHIN = timedelta(seconds=20)
+"""How long after --timeout a drain still waits for evictions that the API server has not answered.
+An eviction that is abandoned may use the disruption budget without evicting its pod."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
@@ -183,6 +187,7 @@ class DrainRun:
             until,
             selector=self.pod_selector,
             machine=machine,
+            answers_until=until + ANSWERS_WITHIN,
         )
 
     def _problem(self, drain: Drain) -> str:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from cli import main
+from cli.drain.run import ANSWERS_WITHIN
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, running_cluster
 
 NUMBERS = count(1)
@@ -194,6 +196,20 @@ def test_a_drain_stops_after_its_timeout_and_names_the_remaining_pods(
     last = capsys.readouterr().err.splitlines()[-1]
     assert "global timeout reached" in last
     assert "default/stuck" in last
+
+
+def test_a_drain_waits_for_an_eviction_that_the_api_server_holds_at_its_timeout(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(live, node, "held")
+    live.fail_with({"verb": "create", "resource": "pods/eviction", "hold": 3})
+    started = time.monotonic()
+    assert drain(live, node, "--force", "--timeout", "1s", "-o", "json") == 1
+    lasted = time.monotonic() - started
+    live.fail_with()
+    (pod,) = json.loads(capsys.readouterr().out)["pods"]
+    assert (pod["stage"], pod["attempts"]) == ("terminating", 1)
+    assert 3 <= lasted < ANSWERS_WITHIN.total_seconds()
 
 
 def test_a_pod_with_an_overdue_deletion_is_skipped_with_the_option(live: Live, node: str) -> None:
