@@ -3,7 +3,7 @@
 from datetime import timedelta
 from pathlib import Path
 
-from bench.warmth import NODES, growing_sandbox, rehearse
+from bench.warmth import NODES, growing_sandbox, measure
 
 AHEAD = timedelta(minutes=10)
 """Far enough that nothing here can be too slow for it: nobody waits for the window's start."""
@@ -13,7 +13,7 @@ def test_room_is_warm_before_its_window_and_goes_to_a_real_pod_and_is_filled_aga
     tmp_path: Path,
 ) -> None:
     with growing_sandbox(tmp_path, join=2) as sandbox:
-        waits = rehearse(sandbox, AHEAD, lead=AHEAD, begin=False)
+        waits = measure(sandbox, AHEAD, lead=AHEAD, begin=False)
         entries = sandbox.journal()
     # Its pods ran before the window began, the real pod took their room, and a node came for them.
     assert waits.early > 0
