@@ -1,4 +1,4 @@
-"""A sandbox that containers reach: its functions send tokens to the address that it advertises."""
+"""The functions of a sandbox use the address that it advertises for containers."""
 
 import time
 from pathlib import Path
@@ -6,15 +6,15 @@ from pathlib import Path
 from sandbox.up import Sandbox
 from sandbox.world import smoke_world
 
-PATIENCE = 90
-"""Seconds for one retirement, on a machine that does other work, too."""
+TIMEOUT = 90
+"""Seconds for one retirement, on a busy machine."""
 
 
-def test_its_own_functions_drain_a_node_by_the_advertised_address(tmp_path: Path) -> None:
+def test_the_functions_drain_a_node_through_the_advertised_address(tmp_path: Path) -> None:
     address = "127.0.0.2"
     world = smoke_world()
     with Sandbox.start(world, state_dir=tmp_path, host=address, advertise=address) as sandbox:
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         instance = next(e["instance"] for e in sandbox.journal() if e["kind"] == "node-joined")
         sandbox.interrupt([instance])
         while not (told := [e["detail"] for e in sandbox.journal() if e["kind"] == "put-events"]):

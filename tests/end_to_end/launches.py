@@ -1,4 +1,4 @@
-"""A world where nodes come and go, and what can be done to it: launches, silence."""
+"""A cluster whose groups launch instances, and operations on it."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,14 +9,14 @@ from lightkube import Client, KubeConfig
 from sandbox.furnishing import IMAGE, client
 from sandbox.world import ZONES, Group, Manifest, World
 from tests.end_to_end.conftest import daemonset, deployment
-from tests.end_to_end.rehearsal import Aftermath, Entry, Rehearsal, until
+from tests.end_to_end.environment import Entry, Environment, Journal, until
 
-CLUSTER = "arrivals"
+CLUSTER = "launches"
 ADMIT = "leeway-admit"
 
 
 def database(replicas: int) -> Manifest:
-    """A StatefulSet whose every pod has a volume."""
+    """Return a StatefulSet with a volume for every pod."""
     labels = {"app": "database"}
     claim = {
         "metadata": {"name": "data"},
@@ -56,17 +56,17 @@ WORLD = World(
 
 
 @contextmanager
-def kubernetes(rehearsal: Rehearsal) -> Iterator[Client]:
-    with Client(KubeConfig.from_file(rehearsal.sandbox.kubeconfig), trust_env=False) as kube:
+def kubernetes(env: Environment) -> Iterator[Client]:
+    with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as kube:
         yield kube
 
 
 @contextmanager
-def silence(rehearsal: Rehearsal) -> Iterator[None]:
-    """EventBridge delivers no notice."""
-    assert rehearsal.sandbox.deployed is not None
-    rules = [rule.name for rule in rehearsal.sandbox.deployed.rules if rule.pattern]
-    events = client("events", rehearsal.sandbox.aws_url)
+def without_notices(env: Environment) -> Iterator[None]:
+    """Disable the rules of EventBridge, so that no notice is delivered."""
+    assert env.sandbox.deployed is not None
+    rules = [rule.name for rule in env.sandbox.deployed.rules if rule.pattern]
+    events = client("events", env.sandbox.aws_url)
     for name in rules:
         events.disable_rule(Name=name)
     try:
@@ -77,15 +77,16 @@ def silence(rehearsal: Rehearsal) -> Iterator[None]:
 
 
 def launch(
-    rehearsal: Rehearsal,
+    env: Environment,
     name: str,
     kind: str = "m5.large",
     size: int = 1,
     extra: Mapping[str, str] | None = None,
 ) -> Any:
-    """Make a group with a launch hook, and have it launch so many; its Auto Scaling client."""
-    ec2 = client("ec2", rehearsal.sandbox.aws_url)
-    scaling = client("autoscaling", rehearsal.sandbox.aws_url)
+    """Create a group with a launch hook that launches instances. Returns the Auto Scaling
+    client."""
+    ec2 = client("ec2", env.sandbox.aws_url)
+    scaling = client("autoscaling", env.sandbox.aws_url)
     ec2.create_launch_template(
         LaunchTemplateName=name, LaunchTemplateData={"ImageId": IMAGE, "InstanceType": kind}
     )
@@ -124,7 +125,7 @@ def launch(
 
 
 def members(scaling: Any, group: str) -> dict[str, str]:
-    """The group's instances, each with its lifecycle state."""
+    """Return the instances of a group with their lifecycle states."""
 
     def found() -> dict[str, str]:
         described = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])
@@ -135,27 +136,27 @@ def members(scaling: Any, group: str) -> dict[str, str]:
 
 
 def member(scaling: Any, group: str) -> tuple[str, str]:
-    """The group's one instance, and its lifecycle state."""
+    """Return the only instance of a group and its lifecycle state."""
     (found,) = members(scaling, group).items()
     return found
 
 
-def admission(seen: Aftermath, instance: str) -> Entry:
-    """What came of the instance's one admission."""
+def admission(seen: Journal, instance: str) -> Entry:
+    """Return the outcome of the only admission of an instance."""
     titles = {"Leeway Node Admitted", "Leeway Node Not Admitted"}
-    said = [e for e in told_of(seen, instance) if e["detail_type"] in titles]
-    (detail,) = [e["detail"] for e in said]
+    events = [e for e in events_of(seen, instance) if e["detail_type"] in titles]
+    (detail,) = [e["detail"] for e in events]
     found: Entry = detail
     return found
 
 
-def told_of(seen: Aftermath, instance: str) -> list[Entry]:
-    """Leeway's own events about an instance."""
+def events_of(seen: Journal, instance: str) -> list[Entry]:
+    """Return the Leeway events of an instance."""
     events = seen.of("put-events", source="leeway")
     return [e for e in events if e["detail"]["instance"] == instance]
 
 
-def answers(rehearsal: Rehearsal, instance: str) -> list[str]:
-    """What became of the instance's lifecycle actions."""
-    entries = rehearsal.since(0).of("lifecycle-action", instance=instance)
+def answers(env: Environment, instance: str) -> list[str]:
+    """Return the outcomes of the lifecycle actions of an instance."""
+    entries = env.since(0).of("lifecycle-action", instance=instance)
     return [entry["outcome"] for entry in entries]

@@ -1,17 +1,17 @@
-"""The end-to-end tests' promises can be broken, and what breaks one is named."""
+"""The checks of the end-to-end tests find every kind of violation."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.end_to_end.promises import (
-    Evidence,
+from tests.end_to_end.invariants import (
     Expected,
     Group,
-    RetirementProgress,
-    broken,
+    NodeStatus,
+    Observations,
     unfinished,
+    violations,
 )
 
 Entry = dict[str, Any]
@@ -25,14 +25,14 @@ def entry(at: float, kind: str, **facts: Any) -> Entry:
 
 
 def eviction(at: float, uid: str = "u-1", node: str = "n-1", **facts: Any) -> Entry:
-    told = {"pod": f"default/{uid}", "uid": uid, "node": node, "user": "leeway"}
-    return entry(at, "eviction", **{**told, "status": 201, "heard": True, **facts})
+    defaults = {"pod": f"default/{uid}", "uid": uid, "node": node, "user": "leeway"}
+    return entry(at, "eviction", **{**defaults, "status": 201, "heard": True, **facts})
 
 
 def deletion(at: float, via: str, grace: int, **facts: Any) -> Entry:
     pod = {"pod": "default/u-1", "uid": "u-1", "node": "n-1"}
-    told = {"grace": grace, "own_grace": 30, "volumes": False, "via": via}
-    return entry(at, "pod-deletion", **{**pod, **told, **facts})
+    defaults = {"grace": grace, "own_grace": 30, "volumes": False, "via": via}
+    return entry(at, "pod-deletion", **{**pod, **defaults, **facts})
 
 
 def end(at: float, how: str, owner: str | None = "Deployment/default/web") -> Entry:
@@ -40,8 +40,8 @@ def end(at: float, how: str, owner: str | None = "Deployment/default/web") -> En
 
 
 def hook(at: float, outcome: str) -> Entry:
-    told = {"instance": "i-1", "group": "g", "hook": "leeway-drain", "token": "t-1"}
-    return entry(at, "lifecycle-action", outcome=outcome, **told)
+    defaults = {"instance": "i-1", "group": "g", "hook": "leeway-drain", "token": "t-1"}
+    return entry(at, "lifecycle-action", outcome=outcome, **defaults)
 
 
 def launch(at: float, instance: str, group: str | None = "g") -> Entry:
@@ -50,7 +50,7 @@ def launch(at: float, instance: str, group: str | None = "g") -> Entry:
 
 RETIRED = Expected(retired=["i-1"])
 
-GOOD = Evidence(
+GOOD = Observations(
     entries=(
         entry(1000, "interrupted", instance="i-1", reclaim_at=RECLAIM),
         entry(1000, "execution-started", execution="retire-i-1-1", execution_arn="a-1"),
@@ -67,24 +67,24 @@ GOOD = Evidence(
     instance_of={"n-1": "i-1", "n-2": "i-2", "n-3": "i-3"},
     before={"g": Group(2, {"i-1": "InService", "i-2": "InService"})},
     after={"g": Group(2, {"i-2": "InService", "i-3": "InService"})},
-    nodes=(RetirementProgress("n-2", "i-2"), RetirementProgress("n-3", "i-3")),
+    nodes=(NodeStatus("n-2", "i-2"), NodeStatus("n-3", "i-3")),
     running={"i-2", "i-3"},
 )
 
 
-def but(*entries: Entry, **changes: Any) -> Evidence:
-    """The good story with more in its journals, in order, or another end."""
-    told = sorted([*GOOD.entries, *entries], key=lambda one: one["at"])
-    return replace(GOOD, entries=tuple(told), **changes)
+def but(*entries: Entry, **changes: Any) -> Observations:
+    """Return GOOD with more journal entries, in order, or with other changes."""
+    defaults = sorted([*GOOD.entries, *entries], key=lambda one: one["at"])
+    return replace(GOOD, entries=tuple(defaults), **changes)
 
 
-def without(kind: str, seen: Evidence = GOOD, **facts: Any) -> tuple[Entry, ...]:
+def without(kind: str, seen: Observations = GOOD, **facts: Any) -> tuple[Entry, ...]:
     wanted = {"kind": kind, **facts}
     return tuple(e for e in seen.entries if not wanted.items() <= e.items())
 
 
-def test_a_retirement_by_the_book_breaks_no_promise() -> None:
-    assert broken(GOOD, RETIRED) == []
+def test_a_correct_retirement_violates_no_invariant() -> None:
+    assert violations(GOOD, RETIRED) == []
     assert list(unfinished(GOOD, RETIRED)) == []
 
 
@@ -96,102 +96,104 @@ def group(desired: int, **members: str) -> dict[str, Group]:
 BROKEN = {
     "pod default/u-1 on n-1 died with its node": but(end(1110, "died-with-node")),
     "a pod that no controller owns": but(end(1110, "died-with-node", None)),
-    "was ended by force": but(end(1110, "forced")),
-    "was deleted with 112.0 s to the deadline, before its moment": but(
+    "was ended without a grace period": but(end(1110, "forced")),
+    "was deleted with 112.0 s to the deadline, before its latest time": but(
         deletion(1003, "delete", 30)
     ),
-    "whose grace was cut to 5 s of 112.0 s left, was killed": but(
+    "whose grace period was reduced to 5 s of 112.0 s, was killed": but(
         deletion(1003, "eviction", 5), end(1008, "grace-ran-out")
     ),
     "was evicted 2 times": but(eviction(1003)),
-    "was asked to go, though its node stays": but(eviction(1003, "u-2", "n-2")),
-    "hook leeway-drain of i-1 was left to time out": but(hook(1301, "timed-out")),
-    "hook leeway-drain of i-1 waits": replace(
+    "was evicted, but its node stays": but(eviction(1003, "u-2", "n-2")),
+    "hook leeway-drain of i-1 timed out": but(hook(1301, "timed-out")),
+    "hook leeway-drain of i-1 is open": replace(
         GOOD,
         entries=without("lifecycle-action", outcome="CONTINUE"),
         after=group(2, i_1="Terminating:Wait", i_2="InService", i_3="InService"),
     ),
-    "group g launched 2 for 1 to be replaced": but(
+    "group g launched 2 instances for 1 to replace": but(
         launch(1003, "i-4"), after=group(2, i_2="InService", i_3="InService", i_4="InService")
     ),
-    "group g launched 0 for 1 to be replaced": replace(
+    "group g launched 0 instances for 1 to replace": replace(
         GOOD, entries=without("instance-state", state="pending"), after=group(2, i_2="InService")
     ),
-    "group g wanted 2 and wants 3 now": but(after=group(3, i_2="InService", i_3="InService")),
-    "group g lost i-2, of which nobody told": but(after=group(2, i_3="InService")),
-    "group g lost i-3, of which nobody told": but(after=group(2, i_2="InService")),
+    "group g had the desired capacity 2 and has 3 now": but(
+        after=group(3, i_2="InService", i_3="InService")
+    ),
+    "group g lost i-2 without a retirement": but(after=group(2, i_3="InService")),
+    "group g lost i-3 without a retirement": but(after=group(2, i_2="InService")),
     "i-4 was launched outside any group": but(launch(1003, "i-4", None)),
-    "node n-2 of i-2, which runs, has a cordon, the mark leeway.sh/cordoned": but(
-        nodes=(RetirementProgress("n-2", "i-2", ("a cordon", "the mark leeway.sh/cordoned")),)
+    "node n-2 of i-2, which still runs, has a cordon, the key leeway.sh/cordoned": but(
+        nodes=(NodeStatus("n-2", "i-2", ("a cordon", "the key leeway.sh/cordoned")),)
     ),
 }
 
 
-@pytest.mark.parametrize("said", BROKEN)
-def test_a_broken_promise_is_named(said: str) -> None:
-    found = broken(BROKEN[said], RETIRED)
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_violation_is_reported(text: str) -> None:
+    found = violations(BROKEN[text], RETIRED)
     assert found
-    wanted = "died with its node" if said.startswith("a pod") else said
+    wanted = "died with its node" if text.startswith("a pod") else text
     assert any(wanted in one for one in found), found
 
 
 KEPT = {
     "a repeated eviction whose first answer was lost": but(eviction(1001, heard=False)),
     "an eviction that was refused before": but(eviction(1001, status=429)),
-    "a blocked pod that is deleted at its latest moment": but(deletion(1085, "delete", 30)),
-    "a pod with volumes, which leaves twenty seconds more": but(
+    "a blocked pod that is deleted at its latest time": but(deletion(1085, "delete", 30)),
+    "a pod with volumes, which needs twenty seconds more": but(
         deletion(1065, "delete", 30, volumes=True)
     ),
-    "a grace that was cut to what was left": but(
+    "a grace period that was reduced to the remaining time": but(
         deletion(1100, "eviction", 15), end(1115, "grace-ran-out")
     ),
-    "a node that is on its way out": but(
-        nodes=(RetirementProgress("n-1", "i-1", ("a cordon",)),),
+    "a node that is being retired": but(
+        nodes=(NodeStatus("n-1", "i-1", ("a cordon",)),),
     ),
 }
 
 
 @pytest.mark.parametrize("what", KEPT)
-def test_what_a_correct_drain_does_breaks_no_promise(what: str) -> None:
-    assert broken(KEPT[what], RETIRED) == []
+def test_the_actions_of_a_correct_drain_violate_no_invariant(what: str) -> None:
+    assert violations(KEPT[what], RETIRED) == []
 
 
-def test_who_was_beyond_saving_or_is_still_leaving_is_not_held_against_anybody() -> None:
+def test_doomed_and_leaving_instances_are_no_violation() -> None:
     died = but(end(1110, "died-with-node"))
-    assert broken(died, replace(RETIRED, doomed=["i-1"])) == []
+    assert violations(died, replace(RETIRED, doomed=["i-1"])) == []
     waits = replace(
         GOOD,
         entries=without("lifecycle-action", outcome="CONTINUE"),
         after=group(2, i_1="Terminating:Wait", i_2="InService", i_3="InService"),
-        nodes=(RetirementProgress("n-1", "i-1", ("a cordon",)),),
+        nodes=(NodeStatus("n-1", "i-1", ("a cordon",)),),
         running={"i-1", "i-2", "i-3"},
     )
     leaving = replace(RETIRED, leaving=["i-1"])
-    assert broken(waits, leaving) == []
+    assert violations(waits, leaving) == []
     assert list(unfinished(waits, leaving)) == []
-    assert broken(waits, RETIRED)
+    assert violations(waits, RETIRED)
 
 
-def test_without_a_successor_wanted_the_group_is_one_smaller() -> None:
+def test_a_group_without_a_replacement_is_one_smaller() -> None:
     shrunk = replace(
         GOOD,
         entries=without("instance-state", state="pending"),
         after=group(1, i_2="InService"),
     )
-    assert broken(shrunk, replace(RETIRED, unreplaced=["i-1"])) == []
-    assert broken(GOOD, replace(RETIRED, unreplaced=["i-1"]))
+    assert violations(shrunk, replace(RETIRED, unreplaced=["i-1"])) == []
+    assert violations(GOOD, replace(RETIRED, unreplaced=["i-1"]))
 
 
 UNFINISHED = {
     "execution retire-i-1-1 has not ended": replace(GOOD, entries=without("execution-ended")),
-    "i-1 was to be retired and runs": but(running={"i-1", "i-2", "i-3"}),
-    "group g wants 2 and has {'InService': 1, 'Pending': 1}": but(
+    "i-1 must be retired and still runs": but(running={"i-1", "i-2", "i-3"}),
+    "group g has the desired capacity 2 and the instances {'InService': 1, 'Pending': 1}": but(
         after=group(2, i_2="InService", i_3="Pending")
     ),
-    "group g has not noticed that i-3 is gone": but(running={"i-2"}),
+    "group g still has i-3, which is gone": but(running={"i-2"}),
 }
 
 
-@pytest.mark.parametrize("said", UNFINISHED)
-def test_what_is_still_under_way_is_waited_for(said: str) -> None:
-    assert list(unfinished(UNFINISHED[said], RETIRED)) == [said]
+@pytest.mark.parametrize("text", UNFINISHED)
+def test_work_in_progress_is_reported(text: str) -> None:
+    assert list(unfinished(UNFINISHED[text], RETIRED)) == [text]

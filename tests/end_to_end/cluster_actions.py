@@ -1,4 +1,4 @@
-"""What befalls a sandbox's nodes by hand: pods put on them, kubelets, Nodes and names lost."""
+"""Changes that tests make in a cluster: pods, kubelets, Node objects and their names."""
 
 import time
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from lightkube.codecs import from_dict
 
 from sandbox.world import ENDS_AFTER, Manifest, budget
 from tests.end_to_end.conftest import deployment
-from tests.end_to_end.rehearsal import Aftermath, Entry, Rehearsal
+from tests.end_to_end.environment import Entry, Environment, Journal
 
 
 def pod(name: str, node: str, grace: int = 5, ends_after: float = 1, **metadata: Any) -> Manifest:
-    """A pod on this node that takes so many seconds to stop."""
+    """Return a pod on this node that takes `ends_after` seconds to end."""
     spec = {
         "nodeName": node,
         "terminationGracePeriodSeconds": grace,
@@ -31,12 +31,12 @@ def pod(name: str, node: str, grace: int = 5, ends_after: float = 1, **metadata:
 
 
 def blocked(name: str, node: str, grace: int = 5, ends_after: float = 1) -> list[Manifest]:
-    """A pod on this node that its budget never lets go."""
+    """Return a pod on this node and a budget that always blocks its eviction."""
     return [budget("default", name, minAvailable=1), pod(name, node, grace, ends_after)]
 
 
-def clingy(name: str, node: str) -> Manifest:
-    """A Deployment whose pod tolerates everything and wants this node and no other."""
+def tolerating_deployment(name: str, node: str) -> Manifest:
+    """Return a Deployment whose pod tolerates all taints and selects this node."""
     made = deployment(name, 1, 3)
     made["spec"]["template"]["spec"] |= {
         "tolerations": [{"operator": "Exists"}],
@@ -46,47 +46,48 @@ def clingy(name: str, node: str) -> Manifest:
 
 
 def as_node(instance: str, name: str) -> Manifest:
-    """The Node that an instance becomes under this name."""
+    """Return the Node object of an instance with this name."""
     return {"metadata": {"name": name}, "spec": {"providerID": f"aws:///us-east-1a/{instance}"}}
 
 
-class Stage:
-    """The cluster by hand: what a person, an operator or fate does to it."""
+class ClusterActions:
+    """Changes the cluster by hand."""
 
-    def __init__(self, rehearsal: Rehearsal, kube: Client) -> None:
-        self.rehearsal = rehearsal
-        self.sandbox = rehearsal.sandbox
+    def __init__(self, env: Environment, kube: Client) -> None:
+        self.env = env
+        self.sandbox = env.sandbox
         self.kube = kube
 
     def put(self, *manifests: Manifest) -> None:
-        """Create these, and wait until the pods among them run."""
+        """Create objects, and wait until their pods run."""
         since = time.time()
         for one in manifests:
             self.kube.create(from_dict(dict(one)))
         wanted = {f"default/{m['metadata']['name']}" for m in manifests if m["kind"] == "Pod"}
-        self.rehearsal.until(
-            since, lambda s: wanted <= {e["pod"] for e in s.of("pod-running")}, patience=20
+        self.env.until(
+            since, lambda s: wanted <= {e["pod"] for e in s.of("pod-running")}, timeout=20
         )
 
     def cordoned(self, since: float, node: str) -> None:
         """Wait until the node is cordoned."""
-        self.rehearsal.until(since, lambda s: s.of("node-cordoned", node=node), patience=20)
+        self.env.until(since, lambda s: s.of("node-cordoned", node=node), timeout=20)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One instance, its node, and when EC2 takes it, or its work is to be over; epoch seconds."""
+    """One instance, its node, and when EC2 reclaims it or its retirement must end (epoch
+    seconds)."""
 
     instance: str
     node: str
     ends: float
 
-    def outcome(self, seen: Aftermath) -> Entry:
-        """Leeway's only word about it."""
+    def outcome(self, seen: Journal) -> Entry:
+        """Return the only outcome that Leeway published."""
         (outcome,) = seen.outcomes(self.instance)
         return outcome
 
-    def failed(self, seen: Aftermath) -> dict[str, str]:
-        """The pods that Leeway says it left behind, with its reasons."""
+    def failed(self, seen: Journal) -> dict[str, str]:
+        """Return the pods that Leeway reported as failed, with the reasons."""
         pods = self.outcome(seen)["pods"]
         return {p["pod"]: p["reason"] for p in pods if p["stage"] == "failed"}

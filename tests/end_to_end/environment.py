@@ -1,4 +1,4 @@
-"""Interrupts nodes of a sandbox and tells, from its journals, what became of them."""
+"""A sandbox for end-to-end tests: interrupts nodes and reads the journals."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,13 +14,13 @@ Entry = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Aftermath:
-    """What the sandbox saw since an interruption, and what Leeway said of it."""
+class Journal:
+    """The journal entries since a time."""
 
     entries: tuple[Entry, ...]
 
     def of(self, kind: str, **fields: Any) -> list[Entry]:
-        """The entries of a kind with these fields."""
+        """Return the entries of a kind with these fields."""
         return [
             e
             for e in self.entries
@@ -28,23 +28,23 @@ class Aftermath:
         ]
 
     def outcomes(self, instance: str) -> list[Entry]:
-        """The details of Leeway's own events about an instance."""
+        """Return the details of the Leeway events of an instance."""
         events = self.of("put-events", source="leeway")
         return [e["detail"] for e in events if e["detail"]["instance"] == instance]
 
     def executions(self, instance: str) -> set[str]:
-        """The executions that worked on an instance's retirement; those of others go on beside."""
+        """Return the executions of an instance's retirement."""
         names = {e.get("execution") or "" for e in self.of("invocation")}
         return {name for name in names if name.startswith(f"retire-{instance}-")}
 
     def attempts(self, instance: str) -> list[int]:
-        """Which attempts of an instance's retirement were worked on."""
+        """Return the attempts of an instance's retirement."""
         begins = f"retire-{instance}-"
         names = self.executions(instance)
         return sorted(int(name.removeprefix(begins).partition("-")[0]) for name in names)
 
     def died(self, nodes: Iterable[str]) -> list[Entry]:
-        """The pods, but for daemons', that ended with their node and not by themselves."""
+        """Return the pods (without those of DaemonSets) that ended with their node."""
         wanted = set(nodes)
         return [
             e
@@ -53,16 +53,15 @@ class Aftermath:
         ]
 
 
-class Rehearsal:
-    """A sandbox whose nodes are used up, one interruption after the other."""
+class Environment:
+    """A sandbox whose nodes the tests use, each once."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
-        self._fresh: list[Entry] = []
         self._used: set[str] = set()
 
-    def take(self, count: int, group: str = "") -> dict[str, str]:
-        """Nodes that nothing has happened to yet, as instance → node."""
+    def unused_nodes(self, count: int, group: str = "") -> dict[str, str]:
+        """Return unused nodes, by instance."""
         entries = self.sandbox.journal()
         groups = {e["instance"]: e["group"] for e in entries if e["kind"] == "instance-state"}
         gone = {e["instance"] for e in entries if e["kind"] in ("node-gone", "reclaimed")}
@@ -74,50 +73,48 @@ class Rehearsal:
             and group in ("", groups.get(e["instance"]))
         }
         chosen = dict(list(found.items())[:count])
-        assert len(chosen) == count, f"only {len(chosen)} fresh nodes are left"
+        assert len(chosen) == count, f"only {len(chosen)} unused nodes"
         self._used |= set(chosen)
         return chosen
 
-    def interrupt(
-        self, instances: Sequence[str], late: float = 60, patience: float = 90
-    ) -> Aftermath:
-        """Interrupt these at once and wait until Leeway has said how each of them ended."""
+    def interrupt(self, instances: Sequence[str], late: float = 60, timeout: float = 90) -> Journal:
+        """Interrupt instances, and wait until Leeway has published the outcome of each."""
         since = time.time()
         self.sandbox.interrupt(instances, late=late)
-        return self.wait(instances, since, patience)
+        return self.wait(instances, since, timeout)
 
-    def wait(self, instances: Iterable[str], since: float, patience: float = 90) -> Aftermath:
-        """Wait until Leeway has said how each of these instances ended."""
-        until = time.monotonic() + patience
-        aftermath = self.since(since)
-        while not all(aftermath.outcomes(instance) for instance in instances):
-            assert time.monotonic() < until, self._missing(aftermath, instances)
+    def wait(self, instances: Iterable[str], since: float, timeout: float = 90) -> Journal:
+        """Wait until Leeway has published the outcome of each instance."""
+        until = time.monotonic() + timeout
+        journal = self.since(since)
+        while not all(journal.outcomes(instance) for instance in instances):
+            assert time.monotonic() < until, self._missing(journal, instances)
             time.sleep(0.3)
-            aftermath = self.since(since)
-        # What follows the outcome by a moment: the Kubernetes Event, the execution's end.
+            journal = self.since(since)
+        # The Kubernetes Event and the end of the execution follow a moment after the outcome.
         time.sleep(1.5)
         return self.since(since)
 
-    def until[T](self, since: float, found: Callable[[Aftermath], T], patience: float = 60) -> T:
-        """Wait for the first truthy finding in what has happened since."""
-        end = time.monotonic() + patience
+    def until[T](self, since: float, found: Callable[[Journal], T], timeout: float = 60) -> T:
+        """Return the first truthy result about the entries since a time."""
+        end = time.monotonic() + timeout
         while not (value := found(self.since(since))):
             assert time.monotonic() < end, self.since(since).of("logs")[-8:]
             time.sleep(0.3)
         return value
 
-    def since(self, moment: float) -> Aftermath:
-        """All that happened since."""
-        return Aftermath(tuple(e for e in self.sandbox.journal() if e["at"] >= moment))
+    def since(self, moment: float) -> Journal:
+        """Return all entries since a time."""
+        return Journal(tuple(e for e in self.sandbox.journal() if e["at"] >= moment))
 
-    def _missing(self, aftermath: Aftermath, instances: Iterable[str]) -> str:
-        silent = [i for i in instances if not aftermath.outcomes(i)]
-        lines = [str(e["line"])[:300] for e in aftermath.of("logs")][-12:]
-        return "no outcome for " + ", ".join(silent) + "\n" + "\n".join(lines)
+    def _missing(self, journal: Journal, instances: Iterable[str]) -> str:
+        missing = [i for i in instances if not journal.outcomes(i)]
+        lines = [str(e["line"])[:300] for e in journal.of("logs")][-12:]
+        return "no outcome for " + ", ".join(missing) + "\n" + "\n".join(lines)
 
 
 def events_about(sandbox: Sandbox, node: str) -> list[Event]:
-    """The Kubernetes Events that Leeway wrote about a node."""
+    """Return the Kubernetes Events of Leeway about a node."""
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as client:
         listed = list(client.list(Event, namespace="default"))
     return [
@@ -125,15 +122,15 @@ def events_about(sandbox: Sandbox, node: str) -> list[Event]:
     ]
 
 
-def tick(rehearsal: Rehearsal) -> None:
-    """Let a minute have passed."""
-    (name,) = [s["name"] for s in rehearsal.sandbox.schedules() if "reconcile" in s["name"]]
-    assert rehearsal.sandbox.fire(name) == ["leeway-reconcile"]
+def run_reconcile(env: Environment) -> None:
+    """Run reconcile once."""
+    (name,) = [s["name"] for s in env.sandbox.schedules() if "reconcile" in s["name"]]
+    assert env.sandbox.fire(name) == ["leeway-reconcile"]
 
 
-def until[T](condition: Callable[[], T], patience: float = 60) -> T:
-    end = time.monotonic() + patience
+def until[T](condition: Callable[[], T], timeout: float = 60) -> T:
+    end = time.monotonic() + timeout
     while not (value := condition()):
-        assert time.monotonic() < end, "it did not come about in time"
+        assert time.monotonic() < end, "the condition did not hold in time"
         time.sleep(0.3)
     return value
