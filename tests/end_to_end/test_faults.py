@@ -142,7 +142,7 @@ def test_the_check_finds_a_remaining_node_that_is_cordoned(env: Environment) -> 
     with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as kube:
         kube.patch(Node, node, {"spec": {"unschedulable": True}})
         with pytest.raises(
-            AssertionError, match=f"remaining_node cordoned: node {node} .* a cordon"
+            AssertionError, match=f"remaining node cordoned: node {node} .* a cordon"
         ):
             invariants.check([])
         kube.patch(Node, node, {"spec": {"unschedulable": None}})

@@ -234,23 +234,17 @@ def test_a_returning_pod_that_tolerates_all_taints_is_evicted_once_and_deleted_l
     results: HazardResults,
 ) -> None:
     case, seen = results.cases["tolerating"], results.seen
-    mine = [
-        p
-        for p in case.outcome(seen)["pods"]
-        if p["pod"].startswith("default/tolerating_deployment-")
-    ]
+    mine = [p for p in case.outcome(seen)["pods"] if p["pod"].startswith("default/tolerating-")]
     first, second, *rest = mine
     assert (first["way"], second["way"]) == ("evict", "delete")
     assert "its toleration (operator Exists for every key) ignores" in second["reason"]
     assert all(p["stage"] == "left" for p in rest)
-    evicted = [
-        e for e in seen.of("eviction") if e["pod"].startswith("default/tolerating_deployment-")
-    ]
+    evicted = [e for e in seen.of("eviction") if e["pod"].startswith("default/tolerating-")]
     assert len(evicted) == 1
     (gone,) = deleted(seen, second["pod"].removeprefix("default/"))
     assert case.ends - MARGIN - 3 - 1 <= gone["at"]
     died = seen.died([case.node])
-    assert {e["owner"] for e in died} <= {"Deployment/default/tolerating_deployment"}
+    assert {e["owner"] for e in died} <= {"Deployment/default/tolerating"}
 
 
 def test_a_warning_with_a_future_time_is_clamped_to_its_arrival(results: HazardResults) -> None:

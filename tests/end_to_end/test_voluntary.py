@@ -76,14 +76,14 @@ def test_a_rebalance_evicts_no_pod_before_the_replacement_is_ready(
     ready = first(seen.of("node-ready", node=joined["node"]))
     assert first(seen.of("node-cordoned", node=node)) < ready
     assert ready <= first(seen.of("eviction", node=node))
-    (replacement,) = outcome["replacements"]
+    (replacement,) = outcome["successors"]
     assert replacement["instance"] == launched["instance"]
     # Its own zone is first, except for three minutes after an interruption there (by other tests).
     zone = client(env.sandbox, "ec2").describe_instances(InstanceIds=[launched["instance"]])[
         "Reservations"
     ][0]["Instances"][0]["Placement"]["AvailabilityZone"]
     assert (replacement["zone"], replacement["instance_type"]) == (zone, "m5.large")
-    assert f"its replacement {launched['instance']} is Ready" in outcome["replacement_reason"]
+    assert f"its successor {launched['instance']} is Ready" in outcome["replacement_reason"]
     assert not seen.died([node])
 
 
@@ -100,7 +100,7 @@ def test_an_interruption_takes_over_a_rebalance_immediately_with_one_replacement
     assert (outcome["kind"], outcome["attempt"]) == ("spot-interruption", 2)
     assert outcome["result"] == "drained"
     assert seen.of("eviction", node=node)
-    assert "; its replacement" not in outcome["replacement_reason"], "it waited for nobody"
+    assert "; its successor" not in outcome["replacement_reason"], "it did not wait"
     assert len(seen.of("instance-state", state="pending", group="hooked")) == 1
     assert not seen.died([node])
     answers = [e["outcome"] for e in seen.of("lifecycle-action", instance=instance)]
