@@ -57,8 +57,8 @@ class Measured:
 
 
 class Bench:
-    """The clusters, the table and the use case. Each run builds the use case again, so that it reads
-    everything as a cold function does."""
+    """The clusters, the table and the use case. Each run builds the use case again, so that it
+    reads everything as a cold function does."""
 
     def __init__(self, table: str, dynamodb: Any, connections: dict[str, Connection]) -> None:
         self.calls = {"kubernetes": 0, "dynamodb": 0}

@@ -125,8 +125,7 @@ def leeway(
 ) -> None:
     """Drain and replace the nodes of Kubernetes clusters on EC2 before they stop.
 
-    An error is one line on stderr: `leeway: CODE: sentence`. With `-o json` stdout has one JSON
-    document with the field `error`.
+    Errors: `leeway: CODE: sentence` on stderr; with -o json also the field `error` on stdout.
 
     Exit codes: 0 done, 1 the command failed, 2 bad input.
     """

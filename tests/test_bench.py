@@ -60,8 +60,6 @@ def test_timings_start_at_the_notice_of_each_instance() -> None:
 
 
 @pytest.mark.parametrize("name", ["storm", "storms=many", "kubernetes=5"])
-def test_an_unknown_measurement_is_refused(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_measurement_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name]) == 2
     assert name in capsys.readouterr().err

@@ -1,8 +1,9 @@
 """`leeway drain`: the drain executor from a terminal, with the options of `kubectl drain`."""
 
-from collections.abc import Collection
-from contextlib import closing
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -18,7 +19,6 @@ from cli.output import Format, FormatOption, write_stderr
 from cli.reasons import INVALID_OPTION
 
 if TYPE_CHECKING:
-    from leeway.clock import Clock
     from leeway.drain.deadline import Terms
     from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 
@@ -91,37 +91,63 @@ def drain(
     leeway drain NODE --force --deadline 2m --on-blocked delete
     leeway drain -l pool=old --ignore-daemonsets --timeout 1h
     """
-    from leeway.clock import SystemClock
-    from leeway.kubernetes.impersonation import Impersonation
-    from leeway.kubernetes.kubeconfig import kubeconfig_cluster
+    names = _names(nodes, selector)
+    terms = _terms(
+        deadline, on_blocked, grace_period, disable_eviction, skip_wait_for_delete_timeout
+    )
+    flags = {
+        "--ignore-daemonsets": ignore_daemonsets or force,
+        "--delete-emptydir-data": delete_emptydir_data or force,
+        "--force": force,
+    }
+    allowed = frozenset(flag for flag, given in flags.items() if given)
+    stop_after = parse_duration("--timeout", timeout) or None
+    with (
+        kubernetes_errors(with_selector=bool(selector or pod_selector)),
+        _cluster(kubeconfig, context, chunk_size, (as_user, as_group, as_uid)) as cluster,
+    ):
+        run = _run(cluster, terms, stop_after, pod_selector, allowed, output)
+        _drain(run, names, selector, dry_run)
 
-    from cli.drain.run import DrainRun
 
+def _names(nodes: Sequence[str] | None, selector: str) -> list[str]:
+    """Return the names of the given nodes, each once; none with a selector."""
     if bool(nodes) == bool(selector):
         expected = "either names of nodes or a --selector"
         raise BadInputError(INVALID_OPTION(option="NODE", expected=expected))
-    names = list(dict.fromkeys(_node_name(one) for one in nodes or ()))
-    flags = {
-        "--ignore-daemonsets": ignore_daemonsets,
-        "--delete-emptydir-data": delete_emptydir_data,
-        "--force": force,
-    }
-    clock = SystemClock()
-    terms = _terms(
-        clock, deadline, on_blocked, grace_period, disable_eviction, skip_wait_for_delete_timeout
-    )
-    stop_after = parse_duration("--timeout", timeout) or None
-    user = Impersonation(as_user, tuple(as_group or ()), as_uid)
+    return list(dict.fromkeys(_node_name(one) for one in nodes or ()))
 
-    def run(cluster: "LightkubeCluster") -> "DrainRun":
-        allowed = frozenset(flag for flag, given in flags.items() if given or force)
-        return DrainRun(cluster, clock, terms, stop_after, pod_selector, allowed, output)
 
-    with (
-        kubernetes_errors(with_selector=bool(selector or pod_selector)),
-        closing(kubeconfig_cluster(kubeconfig, context, chunk_size, user)) as cluster,
-    ):
-        _drain(run(cluster), names, selector, dry_run)
+@contextmanager
+def _cluster(
+    kubeconfig: Path | None,
+    context: str | None,
+    chunk_size: int,
+    user: tuple[str, Sequence[str] | None, str],
+) -> "Iterator[LightkubeCluster]":
+    """Connect to the cluster of a kubeconfig, as the impersonated user, groups and UID."""
+    from leeway.kubernetes.impersonation import Impersonation
+    from leeway.kubernetes.kubeconfig import kubeconfig_cluster
+
+    name, groups, uid = user
+    impersonation = Impersonation(name, tuple(groups or ()), uid)
+    with closing(kubeconfig_cluster(kubeconfig, context, chunk_size, impersonation)) as cluster:
+        yield cluster
+
+
+def _run(
+    cluster: "LightkubeCluster",
+    terms: "Terms",
+    stop_after: timedelta | None,
+    pod_selector: str,
+    allowed: frozenset[str],
+    output: Format,
+) -> "DrainRun":
+    from leeway.clock import SystemClock
+
+    from cli.drain.run import DrainRun
+
+    return DrainRun(cluster, SystemClock(), terms, stop_after, pod_selector, allowed, output)
 
 
 def _drain(run: "DrainRun", names: list[str], selector: str, dry_run: DryRun) -> None:
@@ -136,19 +162,15 @@ def _drain(run: "DrainRun", names: list[str], selector: str, dry_run: DryRun) ->
 
 
 def _terms(
-    clock: "Clock",
-    deadline: str,
-    on_blocked: OnBlocked,
-    grace: int,
-    bypass_budgets: bool,
-    overdue: int,
+    deadline: str, on_blocked: OnBlocked, grace: int, bypass_budgets: bool, overdue: int
 ) -> "Terms":
     """Build the terms of the drain; `grace` and `overdue` are in seconds."""
+    from leeway.clock import SystemClock
     from leeway.drain.deadline import Terms
 
     within = parse_duration("--deadline", deadline) if deadline else None
     return Terms(
-        deadline=clock.now() + within if within is not None else None,
+        deadline=SystemClock().now() + within if within is not None else None,
         on_blocked=on_blocked,
         grace=grace if grace >= 0 else None,
         bypass_budgets=bypass_budgets,

@@ -72,7 +72,7 @@ ChunkSize = Annotated[
 ]
 DryRunOption = Annotated[
     DryRun,
-    typer.Option(help="Print the plan without changes: client (the default) or server."),
+    typer.Option(help="Print the plan without changes: client (also without a value) or server."),
 ]
 Kubeconfig = Annotated[
     Path | None,

@@ -194,7 +194,7 @@ class DrainRun:
         """Return why a node is not drained, empty if it is drained."""
         displaced = any(pod.reason == DISPLACED for pod in drain.pods.values())
         if displaced and not drain.at(Stage.FAILED):
-            return f"{DISPLACED}, and its pods are left alone"
+            return f"{DISPLACED}, and its pods are not evicted"
         return "" if drain.drained else self._why_incomplete(drain)
 
     def _why_incomplete(self, drain: Drain) -> str:

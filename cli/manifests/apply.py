@@ -22,7 +22,7 @@ def apply(
     stack: StackOption = DEFAULT_STACK,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Apply manifests to a cluster's configuration.
+    """Store manifests of a cluster.
 
     Leeway uses them within a minute. A manifest with metadata.resourceVersion is written only if
     the stored manifest still has this version.

@@ -32,6 +32,13 @@ class InterruptionAction(StrEnum):
     HIBERNATE = "hibernate"
 
 
+ReservationOption = Annotated[
+    bool,
+    typer.Option(
+        "--reservation", help="Send the warning for an instance of a capacity reservation."
+    ),
+]
+
 app = typer.Typer(
     help="Run an embedded AWS and an embedded Kubernetes on this machine.",
     no_args_is_help=True,
@@ -113,12 +120,7 @@ def interrupt(
         typer.Option("--rebalance", help="Send a rebalance recommendation before the warning."),
     ] = False,
     warning: Annotated[bool, typer.Option(help="Send the warning and end the instance.")] = True,
-    reservation: Annotated[
-        bool,
-        typer.Option(
-            "--reservation", help="Send the warning for an instance of a capacity reservation."
-        ),
-    ] = False,
+    reservation: ReservationOption = False,
     state_dir: StateDirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:

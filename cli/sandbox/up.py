@@ -37,41 +37,51 @@ FaultsOption = Annotated[
 ]
 
 
+NodesOption = Annotated[int, typer.Option(help="Set the number of nodes.")]
+SeedOption = Annotated[
+    int, typer.Option(help="Set the seed of the sizes and times of the workloads.")
+]
+ForContainersOption = Annotated[
+    bool,
+    typer.Option(
+        "--for-containers", help="Listen on the Docker bridge too, for functions in containers."
+    ),
+]
+HostOption = Annotated[
+    str | None, typer.Option(help="Listen on this address too, besides 127.0.0.1.")
+]
+AdvertiseOption = Annotated[
+    str | None, typer.Option(help="Set the name or IP address that functions connect to.")
+]
+EnvFileOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a file for sam local invoke --env-vars.")
+]
+GrowOption = Annotated[
+    bool, typer.Option("--grow", help="Scale groups out for pods that fit on no node.")
+]
+JoinOption = Annotated[
+    float, typer.Option(min=0, help="Set the seconds between a running instance and its node.")
+]
+PodEndOption = Annotated[
+    float, typer.Option(min=0, help="Set the seconds that a pod takes to end by default.")
+]
+ScheduleSpeedOption = Annotated[
+    float, typer.Option(min=0, help="Set the speed of schedules; 0: they run only on `fire`.")
+]
+
+
 def up(
-    nodes: Annotated[int, typer.Option(help="Set the number of nodes.")] = 5,
-    seed: Annotated[
-        int, typer.Option(help="Set the seed of the sizes and times of the workloads.")
-    ] = 0,
+    nodes: NodesOption = 5,
+    seed: SeedOption = 0,
     state_dir: StateDirOption = None,
-    for_containers: Annotated[
-        bool,
-        typer.Option(
-            "--for-containers", help="Listen on the Docker bridge too, for functions in containers."
-        ),
-    ] = False,
-    host: Annotated[
-        str | None, typer.Option(help="Listen on this address too, besides 127.0.0.1.")
-    ] = None,
-    advertise: Annotated[
-        str | None, typer.Option(help="Set the name or IP address that functions connect to.")
-    ] = None,
-    env_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a file for sam local invoke --env-vars."),
-    ] = None,
-    grow: Annotated[
-        bool, typer.Option("--grow", help="Scale groups out for pods that fit on no node.")
-    ] = False,
-    join: Annotated[
-        float, typer.Option(min=0, help="Set the seconds between a running instance and its node.")
-    ] = 4.0,
-    pod_end: Annotated[
-        float, typer.Option(min=0, help="Set the seconds that a pod takes to end by default.")
-    ] = 0.5,
-    schedule_speed: Annotated[
-        float,
-        typer.Option(min=0, help="Set the speed of schedules; 0: they run only on `fire`."),
-    ] = 1.0,
+    for_containers: ForContainersOption = False,
+    host: HostOption = None,
+    advertise: AdvertiseOption = None,
+    env_file: EnvFileOption = None,
+    grow: GrowOption = False,
+    join: JoinOption = 4.0,
+    pod_end: PodEndOption = 0.5,
+    schedule_speed: ScheduleSpeedOption = 1.0,
     fault: FaultsOption = [],  # noqa: B006 - typer's own idiom
     output: FormatOption = Format.TABLE,
 ) -> None:

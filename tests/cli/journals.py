@@ -68,7 +68,7 @@ class Journal:
             at, "eviction", pod=pod, uid=f"uid-{pod}", node=NODE, status=status, user="leeway"
         )
 
-    def asked(self, at: float, pod: str, grace: float, via: str = "eviction") -> Self:
+    def terminated(self, at: float, pod: str, grace: float, via: str = "eviction") -> Self:
         return self.add(
             at, "pod-deletion", pod=pod, uid=f"uid-{pod}", node=NODE, grace=grace, via=via
         )
@@ -83,7 +83,7 @@ class Journal:
     ) -> Self:
         """Add a pod that is evicted correctly and runs again on the other node."""
         self.runs(pod, owner).evicted(at, pod)
-        self.asked(at, pod, owner.grace if grace is None else grace)
+        self.terminated(at, pod, owner.grace if grace is None else grace)
         self.runs(f"{pod}-again", owner, at, OTHER_NODE).ended(at + took, pod, owner)
         return self
 

@@ -71,9 +71,9 @@ def used(
     read_cluster_status(Stack(TABLE, ("prod",)), "prod", recent=["i-0123456789abcdef0"])
     monkeypatch.delenv("LEEWAY_TABLE")
     assert main.run(["get", *of_prod]) == 1  # the stack does not exist
-    said = aws.control("GET", "status")
-    reached = said["records_by_access_key"][KEY]
-    return set(said["calls_by_access_key"][KEY]), {
+    printed = aws.control("GET", "status")
+    reached = printed["records_by_access_key"][KEY]
+    return set(printed["calls_by_access_key"][KEY]), {
         (action, kind) for action, kinds in reached.items() for kind in kinds
     }
 

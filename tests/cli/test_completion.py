@@ -12,7 +12,7 @@ from tests.sandbox.kubernetes.live import Live, running_cluster
 
 
 def completed(line: str, kubeconfig: Path | None = None) -> list[str]:
-    """What bash is told that the last word of a line may become."""
+    """Return the completions of the last word of a line in bash."""
     words = line.split(" ")
     environment = {
         **os.environ,
@@ -31,8 +31,8 @@ def completed(line: str, kubeconfig: Path | None = None) -> list[str]:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_script_for_a_shell_is_printed(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["completion", shell]) == 0
-    said = capsys.readouterr().out
-    assert f"_LEEWAY_COMPLETE=complete_{shell}" in said
+    printed = capsys.readouterr().out
+    assert f"_LEEWAY_COMPLETE=complete_{shell}" in printed
 
 
 @pytest.mark.parametrize(

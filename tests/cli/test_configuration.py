@@ -45,8 +45,8 @@ def run(aws: Sandbox, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*arguments: str, cluster: str = "prod") -> tuple[int, str, str]:
         extra = ["--cluster", cluster] if cluster else []
         code = main.run([*arguments, *extra])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     return run
 
@@ -261,9 +261,9 @@ def test_a_manifest_of_a_newer_version_is_shown_with_its_unknown_fields(
 def test_json_output_is_one_document(run: Run, write: Any) -> None:
     code, out, err = run("apply", "-f", write(CLUSTER), "-o", "json")
     assert (code, err) == (0, "")
-    (told,) = json.loads(out)["manifests"]
-    assert (told["manifest"], told["result"]) == ("cluster.leeway.sh/prod", "created")
-    assert int(told["resourceVersion"]) > 1
+    (shown,) = json.loads(out)["manifests"]
+    assert (shown["manifest"], shown["result"]) == ("cluster.leeway.sh/prod", "created")
+    assert int(shown["resourceVersion"]) > 1
     assert json.loads(run("pause", "prod", "-o", "json", cluster="")[1])["cluster"] == "prod"
 
 
@@ -290,7 +290,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "printed"),
     [
         (CLUSTER + f"  x: {'y' * 1024 * 1024}\n", "prod.yaml:1: is 1,024 KB large; at most 350 KB"),
         (BOMB, "KB large; at most 32,768 KB are taken"),
@@ -309,11 +309,11 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(
-    run: Run, write: Any, content: str | bytes, said: str
+    run: Run, write: Any, content: str | bytes, printed: str
 ) -> None:
     code, out, err = run("apply", "-f", write(content))
     assert (code, out) == (2, "")
-    assert said in err
+    assert printed in err
     assert err.count("\n") == 1
     assert got(run)["items"] == []
 
@@ -327,7 +327,7 @@ def test_every_problem_has_its_own_line(run: Run, write: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "printed"),
     [
         (["apply"], "--filename: expected at least one file"),
         (["apply", "-f", "no-such.yaml"], "no-such.yaml: No such file or directory"),
@@ -338,10 +338,10 @@ def test_every_problem_has_its_own_line(run: Run, write: Any) -> None:
         (["delete", "cluster", "x", "-f", "y"], "either KIND [NAME] or --filename"),
     ],
 )
-def test_an_invalid_command_line_is_one_line(run: Run, arguments: list[str], said: str) -> None:
+def test_an_invalid_command_line_is_one_line(run: Run, arguments: list[str], printed: str) -> None:
     code, _, err = run(*arguments)
     assert (code, err.count("\n")) == (2, 1)
-    assert said in err
+    assert printed in err
 
 
 DENIED = (
@@ -352,7 +352,7 @@ DENIED = (
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "printed"),
     [
         (
             {"error": "AccessDeniedException", "message": DENIED},
@@ -369,18 +369,18 @@ DENIED = (
     ],
 )
 def test_a_refusal_of_aws_is_reported_with_the_action(
-    run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any], said: str
+    run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any], printed: str
 ) -> None:
     monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
     aws.control("PUT", "faults", {"faults": [{"service": "dynamodb", **fault}]})
     code, out, err = run("get")
     assert (code, out) == (1, "")
-    assert said in err
+    assert printed in err
     assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("environment", "printed"),
     [
         (
             {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
@@ -410,7 +410,7 @@ def test_an_invalid_aws_environment_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     environment: dict[str, str],
-    said: str,
+    printed: str,
 ) -> None:
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
@@ -423,7 +423,7 @@ def test_an_invalid_aws_environment_is_one_line(
     drop_clients()
     code, out, err = run("get")
     assert (code, out) == (1, "")
-    assert said in err
+    assert printed in err
     assert err.count("\n") == 1
 
 

@@ -18,7 +18,7 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One cluster for all of these tests; each has a node of its own in it."""
+    """One cluster for these tests; each test has its own node."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         cluster.kubeconfig()
         yield cluster
@@ -62,11 +62,11 @@ def test_a_node_is_cordoned_and_its_pods_are_evicted(
     pin(live, node, "alone", terminationGracePeriodSeconds=1)
     assert drain(live, node, "--force") == 0
     assert is_cordoned(live, node)
-    said = capsys.readouterr()
-    assert said.out == f"node/{node} drained\n"
-    assert "Warning: deleting Pods that declare no controller: default/alone" in said.err
-    assert "evicting pod default/alone\n" in said.err
-    assert "pod/default/alone evicted\n" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == f"node/{node} drained\n"
+    assert "Warning: deleting Pods that declare no controller: default/alone" in printed.err
+    assert "evicting pod default/alone\n" in printed.err
+    assert "pod/default/alone evicted\n" in printed.err
     assert live.api.get(f"{PODS}/alone").status_code == 404
 
 
@@ -83,10 +83,10 @@ def test_a_drain_that_kubectl_refuses_is_refused_before_the_cordon(
     name = f"kept-{node.partition('.')[0]}"
     pin(live, node, name, **spec)
     assert drain(live, node) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert f"use {flag}" in said
-    assert f"default/{name}" in said
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert f"use {flag}" in printed
+    assert f"default/{name}" in printed
     assert not is_cordoned(live, node)
 
 
@@ -131,9 +131,9 @@ def test_pods_that_tolerate_all_taints_are_evicted_once_and_reported_when_they_r
 ) -> None:
     deploy(live, node, "clingy", 2, tolerations=[{"operator": "Exists"}])
     assert drain(live, node) == 0
-    said = capsys.readouterr().err
-    assert "it came back after the cordon" in said
-    assert "operator Exists for every key" in said
+    printed = capsys.readouterr().err
+    assert "it came back after the cordon" in printed
+    assert "operator Exists for every key" in printed
     deletions = [e for e in live.journal("pod-deletion") if e["node"] == node]
     assert [e["via"] for e in deletions] == ["eviction", "eviction"]
 
@@ -167,9 +167,9 @@ def test_a_failure_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert drain(live, arguments[0], *arguments[1:]) == code
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert words in printed
+    assert printed.count("\n") == 1
 
 
 @pytest.mark.parametrize("content", [None, "not: [a kubeconfig", "{}", "apiVersion: v1\n"])
@@ -180,9 +180,9 @@ def test_an_invalid_kubeconfig_is_reported_with_its_path(
     if content is not None:
         path.write_text(content)
     assert main.run(["drain", "x", "--kubeconfig", str(path)]) == 2
-    said = capsys.readouterr().err
-    assert str(path) in said
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert str(path) in printed
+    assert printed.count("\n") == 1
 
 
 def test_an_unavailable_api_server_is_one_line(
@@ -191,9 +191,9 @@ def test_an_unavailable_api_server_is_one_line(
     live.fail_with({"refuse": True})
     assert drain(live, node) == 1
     live.fail_with()
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "refused" in said
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert "refused" in printed
 
 
 @pytest.mark.parametrize("more", [("--dry-run",), ("--force",)])
@@ -207,6 +207,6 @@ def test_control_characters_in_an_owners_name_have_no_effect_on_the_terminal(
     body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
     live.create(PODS, body)
     assert drain(live, node, *more) in (0, 1)
-    said = capsys.readouterr()
-    assert (said.out + said.err).replace("\n", "").isprintable()
-    assert "node/other drained" not in said.out.splitlines()
+    printed = capsys.readouterr()
+    assert (printed.out + printed.err).replace("\n", "").isprintable()
+    assert "node/other drained" not in printed.out.splitlines()

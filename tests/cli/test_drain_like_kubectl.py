@@ -34,7 +34,7 @@ needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no k
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One cluster for all of these tests; each has a node of its own in it."""
+    """One cluster for these tests; each test has its own node."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         cluster.kubeconfig()
         yield cluster
@@ -150,11 +150,11 @@ def test_a_refused_node_does_not_block_the_other_nodes(
     refused, first, second = live.add_nodes(*(next(NUMBERS) for _ in range(3)))
     run(live, refused, "keeper")
     assert drain(live, first, refused, second) == 1
-    said = capsys.readouterr()
-    assert said.out == f"node/{first} drained\nnode/{second} drained\n"
+    printed = capsys.readouterr()
+    assert printed.out == f"node/{first} drained\nnode/{second} drained\n"
     assert (
         f"node {refused} is not drained: cannot delete Pods that declare no controller"
-        in (said.err.splitlines()[-1])
+        in (printed.err.splitlines()[-1])
     )
     assert [is_cordoned(live, name) for name in (first, refused, second)] == [True, False, True]
 
@@ -264,9 +264,9 @@ def test_contradictory_or_invalid_options_are_bad_input(
     live: Live, arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert drain(live, *arguments) == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert words in printed
+    assert printed.count("\n") == 1
 
 
 def test_names_and_flags_in_the_forms_of_kubectl_are_accepted(
@@ -318,7 +318,7 @@ def test_labels_that_no_node_has_are_a_message_and_no_error(
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "said"),
+    ("place", "value", "printed"),
     [
         (("users", "user", "token"), "expired", "rejected the credentials of the kubeconfig (401"),
         (
@@ -332,7 +332,7 @@ def test_an_unavailable_api_server_and_rejected_credentials_are_one_line(
     live: Live,
     place: tuple[str, str, str],
     value: str,
-    said: str,
+    printed: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -345,7 +345,7 @@ def test_an_unavailable_api_server_and_rejected_credentials_are_one_line(
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert err.count("ConnectError") <= 1
-    assert said in err
+    assert printed in err
 
 
 @needs_kubectl
@@ -358,8 +358,8 @@ def test_a_pod_with_two_budgets_ends_the_drain_immediately(
     theirs = kubectl(live, "drain", node, "--force")
     assert theirs.returncode == 1
     assert drain(live, node, "--force") == 1
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "default/twice: it has more than one PodDisruptionBudget: first, second" in said
+    printed = capsys.readouterr().err.splitlines()[-1]
+    assert "default/twice: it has more than one PodDisruptionBudget: first, second" in printed
     assert exists(live, "twice")
 
 

@@ -20,7 +20,7 @@ LOCAL = [{"name": "tmp", "emptyDir": {}}]
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One cluster for all of these tests; each has a node of its own in it."""
+    """One cluster for these tests; each test has its own node."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         cluster.kubeconfig()
         yield cluster
@@ -164,10 +164,10 @@ def test_the_pods_of_another_machine_with_the_nodes_name_are_not_evicted(
     replacing = meanwhile(replace_machine)
     assert drain(live, node, "--force", "--timeout", "25s", *more) == 1
     replacing.join()
-    said = capsys.readouterr().err
-    assert f"default/stuck-{suffix}: {DISPLACED}" in said
-    asked = {e["pod"] for kind in ("eviction", "pod-deletion") for e in live.journal(kind)}
-    assert not asked & {f"default/{name}" for name in theirs}
+    printed = capsys.readouterr().err
+    assert f"default/stuck-{suffix}: {DISPLACED}" in printed
+    requested = {e["pod"] for kind in ("eviction", "pod-deletion") for e in live.journal(kind)}
+    assert not requested & {f"default/{name}" for name in theirs}
     assert all(exists(live, name) for name in theirs)
     assert not live.api.get(f"{NODES}/{node}").json()["spec"].get("unschedulable")
 
@@ -191,9 +191,9 @@ def test_another_machine_with_the_name_before_the_first_list_is_not_drained(
     replacing = meanwhile(replace_machine)
     assert drain(live, node, "--force", "--timeout", "20s") == 1
     replacing.join()
-    said = capsys.readouterr()
-    assert said.out == f"node/{node} not drained\n"
-    assert f"node {node} is not drained: {DISPLACED}" in said.err.splitlines()[-1]
+    printed = capsys.readouterr()
+    assert printed.out == f"node/{node} not drained\n"
+    assert f"node {node} is not drained: {DISPLACED}" in printed.err.splitlines()[-1]
     assert exists(live, name)
     assert not [e for e in live.journal("eviction") if e["pod"] == f"default/{name}"]
 

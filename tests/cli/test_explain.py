@@ -19,7 +19,7 @@ EVENTS = Path(__file__).parents[2] / "events"
 
 @pytest.fixture(autouse=True)
 def without_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No AWS account to ask, whatever the machine's own settings are."""
+    """Remove the AWS settings of this machine from the environment."""
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
@@ -58,8 +58,8 @@ def test_with_a_cluster_every_pod_has_a_decision_and_a_latest_time(
 
 def test_the_table_shows_the_same_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["explain", str(EVENTS / "state-change-running.json")]) == 0
-    said = capsys.readouterr().out
-    assert "an instance that is running is not on its way out" in said
+    printed = capsys.readouterr().out
+    assert "an instance that is running is not on its way out" in printed
 
 
 def explained(event: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
@@ -133,8 +133,8 @@ def test_a_cluster_manifest_changes_what_is_planned(
     (instance,) = plan["instances"]
     assert instance["policy"]["source"] == str(manifest)
     assert instance["policy"]["onBlocked"] == "delete"
-    told = datetime.fromisoformat(plan["notice"]["time"])
-    assert datetime.fromisoformat(instance["policy"]["deadline"]) - told == timedelta(minutes=10)
+    shown = datetime.fromisoformat(plan["notice"]["time"])
+    assert datetime.fromisoformat(instance["policy"]["deadline"]) - shown == timedelta(minutes=10)
     assert any("paused" in remark for remark in instance["remarks"])
     ignored = explained(EVENTS / "spot-interruption.json", capsys, "-f", str(manifest))
     assert ignored["instances"][0]["decision"] == "ignore"
@@ -180,11 +180,11 @@ def test_an_invalid_event_is_one_line_that_names_the_file(
     path = tmp_path / "event.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     assert main.run(["explain", str(path)]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert re.match(rf"leeway: Invalid(Event|File): {re.escape(str(path))}", said.err)
-    assert words in said.err
-    assert said.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert re.match(rf"leeway: Invalid(Event|File): {re.escape(str(path))}", printed.err)
+    assert words in printed.err
+    assert printed.err.count("\n") == 1
 
 
 def test_an_event_is_read_from_stdin(

@@ -16,7 +16,7 @@ from tests.sandbox.aws.started import Sandbox
 EVENT = Path(__file__).parents[2] / "events" / "rebalance-recommendation.json"
 
 type Explain = Callable[..., tuple[dict[str, Any], str]]
-"""Explains a rebalance recommendation; the plan of its instance, and what stderr says."""
+"""Explains a rebalance recommendation. Returns the plan of its instance, and stderr."""
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ def explain(aws: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
     def explain(*more: str) -> tuple[dict[str, Any], str]:
         assert main.run(["explain", str(path), "-o", "json", *more]) == 0
-        said = capsys.readouterr()
-        (plan,) = json.loads(said.out)["instances"]
+        printed = capsys.readouterr()
+        (plan,) = json.loads(printed.out)["instances"]
         assert plan["cluster"] == "prod"
-        return plan, said.err
+        return plan, printed.err
 
     return explain
 

@@ -98,7 +98,7 @@ def test_throttle_is_a_switch_and_a_file_is_not_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "printed"),
     [
         ("azure", "expected a form that"),
         ("aws:ec2:error=0.3", "expected a form that"),
@@ -107,7 +107,7 @@ def test_throttle_is_a_switch_and_a_file_is_not_changed(tmp_path: Path) -> None:
         ("aws=nowhere.json", "nowhere.json: No such file or directory"),
     ],
 )
-def test_an_invalid_fault_is_one_line(word: str, said: str) -> None:
-    with pytest.raises(BadInputError, match=said) as refused:
+def test_an_invalid_fault_is_one_line(word: str, printed: str) -> None:
+    with pytest.raises(BadInputError, match=printed) as refused:
         read_faults([word])
     assert "\n" not in str(refused.value)

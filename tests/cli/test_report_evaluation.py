@@ -83,7 +83,7 @@ def test_a_pod_without_a_termination_request_dies_with_its_node() -> None:
 
 
 def test_the_reason_of_a_pod_that_died_has_the_delay_of_its_termination_request() -> None:
-    journal = good_storm().runs("shop/web-1", WEB).asked(38.0, "shop/web-1", grace=10)
+    journal = good_storm().runs("shop/web-1", WEB).terminated(38.0, "shop/web-1", grace=10)
     report = read(journal.ended(40.0, "shop/web-1", WEB, how="died-with-node"))
 
     reason = pod(report, "shop/web-1").evaluation.reason
@@ -101,7 +101,7 @@ def test_a_pod_that_still_runs_at_the_end_is_a_fault() -> None:
 
 def test_a_grace_period_that_was_reduced_to_the_remaining_time_is_no_fault() -> None:
     journal = good_storm().runs("media/slow", SLOW).evicted(0.5, "media/slow")
-    journal.asked(0.5, "media/slow", grace=34).runs("media/slow-2", SLOW, 0.5, OTHER_NODE)
+    journal.terminated(0.5, "media/slow", grace=34).runs("media/slow-2", SLOW, 0.5, OTHER_NODE)
     report = read(journal.ended(34.5, "media/slow", SLOW, how="grace-ran-out"))
 
     evaluation = pod(report, "media/slow").evaluation
@@ -112,7 +112,7 @@ def test_a_grace_period_that_was_reduced_to_the_remaining_time_is_no_fault() -> 
 
 def test_a_grace_period_that_was_reduced_further_than_needed_is_a_fault() -> None:
     journal = good_storm().runs("media/slow", SLOW).evicted(0.5, "media/slow")
-    journal.asked(0.5, "media/slow", grace=5)
+    journal.terminated(0.5, "media/slow", grace=5)
     report = read(journal.ended(5.5, "media/slow", SLOW, how="grace-ran-out"))
 
     evaluation = pod(report, "media/slow").evaluation
@@ -122,7 +122,7 @@ def test_a_grace_period_that_was_reduced_further_than_needed_is_a_fault() -> Non
 
 def test_a_pod_that_exceeds_its_own_grace_period_is_no_fault() -> None:
     journal = good_storm().runs("shop/web-1", WEB).evicted(0.5, "shop/web-1")
-    journal.asked(0.5, "shop/web-1", grace=10)
+    journal.terminated(0.5, "shop/web-1", grace=10)
     report = read(journal.ended(10.5, "shop/web-1", WEB, how="grace-ran-out"))
 
     assert pod(report, "shop/web-1").evaluation.outcome is Outcome.CUT
@@ -130,7 +130,7 @@ def test_a_pod_that_exceeds_its_own_grace_period_is_no_fault() -> None:
 
 
 def test_a_pod_that_was_killed_without_a_grace_period_is_a_fault() -> None:
-    journal = good_storm().runs("shop/web-1", WEB).asked(0.5, "shop/web-1", 0, via="delete")
+    journal = good_storm().runs("shop/web-1", WEB).terminated(0.5, "shop/web-1", 0, via="delete")
     report = read(journal.ended(0.5, "shop/web-1", WEB, how="forced"))
 
     assert pod(report, "shop/web-1").evaluation.outcome is Outcome.DIED
@@ -150,7 +150,7 @@ def test_the_reason_of_a_pod_that_its_budget_blocked_has_the_duration() -> None:
 
 def test_a_pod_whose_budget_blocks_every_eviction_may_be_deleted_at_its_latest_time() -> None:
     journal = good_storm().runs("shop/web-1", WEB).evicted(0.5, "shop/web-1", status=429)
-    journal.asked(25.0, "shop/web-1", grace=10, via="delete")
+    journal.terminated(25.0, "shop/web-1", grace=10, via="delete")
     journal.runs("shop/web-2", WEB, 25.0, OTHER_NODE).ended(26.0, "shop/web-1", WEB)
     report = read(journal)
 
@@ -161,7 +161,7 @@ def test_a_pod_whose_budget_blocks_every_eviction_may_be_deleted_at_its_latest_t
 
 def test_a_pod_that_was_deleted_past_its_budget_before_its_latest_time_is_a_fault() -> None:
     journal = good_storm().runs("shop/web-1", WEB).evicted(0.5, "shop/web-1", status=429)
-    journal.asked(5.0, "shop/web-1", grace=10, via="delete")
+    journal.terminated(5.0, "shop/web-1", grace=10, via="delete")
     journal.runs("shop/web-2", WEB, 5.0, OTHER_NODE).ended(6.0, "shop/web-1", WEB)
 
     evaluation = pod(read(journal), "shop/web-1").evaluation
@@ -170,7 +170,7 @@ def test_a_pod_that_was_deleted_past_its_budget_before_its_latest_time_is_a_faul
 
 def test_a_pod_without_an_owner_ends_in_time_without_a_replacement() -> None:
     journal = good_storm().runs("staging/by-hand", BY_HAND).evicted(0.5, "staging/by-hand")
-    journal.asked(0.5, "staging/by-hand", 20).ended(3.0, "staging/by-hand", BY_HAND)
+    journal.terminated(0.5, "staging/by-hand", 20).ended(3.0, "staging/by-hand", BY_HAND)
     report = read(journal)
 
     assert pod(report, "staging/by-hand").evaluation.outcome is Outcome.ENDED
@@ -178,7 +178,7 @@ def test_a_pod_without_an_owner_ends_in_time_without_a_replacement() -> None:
 
 
 def test_a_pod_whose_replacement_does_not_run_is_not_rescheduled() -> None:
-    journal = good_storm().runs("shop/web-1", WEB).asked(0.5, "shop/web-1", 10)
+    journal = good_storm().runs("shop/web-1", WEB).terminated(0.5, "shop/web-1", 10)
     journal.add(0.5, "pod-created", pod="shop/web-2", uid="uid-shop/web-2", owner=WEB.owner)
     report = read(journal.ended(1.0, "shop/web-1", WEB))
 
@@ -187,9 +187,9 @@ def test_a_pod_whose_replacement_does_not_run_is_not_rescheduled() -> None:
 
 
 def test_a_replacement_that_ended_before_it_ran_is_skipped() -> None:
-    journal = good_storm().runs("shop/web-1", WEB).asked(0.5, "shop/web-1", 10)
+    journal = good_storm().runs("shop/web-1", WEB).terminated(0.5, "shop/web-1", 10)
     journal.add(0.5, "pod-created", pod="shop/web-2", uid="uid-shop/web-2", owner=WEB.owner)
-    journal.asked(0.8, "shop/web-2", 10).ended(0.9, "shop/web-2", WEB)
+    journal.terminated(0.8, "shop/web-2", 10).ended(0.9, "shop/web-2", WEB)
     journal.runs("shop/web-3", WEB, 0.9, OTHER_NODE).ended(1.0, "shop/web-1", WEB)
 
     trace = pod(read(journal), "shop/web-1").trace
@@ -216,7 +216,7 @@ def test_daemonset_pods_stay_and_do_not_count_as_lost() -> None:
 
 def test_an_evicted_daemonset_pod_is_a_fault() -> None:
     journal = good_storm().runs("kube-system/agent-1", AGENT).evicted(0.5, "kube-system/agent-1")
-    journal.asked(0.5, "kube-system/agent-1", 30).ended(1.0, "kube-system/agent-1", AGENT)
+    journal.terminated(0.5, "kube-system/agent-1", 30).ended(1.0, "kube-system/agent-1", AGENT)
 
     assert pod(read(journal), "kube-system/agent-1").evaluation.fault
 

@@ -51,9 +51,9 @@ def points(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
 
 def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert run(["schedule", *arguments]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    (line,) = said.err.splitlines()
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
     return line
 
 
@@ -103,7 +103,7 @@ def test_one_of_several_schedules_is_selected_by_name(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "printed"),
     [
         (["--from", "yesterday"], "--from: expected a time such as"),
         (["--from", "9999-12-31"], "--from: expected a time from 1970"),
@@ -113,9 +113,9 @@ def test_one_of_several_schedules_is_selected_by_name(
     ],
 )
 def test_invalid_times_are_refused(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], printed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert said in refusal(["-f", str(SCALED), *arguments], capsys)
+    assert printed in refusal(["-f", str(SCALED), *arguments], capsys)
 
 
 def test_a_manifest_without_a_schedule_is_refused(

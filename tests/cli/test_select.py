@@ -209,10 +209,10 @@ def test_the_table_shows_launches_and_pods_that_fit_nowhere(
     pods = written(tmp_path, "pods.yaml", INFLATE + "---" + NOTEBOOK)
     arguments = ["--sandbox", "--replicas", "inflate=1"]
     assert main.run(["select", "-f", str(pool), "--pods", str(pods), *arguments]) == 0
-    said = capsys.readouterr().out
-    assert "default/inflate-0" in said
-    assert "kubeflow-user/test-0 fits nowhere" in said
-    assert "1 node to launch" in said
+    printed = capsys.readouterr().out
+    assert "default/inflate-0" in printed
+    assert "kubeflow-user/test-0 fits nowhere" in printed
+    assert "1 node to launch" in printed
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_select_without_pods_is_bad_input(
 
 
 @pytest.mark.parametrize(
-    ("pods", "said"),
+    ("pods", "printed"),
     [
         (
             INFLATE,
@@ -305,13 +305,13 @@ def test_select_without_pods_is_bad_input(
     ],
 )
 def test_select_without_pending_pods_prints_a_warning(
-    pods: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pods: str, printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = ["-f", str(written(tmp_path, "pool.yaml", SPOT))]
     files += ["--pods", str(written(tmp_path, "pods.yaml", pods))]
     assert main.run(["select", "--sandbox", *files, "-o", "json"]) == 0
     out, err = capsys.readouterr()
-    assert err.endswith(said)
+    assert err.endswith(printed)
     assert json.loads(out)["launches"] == []
 
 
@@ -377,7 +377,9 @@ def test_other_objects_are_ignored_and_unknown_kinds_are_a_warning(
     out, err = capsys.readouterr()
     assert f"warning: {pods}:30: kind: Rollout is ignored: Leeway reads no pods from it\n" in err
     field = "spec.template.spec.volumes[0].persistentVolumeClaim.claimName"
-    said = f"warning: {pods}:11: Deployment web: {field}: PersistentVolumeClaim shop/data is in no"
-    assert said in err
+    printed = (
+        f"warning: {pods}:11: Deployment web: {field}: PersistentVolumeClaim shop/data is in no"
+    )
+    assert printed in err
     (miss,) = json.loads(out)["unschedulable"]
     assert "did you mean topology.kubernetes.io/zone?" in miss["reason"]

@@ -31,8 +31,8 @@ type Run = Callable[..., tuple[int, str, str]]
 def run(aws: Sandbox, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*arguments: str) -> tuple[int, str, str]:
         code = main.run(["status", *arguments])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     return run
 
@@ -90,16 +90,16 @@ def test_the_status_shows_pause_headroom_and_problems_of_manifests(run: Run, aws
         "prod", HeadroomStatus("buffer warm/web", "headroom.leeway.sh web", 3, "always", running=1)
     )
     code, out, _ = run("--cluster", "prod")
-    told = " ".join(out.split())
+    shown = " ".join(out.split())
     assert code == 0
-    assert "buffer warm/web headroom.leeway.sh web 3 replicas, 2 of them Pending: always" in told
+    assert "buffer warm/web headroom.leeway.sh web 3 replicas, 2 of them Pending: always" in shown
     (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
     pending = {one["subject"]: one["pending"] for one in cluster["headroom"]}
     assert pending == {"buffer warm/web": 2, "Deployment shop/web": None}
-    assert told.startswith("prod paused")
-    assert "spec.surge: unknown field (written by leeway 9.0.0)" in told
-    assert "teapot.leeway.sh/x: apiVersion: expected text" in told
-    assert "Deployment shop/web scaledobject.keda.sh shop/web 5 replicas: window is open" in told
+    assert shown.startswith("prod paused")
+    assert "spec.surge: unknown field (written by leeway 9.0.0)" in shown
+    assert "teapot.leeway.sh/x: apiVersion: expected text" in shown
+    assert "Deployment shop/web scaledobject.keda.sh shop/web 5 replicas: window is open" in shown
 
 
 def test_a_detached_instance_is_shown_until_it_is_terminated(run: Run, aws: Sandbox) -> None:
@@ -109,8 +109,8 @@ def test_a_detached_instance_is_shown_until_it_is_terminated(run: Run, aws: Sand
     left = interrupted(Phase.FINISHED).model_copy(update={"replaced": intent})
     records = DynamoRecords(partial(aws.client, "dynamodb"), TABLE)
     records.write(left)
-    told = " ".join(run("--cluster", "prod")[1].split())
-    assert "detached from its group, not terminated yet" in told
+    shown = " ".join(run("--cluster", "prod")[1].split())
+    assert "detached from its group, not terminated yet" in shown
     settled = {"replaced": intent.model_copy(update={"settled": True}), "version": 2}
     records.write(left.model_copy(update=settled))
     assert "no retirement, admission or headroom" in run("--cluster", "prod")[1]

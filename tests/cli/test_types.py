@@ -91,8 +91,8 @@ def test_a_pool_without_a_matching_type_gets_a_reason(
     assert run(["types", "--sandbox", "-f", str(path), "-o", "json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out) == []
-    said = "arch In [nvidia]: no instance type has it; did you mean amd64?"
-    assert f"warning: web: {said}\n" == err
+    printed = "arch In [nvidia]: no instance type has it; did you mean amd64?"
+    assert f"warning: web: {printed}\n" == err
 
 
 def test_a_node_class_determines_allocatable(

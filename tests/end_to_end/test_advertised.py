@@ -17,7 +17,9 @@ def test_the_functions_drain_a_node_through_the_advertised_address(tmp_path: Pat
         until = time.monotonic() + TIMEOUT
         instance = next(e["instance"] for e in sandbox.journal() if e["kind"] == "node-joined")
         sandbox.interrupt([instance])
-        while not (told := [e["detail"] for e in sandbox.journal() if e["kind"] == "put-events"]):
+        while not (
+            outcomes := [e["detail"] for e in sandbox.journal() if e["kind"] == "put-events"]
+        ):
             assert time.monotonic() < until, f"the retirement of {instance} has not ended"
             time.sleep(0.3)
-    assert [(one["instance"], one["result"]) for one in told] == [(instance, "drained")]
+    assert [(one["instance"], one["result"]) for one in outcomes] == [(instance, "drained")]

@@ -220,14 +220,14 @@ def test_a_pod_with_a_finalizer_is_reported_and_delays_no_other_pod(
     (stuck,) = seen.of("pod-ended", pod="default/stuck")
     (needed,) = seen.of("pod-deletion", pod="default/needed")
     assert stuck["at"] < needed["at"] < case.ends - MARGIN - 5 - 1, "before its own latest moment"
-    (said,) = [
+    (reason,) = [
         e["line"]["message"]
         for e in seen.of("logs")
         if isinstance(e["line"], dict) and e["line"].get("instance") == case.instance
         if "replacement" in e["line"]
     ]
-    assert "default/stuck" in said
-    assert FINALIZER in said
+    assert "default/stuck" in reason
+    assert FINALIZER in reason
 
 
 def test_a_returning_pod_that_tolerates_all_taints_is_evicted_once_and_deleted_late(

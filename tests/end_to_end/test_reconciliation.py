@@ -380,8 +380,8 @@ def test_a_tag_alone_does_not_let_reconcile_terminate_an_instance_without_a_grou
     instance = started["Instances"][0]["InstanceId"]
     until(lambda: env.since(0).of("instance-state", instance=instance, state="running"))
     tags = {"eks:cluster-name": CLUSTER, "leeway.sh/detached-from": "plain"}
-    told = [{"Key": key, "Value": value} for key, value in tags.items()]
-    ec2.create_tags(Resources=[instance], Tags=told)
+    ec2_tags = [{"Key": key, "Value": value} for key, value in tags.items()]
+    ec2.create_tags(Resources=[instance], Tags=ec2_tags)
     for _ in range(2):
         since = time.time()
         run_reconcile(env)

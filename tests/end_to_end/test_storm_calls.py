@@ -31,8 +31,8 @@ def test_a_storm_reads_each_group_and_not_each_of_its_instances(env: Environment
     seen = env.interrupt(storm)
     lasted = time.monotonic() - began
     calls = calls_of(env, "retire-node") - before
-    asked = {outcome["replacement"] for i in storm for outcome in seen.outcomes(i)}
-    assert asked == {"terminate-in-group", "detach"}
+    replacements = {outcome["replacement"] for i in storm for outcome in seen.outcomes(i)}
+    assert replacements == {"terminate-in-group", "detach"}
     assert calls["autoscaling:TerminateInstanceInAutoScalingGroup"] == 5
     assert calls["autoscaling:DetachInstances"] == 5
     assert calls["autoscaling:DescribeAutoScalingInstances"] <= IN_TROUBLE

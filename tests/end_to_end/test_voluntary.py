@@ -164,10 +164,10 @@ def test_a_cancelled_scheduled_change_leaves_no_schedule(env: Environment) -> No
     event = sandbox.maintain(instance, within=ahead.total_seconds())
     sandbox.maintain(instance, within=ahead.total_seconds(), event=event, over="[Canceled]")
     sandbox.send(scheduled([instance], datetime.now(UTC) + ahead))
-    told = env.until(
+    lines = env.until(
         again, lambda s: [x for x in lines_about(s, instance) if x.get("result") == "ignored"], 20
     )
-    assert "called off or over" in told[0]["message"]
+    assert "called off or over" in lines[0]["message"]
     assert not env.since(since).of("node-cordoned", node=node)
 
 

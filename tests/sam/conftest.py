@@ -36,11 +36,11 @@ def build() -> Path:
 def engine() -> None:
     """A Docker engine with the Lambda image."""
     try:
-        asked = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False)
+        info = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         pytest.skip("no docker client is installed")
-    if asked.returncode:
-        pytest.skip(f"no Docker engine answers: {asked.stderr.strip().splitlines()[-1]}")
+    if info.returncode:
+        pytest.skip(f"no Docker engine answers: {info.stderr.strip().splitlines()[-1]}")
     made = subprocess.run(
         [ROOT / "tools" / "lambda-image"], capture_output=True, text=True, check=False
     )

@@ -52,13 +52,15 @@ def nodes(sandbox: Sandbox) -> list[tuple[str, str]]:
 
 def client_of(sandbox: Sandbox, service: str) -> Any:
     """Return a boto3 client of the sandbox, independent of the environment of this process."""
-    said = sandbox.environment()
+    environment = sandbox.environment()
     return boto3.client(
         service,
-        endpoint_url=said["AWS_ENDPOINT_URL_LAMBDA" if service == "lambda" else "AWS_ENDPOINT_URL"],
-        region_name=said["AWS_REGION"],
-        aws_access_key_id=said["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=said["AWS_SECRET_ACCESS_KEY"],
+        endpoint_url=environment[
+            "AWS_ENDPOINT_URL_LAMBDA" if service == "lambda" else "AWS_ENDPOINT_URL"
+        ],
+        region_name=environment["AWS_REGION"],
+        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
     )
 
 

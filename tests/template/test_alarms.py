@@ -73,8 +73,8 @@ def emitted_by(function: str) -> set[Watched]:
         if r["Type"] == "AWS::Lambda::Function"
         and r["Properties"]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] == function
     ]
-    told = [ALL[method] for method in sorted(methods_named_by(function) & ALL.keys())]
-    lines = lines_of(*told, service=environment["POWERTOOLS_SERVICE_NAME"])
+    reports = [ALL[method] for method in sorted(methods_named_by(function) & ALL.keys())]
+    lines = lines_of(*reports, service=environment["POWERTOOLS_SERVICE_NAME"])
     namespace = environment["POWERTOOLS_METRICS_NAMESPACE"]
     return {
         (namespace, name, frozenset(f"{by}={value}" for by, value in dimensions.items()))
@@ -97,8 +97,8 @@ def test_an_alarm_watches_metrics_that_are_emitted_with_these_dimensions(
     for metric in watched:
         namespace, (dimension,) = metric["Namespace"], metric["Dimensions"]
         if namespace not in OF_AWS:
-            said = frozenset({f"{dimension['Name']}={dimension['Value']}"})
-            assert (namespace, metric["MetricName"], said) in emitted
+            dimensions = frozenset({f"{dimension['Name']}={dimension['Value']}"})
+            assert (namespace, metric["MetricName"], dimensions) in emitted
             continue
         by, kind, names = OF_AWS[namespace]
         value = dimension["Value"]
@@ -128,18 +128,18 @@ def test_every_queue_of_work_that_is_not_repeated_is_watched() -> None:
     queues = {name for name, r in resources().items() if r["Type"] == "AWS::SQS::Queue"}
     watched = [m for a in ALARMS.values() for m in watched_by(a["Properties"])]
     named = {str(m["Dimensions"]) for m in watched if m["Namespace"] == "AWS/SQS"}
-    unwatched = {queue for queue in queues if not any(f"'{queue}'" in said for said in named)}
+    unwatched = {queue for queue in queues if not any(f"'{queue}'" in text for text in named)}
     assert unwatched == DONE_AGAIN
 
 
 @pytest.mark.parametrize("name", ALARMS)
 def test_an_alarm_notifies_its_topic_at_its_start_and_end(name: str) -> None:
     page = {"Fn::If": ["HasAlarmTopic", [{"Ref": "AlarmTopicArn"}], {"Ref": "AWS::NoValue"}]}
-    told = {"Fn::If": ["HasWarningTopic", [{"Ref": "WarningTopicArn"}], page]}
+    topics = {"Fn::If": ["HasWarningTopic", [{"Ref": "WarningTopicArn"}], page]}
     if name not in CAN_WAIT:
-        told = page
+        topics = page
     alarm = ALARMS[name]["Properties"]
-    assert (alarm["AlarmActions"], alarm["OKActions"]) == (told, told)
+    assert (alarm["AlarmActions"], alarm["OKActions"]) == (topics, topics)
 
 
 @pytest.mark.parametrize("name", ALARMS)
@@ -231,8 +231,8 @@ def test_a_section_has_the_meaning_the_places_to_check_and_the_actions(name: str
 @pytest.mark.parametrize("name", ALARMS)
 def test_an_alarms_description_ends_with_the_link_to_its_section(name: str) -> None:
     text = ALARMS[name]["Properties"]["AlarmDescription"]["Fn::Sub"]
-    said, _, link = text.rpartition(". ")
-    assert said
+    sentence, _, link = text.rpartition(". ")
+    assert sentence
     assert link == f"${{RunbookUrl}}#{name.lower()}"
 
 

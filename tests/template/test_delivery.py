@@ -113,12 +113,12 @@ def test_functions_that_must_be_fast_stay_active_in_a_vpc(
     others = {s.definition["State"] for s in deployed.schedules if s.logical_id in awake}
     assert others == {"DISABLED"}
     for name, target in targets.items():
-        told = json.loads(target["Input"])
+        payload = json.loads(target["Input"])
         if name.startswith("ReceiveNotice"):
-            assert parse_notice(told).kind is NoticeKind.TEST_NOTIFICATION
+            assert parse_notice(payload).kind is NoticeKind.TEST_NOTIFICATION
         else:
             assert target["Arn"].endswith(":live")
-            assert parse_attempt_id(told).instance == "i-00000000"
+            assert parse_attempt_id(payload).instance == "i-00000000"
 
 
 def test_the_environment_has_only_the_given_endpoints(deployed: DeployedTemplate) -> None:

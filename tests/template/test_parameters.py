@@ -59,8 +59,8 @@ def test_every_parameter_has_a_description_and_a_group() -> None:
 def test_the_docs_list_every_parameter_with_its_default() -> None:
     page = (TEMPLATE.parent / "docs" / "deploy.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| `")]
-    told = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
-    assert told >= PARAMETERS.keys()
+    documented = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert documented >= PARAMETERS.keys()
     for row in rows:
         for name in re.findall(r"`(\w+)`", row.split("|")[1]):
             default = PARAMETERS.get(name, {}).get("Default")
