@@ -85,15 +85,15 @@ def pool(*texts: str) -> Pool:
     [
         (
             "placementGroupSelector: {name: training}",
-            "nodes are not launched into placement groups",
+            "ignored: placement groups are not supported",
         ),
         (
             "cpuOptions: {threadsPerCore: 1}",
-            "every node is taken to have the vCPUs of its instance type",
+            "ignored: each node has all vCPUs of its instance type",
         ),
         (
             "connectionTracking: {tcpEstablishedTimeout: 300s}",
-            "idle connections are tracked as long as EC2 does by default",
+            "ignored: EC2's default timeouts apply",
         ),
     ],
 )
@@ -108,7 +108,7 @@ def test_a_balanced_consolidation_is_one() -> None:
         "spec: {disruption: {consolidationPolicy: Balanced, consolidateAfter: 5m}}\n"
     )
     assert [w.partition(": ")[2] for w in warnings(text)] == [
-        "spec.disruption: this version does not give nodes back"
+        "spec.disruption: ignored: Leeway does not consolidate or expire nodes"
     ]
 
 
@@ -132,7 +132,7 @@ def test_how_a_pool_of_v1beta1_gives_nodes_back_is_how_its_pool_of_v1_does() -> 
     assert meant.spec.disruption.consolidation_policy == "WhenEmptyOrUnderutilized"
     assert str(meant.spec.template.spec.expire_after) == "1 day, 0:00:00"
     assert warnings(OLD_POOL) == [
-        "pools.yaml:16: spec.disruption: this version does not give nodes back"
+        "pools.yaml:16: spec.disruption: ignored: Leeway does not consolidate or expire nodes"
     ]
 
 
@@ -188,8 +188,8 @@ def test_ubuntu_of_old_is_read_as_al2_with_its_volume(text: str) -> None:
     assert found.spec.family is AmiFamily.AL2
     assert found.storage(AmiFamily.AL2) == 20 * GIB
     read_as_al2, no_image = warnings(text + "  amiFamily: Ubuntu\n")
-    assert read_as_al2.startswith("pools.yaml:5: spec.amiFamily: Ubuntu is read as AL2")
-    assert "amiSelectorTerms have to name one" in no_image
+    assert read_as_al2.startswith("pools.yaml:5: spec.amiFamily: Ubuntu is converted to AL2")
+    assert "expected amiSelectorTerms: Leeway has no default image for Ubuntu" in no_image
 
 
 def test_ubuntu_with_images_and_volumes_of_its_own_keeps_them() -> None:

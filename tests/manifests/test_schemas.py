@@ -39,6 +39,14 @@ def test_every_field_is_described(kind: Kind) -> None:
     assert [row for row in rows if row.endswith("|  |")] == []
 
 
+def test_a_default_duration_is_written_as_in_a_manifest() -> None:
+    (kind,) = [
+        kind for kind in KINDS if kind.name == "NodePool" and kind.api_version.endswith("v1")
+    ]
+    spec = schema_of(kind)["$defs"]["TemplateSpec"]["properties"]
+    assert spec["expireAfter"]["default"] == "720h"
+
+
 GOOD = """\
 apiVersion: leeway.sh/v1
 kind: Cluster
