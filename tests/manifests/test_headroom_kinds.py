@@ -1,4 +1,4 @@
-"""ScaledObject, Headroom and CapacityBuffer: what is read, what is refused and why."""
+"""ScaledObject, Headroom and CapacityBuffer: what is accepted, ignored and refused."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -66,7 +66,7 @@ def refusal(document: dict[str, Any]) -> str:
     return "\n".join(str(problem) for problem in reading.problems)
 
 
-def test_a_scaled_object_of_a_user_is_read_as_it_is() -> None:
+def test_a_users_scaled_object_is_read_unchanged() -> None:
     text = (USERS / "scaledobject-cron.yaml").read_text()
     (written,) = read_manifests(text, "scaledobject-cron.yaml").written
     assert isinstance(written.manifest, ScaledObject)
@@ -100,7 +100,7 @@ def test_a_scaled_object_of_a_user_is_read_as_it_is() -> None:
         ({"desiredReplicas": "many"}, "metadata.desiredReplicas: expected a whole number"),
     ],
 )
-def test_a_trigger_is_refused_by_its_field(cron: dict[str, Any], said: str) -> None:
+def test_an_invalid_trigger_is_refused_with_its_field(cron: dict[str, Any], said: str) -> None:
     given = {key: value for key, value in {**CRON, **cron}.items() if value is not None}
     assert said in refusal(scaled_object(triggers=[{"type": "cron", "metadata": given}]))
 
@@ -126,11 +126,13 @@ def test_a_trigger_is_refused_by_its_field(cron: dict[str, Any], said: str) -> N
         ({"maxReplicaCounts": 5}, "spec.maxReplicaCounts: unknown field; did you mean"),
     ],
 )
-def test_a_scaled_object_is_refused_by_its_field(spec: dict[str, Any], said: str) -> None:
+def test_an_invalid_scaled_object_is_refused_with_its_field(
+    spec: dict[str, Any], said: str
+) -> None:
     assert said in refusal(scaled_object(**spec))
 
 
-def test_what_keda_would_do_and_leeway_does_not_is_a_warning() -> None:
+def test_fields_that_leeway_ignores_are_warnings() -> None:
     reading = read(scaled_object(cooldownPeriod=300, advanced={"scalingModifiers": {}}))
     assert [w.field for w in reading.warnings] == [
         "spec.advanced.scalingModifiers",
@@ -138,7 +140,7 @@ def test_what_keda_would_do_and_leeway_does_not_is_a_warning() -> None:
     ]
 
 
-def test_a_paused_scaled_object_leaves_its_target_or_fixes_its_size() -> None:
+def test_a_paused_scaled_object_keeps_the_size_of_its_target_or_fixes_it() -> None:
     paused, fixed = (
         read(scaled_object({"annotations": {f"autoscaling.keda.sh/{key}": value}})).written[0]
         for key, value in (("paused", "true"), ("paused-replicas", "4"))
@@ -156,7 +158,7 @@ def test_a_paused_scaled_object_leaves_its_target_or_fixes_its_size() -> None:
     [("true", True), ("True", True), ("1", True), ("yes", True), ("", True)]
     + [(value, False) for value in ("false", "False", "0", "f")],
 )
-def test_what_pauses_is_what_pauses_keda(value: str, paused: bool) -> None:
+def test_the_same_values_pause_as_in_keda(value: str, paused: bool) -> None:
     (written,) = read(scaled_object({"annotations": {"autoscaling.keda.sh/paused": value}})).written
     assert isinstance(written.manifest, ScaledObject)
     assert written.manifest.target().paused is paused
@@ -168,7 +170,7 @@ def test_a_pause_of_one_direction_is_a_warning() -> None:
     assert "paused-scale-in" in str(warning)
 
 
-def test_one_headroom_says_what_users_build_by_hand() -> None:
+def test_a_headroom_gives_the_same_pause_pods_as_a_manual_deployment() -> None:
     """A Deployment of pause pods and its PriorityClass, of users/overprovisioning.yaml."""
     by_hand = {
         item["kind"]: item
@@ -212,17 +214,17 @@ def test_one_headroom_says_what_users_build_by_hand() -> None:
         ({"name": "Small"}, "buffers[0].name"),
     ],
 )
-def test_a_headroom_is_refused_by_its_field(buffer: dict[str, Any], said: str) -> None:
+def test_an_invalid_headroom_is_refused_with_its_field(buffer: dict[str, Any], said: str) -> None:
     assert said in refusal(headroom(**buffer))
 
 
-def test_buffers_of_one_name_are_refused() -> None:
+def test_buffers_with_the_same_name_are_refused() -> None:
     document = headroom()
     document["spec"]["buffers"] *= 2
     assert "expected a unique name for each buffer, got 'small' twice" in refusal(document)
 
 
-def test_names_that_are_no_label_together_are_refused() -> None:
+def test_names_that_are_too_long_for_a_label_are_refused() -> None:
     document = headroom(name="b" * 40)
     document["metadata"]["name"] = "a" * 22
     assert read(document).written
@@ -245,7 +247,7 @@ def test_names_that_are_no_label_together_are_refused() -> None:
         ({"nodesPerReplica": 1}, False),
     ],
 )
-def test_a_size_that_its_own_pods_make_grow_without_end_is_a_warning(
+def test_a_buffer_that_grows_without_limit_is_a_warning(
     linear: dict[str, int], warned: bool
 ) -> None:
     warnings = [str(warning) for warning in read(headroom(linear=linear)).warnings]
@@ -261,7 +263,7 @@ def test_a_priority_that_autoscalers_ignore_is_a_warning() -> None:
     assert "spec.priority: expected at most -1" in refusal(document)
 
 
-def test_a_capacity_buffer_is_read_where_it_means_the_same() -> None:
+def test_a_capacity_buffer_with_active_capacity_is_read() -> None:
     scalable = {"kind": "Deployment", "name": "web"}
     manifest = read(capacity_buffer(scalableRef=scalable, percentage=20)).written[0].manifest
     assert isinstance(manifest, CapacityBuffer)
@@ -289,7 +291,5 @@ def test_a_capacity_buffer_is_read_where_it_means_the_same() -> None:
         ),
     ],
 )
-def test_a_capacity_buffer_that_means_something_else_is_refused(
-    spec: dict[str, Any], said: str
-) -> None:
+def test_an_unsupported_capacity_buffer_is_refused(spec: dict[str, Any], said: str) -> None:
     assert said in refusal(capacity_buffer(**spec))

@@ -1,4 +1,4 @@
-"""Documents to manifests: every mistake has a place and says what was expected."""
+"""Validation of manifests: each error has its place and what was expected."""
 
 import json
 
@@ -21,7 +21,7 @@ def problems(text: str) -> list[str]:
     return [str(problem) for problem in read(text).problems]
 
 
-def test_a_manifest_is_kept_as_it_was_written_less_what_a_server_added() -> None:
+def test_a_manifest_is_stored_as_written_without_fields_of_a_server() -> None:
     found = read(
         CLUSTER
         + "  uid: 9f2c\n  resourceVersion: '7'\n  labels: {team: a}\n"
@@ -94,14 +94,12 @@ def test_a_manifest_is_kept_as_it_was_written_less_what_a_server_added() -> None
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_line_its_field_and_what_was_expected(
-    text: str, said: str
-) -> None:
+def test_an_error_has_its_line_its_field_and_what_was_expected(text: str, said: str) -> None:
     (told,) = problems(text)
     assert said in told
 
 
-def test_all_mistakes_of_all_documents_are_told() -> None:
+def test_all_errors_of_all_documents_are_reported() -> None:
     text = CLUSTER + "spec: {a: 1, b: 2}\n---\n" + CLUSTER + "spec: {c: 3}\n"
     assert [problem.split(": ")[:2] for problem in problems(text)] == [
         ["prod.yaml:5", "spec.a"],
@@ -117,13 +115,13 @@ def test_the_items_of_a_list_are_manifests() -> None:
     assert (written.name, written.line) == ("prod", 6)
 
 
-def test_what_is_stored_is_checked_again() -> None:
+def test_a_stored_manifest_is_validated_again() -> None:
     (problem,) = read_stored('{"apiVersion":"leeway.sh/v1","kind":"Cluster"}', "table").problems
     assert str(problem) == "table: metadata: is missing"
     assert "not valid JSON" in str(read_stored("{", "table").problems[0])
 
 
-def test_a_megabyte_is_refused_and_the_others_are_read() -> None:
+def test_a_document_that_is_too_large_is_refused_and_others_are_read() -> None:
     large = CLUSTER + f"  annotations: {{a: {'x' * 1024 * 1024}}}\n---\n"
     found = read(large + CLUSTER)
     assert [str(problem) for problem in found.problems] == [
