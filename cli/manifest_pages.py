@@ -6,7 +6,7 @@ from typing import Any
 
 from leeway.durations import render_duration
 from leeway.manifests.kinds import Kind
-from leeway.policies import DEFAULTS, ChurnCap
+from leeway.policy.rules import DEFAULTS, ChurnCap
 
 from cli.schemas import Schema, schema_of
 

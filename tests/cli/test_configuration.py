@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from cli import main
+from tests.aws.stored import TABLE
 from tests.cli.conftest import forget_clients
-from tests.cloud.stored import TABLE
 from tests.sandbox.aws.started import Sandbox
 
 CLUSTER = """\

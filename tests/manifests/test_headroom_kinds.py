@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from leeway.headroom.pause import deployment_object
+from leeway.headroom.pause_pods import deployment_object
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.schedule import size_at
 from leeway.manifests.capacity_buffer import CapacityBuffer

@@ -12,7 +12,7 @@ from leeway.durations import parse_duration
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.policy import cluster_policy
 from leeway.notices import NoticeKind
-from leeway.policies import DEFAULTS, Action, ClusterPolicy, OnBlocked, Policy, Replacement
+from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, OnBlocked, Policy, Replacement
 
 
 def policy_of(spec: dict[str, Any]) -> ClusterPolicy:

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from leeway.headroom.pause import LONGEST_NAME
+from leeway.headroom.pause_pods import LONGEST_NAME
 from leeway.headroom.plan import Chunks, ScaleTarget, deployment_like
 from leeway.manifests.amounts import Amounts
 from leeway.manifests.base import Manifest, Name, Strict

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 from leeway.manifests.base import Duration, Manifest, Metadata, Strict, up_to
 from leeway.manifests.selectors import SecurityGroupTerms, SubnetTerms, Tags
 from leeway.notices import NoticeKind
-from leeway.policies import SAFETY_MARGIN, SPOT_WARNING, OnBlocked, Replacement, StatusCheck
+from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING, OnBlocked, Replacement, StatusCheck
 
 NAME = r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$"
 """The cluster names that EKS accepts."""

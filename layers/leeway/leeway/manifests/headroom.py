@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from leeway.headroom.pause import IMAGE, LONGEST_NAME, LOWEST_THAT_COUNTS, NAMESPACE, PausePods
+from leeway.headroom.pause_pods import IMAGE, LONGEST_NAME, LOWEST_THAT_COUNTS, NAMESPACE, PausePods
 from leeway.headroom.plan import Buffer
 from leeway.headroom.proportion import Ladder, Linear, Step
 from leeway.headroom.schedule import Schedule

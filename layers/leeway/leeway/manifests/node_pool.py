@@ -12,15 +12,7 @@ from pydantic import (
 )
 
 from leeway.manifests.amounts import Amounts
-from leeway.manifests.base import (
-    Duration,
-    LabelKey,
-    LabelValue,
-    Manifest,
-    Name,
-    NotActedOn,
-    Strict,
-)
+from leeway.manifests.base import Duration, LabelKey, LabelValue, Manifest, Name, NotActedOn, Strict
 from leeway.manifests.kubelet import KUBELET, KubeletSettings
 from leeway.manifests.pool_labels import NOT_ACTED_ON, check_pool_label
 from leeway.manifests.problems import Note

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
+from leeway.instances.owners import OwnerKind
 from leeway.manifests.cluster import Cluster, LaunchPolicy, NoticePolicy
-from leeway.owners import OwnerKind
-from leeway.policies import DEFAULTS, Action, ChurnCap, ClusterPolicy, Policy, StatusCheck
+from leeway.policy.rules import DEFAULTS, Action, ChurnCap, ClusterPolicy, Policy, StatusCheck
 
 
 def cluster_policy(cluster: Cluster) -> ClusterPolicy:
