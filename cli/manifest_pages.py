@@ -6,7 +6,8 @@ from typing import Any
 
 from leeway.durations import render_duration
 from leeway.manifests.kinds import Kind
-from leeway.policy.rules import DEFAULTS, ChurnCap
+from leeway.notices import NoticeKind
+from leeway.policy.rules import DEFAULTS, Action, ChurnCap
 
 from cli.schemas import Schema, schema_of
 
@@ -131,11 +132,20 @@ def _default_policies() -> Iterator[str]:
     yield "| notice | action | deadline | lead | replacement | onBlocked |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for kind, policy in DEFAULTS.items():
-        within = render_duration(policy.within) if policy.within else "time of the notice"
+        if policy.action is Action.IGNORE:
+            continue
+        within = render_duration(policy.within) if policy.within else "the time in the notice"
         lead = render_duration(policy.lead) if policy.lead else ""
         words = [f"`{kind}`", f"`{policy.action}`", within, lead]
-        words += [f"`{policy.replacement}`", f"`{policy.on_blocked}`"]
+        drains = policy.action is Action.RETIRE
+        words += [f"`{policy.replacement}`", f"`{policy.on_blocked}`"] if drains else ["–", "–"]
         yield f"| {' | '.join(words)} |"
+    impaired = DEFAULTS[NoticeKind.IMPAIRED_STATUS]
+    yield ""
+    yield (
+        f"`impaired-status`: `tolerates: {render_duration(impaired.tolerates)}`,"
+        f" `checks: [{', '.join(sorted(impaired.checks))}]`."
+    )
     cap = ChurnCap()
     yield ""
     yield (
