@@ -1,0 +1,1 @@
+"""User data: what a node boots with, for each AMI family."""

@@ -1,0 +1,24 @@
+"""What is wrong with user data, or worth a warning."""
+
+from dataclasses import dataclass
+
+
+class UserDataError(ValueError):
+    """User data cannot be rendered. `field` is the manifest's field, `message` what is expected."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class BootWarning:
+    """User data is rendered, and its author should know something.
+
+    `code` is stable and in CamelCase; docs/bootstrap.md lists all of them. `reason` is one
+    sentence.
+    """
+
+    code: str
+    reason: str
