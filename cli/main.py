@@ -33,6 +33,7 @@ COMMANDS = {
     "reasons": "cli.reason_codes:reasons",
     "types": "cli.types:types",
     "select": "cli.select:select",
+    "userdata": "cli.userdata:userdata",
     "sandbox": "cli.sandbox:app",
     "completion": "cli.completion:completion",
 }
