@@ -54,6 +54,6 @@ def _arguments(node: Node) -> Iterator[str]:
         yield "--use-max-pods false"
     flags = [*flags_of(node, config).values(), *labels_flag(split(node.labels).kubelet)]
     if flags:
-        yield f"--kubelet-extra-args {quoted(' '.join(flags))}"
+        yield f"--kubelet-extra-args {quoted(*flags)}"
     if node.local_disks:
         yield "--local-disks raid0"

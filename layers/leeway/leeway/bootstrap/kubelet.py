@@ -87,22 +87,24 @@ def _without(computed: Any, of_user: Any) -> Any:
 
 def setting_warnings(node: Node, of_user: Collection[str]) -> Iterator[BootWarning]:
     """Warn of settings in the user's own data that belong into the node class or the pool."""
-    where = (
-        "set spec.kubelet of the EC2NodeClass, and spec.template.spec.taints of the NodePool for "
-        "taints."
-    )
     ours = {*stated(node), TAINTS, *(["maxPods"] if node.max_pods is not None else [])}
     counted = [name for name in COUNTED if name in of_user]
-    if names := ", ".join(name for name in counted if name in ours):
-        yield BootWarning(
-            "UserDataReplaced", f"Leeway's values replace {names} of userData: {where}"
+    if names := [name for name in counted if name in ours]:
+        text = f"Leeway's values replace {', '.join(names)} of userData: {_instead(names)}"
+        yield BootWarning("UserDataReplaced", text)
+    if names := [name for name in counted if name not in ours]:
+        text = (
+            f"userData sets {', '.join(names)}, which selection does not count with, so pods may "
+            f"not fit on the node: {_instead(names)}"
         )
-    if names := ", ".join(name for name in counted if name not in ours):
-        yield BootWarning(
-            "UserDataNotCounted",
-            f"userData sets {names}, which selection does not count with, so pods may not fit on "
-            f"the node: {where}",
-        )
+        yield BootWarning("UserDataNotCounted", text)
+
+
+def _instead(names: Collection[str]) -> str:
+    places = ["spec.template.spec.taints of the NodePool"] if TAINTS in names else []
+    if any(name != TAINTS for name in names):
+        places.insert(0, "spec.kubelet of the EC2NodeClass")
+    return f"set {' and '.join(places)} instead."
 
 
 def taint_text(taint: Taint) -> str:

@@ -19,6 +19,7 @@ SHELL = 'Content-Type: text/x-shellscript; charset="us-ascii"'
 NODE_CONFIG = "Content-Type: application/node.eks.aws"
 
 _HEADER = re.compile(r"[!-9;-~]+:[^\x00-\x08\x0a-\x1f]*|[ \t]+[^\s\x00-\x1f][^\x00-\x08\x0a-\x1f]*")
+_WINDOWS_LINE_END = re.compile(r"\r+\n")
 _LINE_END = re.compile(r"[\r\n]")
 _BEGINS = re.compile(r"(MIME-Version|Content-Type):", re.IGNORECASE)
 
@@ -38,7 +39,7 @@ class Part:
 
 def with_unix_lines(text: str) -> str:
     """Return user data with `\\n` at each line's end: no shell reads `\\r\\n`."""
-    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+    return _WINDOWS_LINE_END.sub("\n", text.removeprefix("\ufeff")).rstrip("\r")
 
 
 def parts_of(text: str) -> tuple[Part, ...] | None:

@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 
+from leeway.printable import printable
+
 
 class UserDataError(ValueError):
-    """User data cannot be rendered. `field` is the manifest's field, `message` what is expected."""
+    """User data cannot be rendered. `field` is the manifest's field, `message` what is expected;
+    as text, the error is one line.
+    """
 
     def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
+        super().__init__(printable(f"{field}: {message}"))
         self.field = field
         self.message = message
 

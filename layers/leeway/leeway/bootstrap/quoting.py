@@ -7,16 +7,17 @@ import re
 
 from leeway.bootstrap.problems import UserDataError
 
-# No quote of any kind, no backslash, no `$`, no backtick, no control character.
-_LITERAL = re.compile(r"[A-Za-z0-9 ._:/=,<%+@\[\]-]*")
+# No space, no quote of any kind, no backslash, no `$`, no backtick, no control character.
+_WORD = re.compile(r"[A-Za-z0-9._:/=,<%+@\[\]-]+")
 
 
-def quoted(text: str) -> str:
-    """Quote text for a shell and for PowerShell.
+def quoted(*words: str) -> str:
+    """Quote words, with a space between them, for bash and for PowerShell.
 
     Raises:
-        UserDataError: the text has a character that no value of user data has.
+        UserDataError: a word has a character that no value of user data has.
     """
-    if not _LITERAL.fullmatch(text):
-        raise UserDataError("user data", f"expected a value that needs no escape, got {text!r}")
-    return f"'{text}'"
+    for word in words:
+        if not _WORD.fullmatch(word):
+            raise UserDataError("user data", f"expected a value that needs no escape, got {word!r}")
+    return f"'{' '.join(words)}'"

@@ -49,7 +49,7 @@ def windows(node: Node, support: WindowsSupport) -> tuple[str, tuple[BootWarning
             f"-APIServerEndpoint {quoted(node.cluster.endpoint)}",
             f"-Base64ClusterCA {quoted(node.cluster.certificate_authority)}",
             f"-DNSClusterIP {quoted(dns[0])}",
-            *([f"-KubeletExtraArgs {quoted(' '.join(flags))}"] if flags else []),
+            *([f"-KubeletExtraArgs {quoted(*flags)}"] if flags else []),
         )
     )
     text = f"<powershell>\n{own}{_SCRIPT}\n{call}\n</powershell>\n{outside}"
