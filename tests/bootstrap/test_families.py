@@ -311,6 +311,7 @@ def test_bottlerocket_gets_only_values_that_it_takes() -> None:
     assert settings["eviction-hard"]["memory.available"] == "0%"
     pid = rendered("Bottlerocket", kubelet={"kubeReserved": {"pid": 1000}})
     assert "NoSuchSetting" in codes(pid)
+    assert "pid" not in tomllib.loads(pid.text)["settings"]["kubernetes"]["kube-reserved"]
     with pytest.raises(UserDataError, match=r"spec.kubelet.evictionHard.memory.available"):
         rendered("Bottlerocket", kubelet={"evictionHard": {"memory.available": "1E3"}})
 
@@ -343,7 +344,8 @@ def test_windows_keeps_one_pair_of_tags_and_what_is_outside() -> None:
     text = rendered("Windows2022", own).text
     assert text.startswith("<powershell>\nWrite-Host hi\n[string]$EKSBootstrapScriptFile")
     assert text.endswith("\n</powershell>\n<persist>true</persist>\n")
-    for broken in ("</powershell>", "<powershell>\n", "<powershell></powershell>" * 2):
+    pair = "<powershell></powershell>"
+    for broken in ("</powershell>", "<powershell>\n", pair * 2, "</powershell><powershell>"):
         with pytest.raises(UserDataError, match="one pair of <powershell> tags"):
             rendered("Windows2022", broken)
 

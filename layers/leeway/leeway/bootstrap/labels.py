@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from leeway.selection.labels import ARCH, HOSTNAME, INSTANCE_TYPE, OS, REGION, ZONE
 
 _KUBERNETES = ("kubernetes.io", "k8s.io")
-_RESTRICTED = "node-restriction.kubernetes.io"
 _ALLOWED_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _ALLOWED = frozenset(
     {
@@ -43,8 +42,6 @@ class SplitLabels:
 def kubelet_may_set(key: str) -> bool:
     """Whether NodeRestriction lets a kubelet set this label on its own node."""
     domain = key.partition("/")[0] if "/" in key else ""
-    if _within(domain, (_RESTRICTED,)):
-        return False
     if _within(domain, _KUBERNETES):
         return key in _ALLOWED or _within(domain, _ALLOWED_DOMAINS)
     return True
