@@ -417,6 +417,7 @@ def test_two_values_of_one_taint_are_refused() -> None:
         ("Bottlerocket", "[settings", "expected settings in TOML"),
         ("Bottlerocket", "settings = 1", "expected settings to be a table"),
         ("Bottlerocket", "[settings]\nkubernetes = []", "settings.kubernetes to be a table"),
+        ("Bottlerocket", "[settings.kubernetes]\nnode-labels = 5", "node-labels to be a table"),
         ("Bottlerocket", "a = " + "[" * 5000 + "]" * 5000, "not nested as deep"),
         ("Custom", "\ud800", "UTF-8"),
     ],

@@ -173,8 +173,8 @@ def _warnings(settings: Table, kubernetes: Table) -> Iterator[BootWarning]:
             "userData sets settings.autoscaling.should-wait, and Leeway sets it to false: the node "
             "belongs to no Auto Scaling group, and its kubelet would not start.",
         )
-    labels = kubernetes.get("node-labels")
-    refused = sorted(key for key in labels or () if not kubelet_may_set(key))
+    labels = _table(kubernetes, "node-labels", "settings.kubernetes.")
+    refused = sorted(key for key in labels if not kubelet_may_set(key))
     if refused:
         yield BootWarning(
             "LabelsRefused",

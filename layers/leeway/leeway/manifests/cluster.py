@@ -14,9 +14,7 @@ from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING, OnBlocked, Replacem
 
 NAME = r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$"
 """The cluster names that EKS accepts."""
-ENDPOINT = (
-    r"^https://([0-9A-Za-z]([0-9A-Za-z.-]*[0-9A-Za-z])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$"
-)
+ENDPOINT = r"^https://([0-9A-Za-z]([0-9A-Za-z.-]*[0-9A-Za-z])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$"
 """The URL of an API server."""
 
 
