@@ -57,9 +57,9 @@ def userdata(
 ) -> None:
     """Print the user data that a node of a pool boots with, launching nothing.
 
-    The user data is the node class's own, merged with what the node needs in order to join.
-    Warnings go to stderr. The instance type is looked up in the account's catalog, or in the
-    sandbox's.
+    The user data of the node class is merged with the settings that a node needs in order to join
+    the cluster. Warnings go to stderr. The instance type is looked up in the account's catalog, or
+    in the sandbox's.
     """
     from leeway.bootstrap.problems import UserDataError
     from leeway.bootstrap.user_data import render
@@ -106,7 +106,10 @@ def _cluster(path: Path) -> "tuple[ClusterDetails, Sequence[Manifest]]":
     from leeway.manifests.cluster import Cluster
     from leeway.manifests.reading import read_manifests
 
-    ((source, text),) = read_texts([path])
+    texts = list(read_texts([path]))
+    if len(texts) != 1:
+        raise BadInputError(f"--cluster-file: expected one file, {path} has {len(texts)}")
+    source, text = texts[0]
     document = _description(text)
     if document is not None:
         try:
@@ -125,7 +128,7 @@ def _cluster(path: Path) -> "tuple[ClusterDetails, Sequence[Manifest]]":
 
 
 def _description(text: str) -> dict[str, Any] | None:
-    """The `cluster` of what `aws eks describe-cluster` prints; None if the text is another."""
+    """The `cluster` in the output of `aws eks describe-cluster`; None if the text is another."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

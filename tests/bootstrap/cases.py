@@ -55,4 +55,4 @@ CASES: Mapping[str, Callable[[], UserData]] = {
     "custom-crlf.txt": lambda: rendered("Custom", _windows_lines(users("script.sh"))),
     "custom-without.txt": lambda: rendered("Custom"),
 }
-"""What renders each file."""
+"""The function that renders each file."""

@@ -2,6 +2,7 @@
 an independent parser reads back exactly the value that was put in."""
 
 import contextlib
+import shlex
 import tempfile
 import tomllib
 from dataclasses import replace
@@ -253,12 +254,13 @@ def test_an_error_is_one_line(text: str) -> None:
 
 
 @given(st.lists(st.one_of(name, st.text("a1 '\"`$\\\u2019,=<%:/@[]-\n\x7fé")), max_size=3))
-def test_what_is_quoted_is_one_word_of_bash_and_of_powershell(words: list[str]) -> None:
+def test_quoted_text_is_one_literal_of_powershell_and_of_a_shell(words: list[str]) -> None:
     try:
         text = quoted(*words)
     except UserDataError:
         return
     assert powershell_tokens(text) == [" ".join(words)]
+    assert shlex.split(text) == [" ".join(words)]
     assert all(word.isascii() and not set(word) & set(" '\"`$\\") for word in words)
 
 
@@ -315,7 +317,7 @@ def of_user(family: str, own: str) -> str | None:
 
 @settings(max_examples=400)
 @given(own=own_data, family=st.sampled_from(["AL2023", "AL2"]))
-def test_leeways_part_comes_last_whatever_the_users_parts_are(own: str, family: str) -> None:
+def test_leeways_part_is_the_last_one_for_any_user_data(own: str, family: str) -> None:
     text = of_user(family, own)
     plain = of_user(family, "")
     assert plain is not None
@@ -334,7 +336,7 @@ def test_leeways_part_comes_last_whatever_the_users_parts_are(own: str, family: 
 
 @settings(max_examples=300)
 @given(own=own_data)
-def test_the_identity_of_bottlerocket_is_leeways_whatever_the_users_settings_are(own: str) -> None:
+def test_the_identity_of_bottlerocket_is_leeways_for_any_settings(own: str) -> None:
     text = of_user("Bottlerocket", own)
     if text is not None:
         kubernetes = tomllib.loads(text)["settings"]["kubernetes"]

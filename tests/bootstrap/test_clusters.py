@@ -1,4 +1,4 @@
-"""What a node is told of its cluster: from a Cluster manifest, or as EKS describes it."""
+"""The connection details of a cluster: from a Cluster manifest, and from DescribeCluster."""
 
 from dataclasses import replace
 from typing import Any
@@ -36,7 +36,7 @@ def cluster(text: str) -> Cluster:
     return one.meant
 
 
-def test_a_manifest_and_eks_say_the_same() -> None:
+def test_a_manifest_and_eks_give_the_same_details() -> None:
     assert details_of(cluster(MANIFEST)) == described(DESCRIPTION) == CLUSTER
 
 

@@ -1,4 +1,4 @@
-"""What each family boots with, read back by parsers that share nothing with Leeway."""
+"""The user data of each family, read back by parsers that share nothing with Leeway."""
 
 import tomllib
 from dataclasses import replace
@@ -36,7 +36,7 @@ def codes(data: UserData) -> list[str]:
 
 
 def kubelet_of(family: str, data: UserData, folder: Path) -> dict[str, Any]:
-    """What the kubelet of a node is set to, by the names of its configuration file; amounts and
+    """The settings of a node's kubelet, by the names of its configuration file; amounts and
     numbers as text."""
     if family == "AL2023":
         kubelet = node_config(data.text)["spec"]["kubelet"]
@@ -247,7 +247,7 @@ def test_scripts_reach_bash_with_unix_lines(family: str, line_end: str) -> None:
     assert len(others) == 1
 
 
-def test_a_script_without_an_interpreter_is_warned_of() -> None:
+def test_a_script_without_an_interpreter_causes_a_warning() -> None:
     assert "ScriptWithoutInterpreter" in codes(rendered("AL2023", "echo hello\n"))
     assert "ScriptWithoutInterpreter" not in codes(rendered("AL2023", "#!/bin/sh\necho hello\n"))
 
@@ -316,7 +316,7 @@ def test_bottlerocket_gets_only_values_that_it_takes() -> None:
         rendered("Bottlerocket", kubelet={"evictionHard": {"memory.available": "1E3"}})
 
 
-def test_a_label_of_user_data_that_a_kubelet_may_not_set_is_warned_of() -> None:
+def test_a_label_of_user_data_that_a_kubelet_may_not_set_causes_a_warning() -> None:
     own = '[settings.kubernetes.node-labels]\n"node-role.kubernetes.io/web" = ""\n'
     (warning,) = rendered("Bottlerocket", own).warnings
     assert warning.code == "LabelsRefused"
@@ -339,7 +339,7 @@ def test_windows_runs_the_users_script_and_then_the_bootstrap(family: str) -> No
     }
 
 
-def test_windows_keeps_one_pair_of_tags_and_what_is_outside() -> None:
+def test_windows_keeps_one_pair_of_tags_and_the_text_outside() -> None:
     own = "<persist>true</persist>\n<PowerShell>\nWrite-Host hi\n</PowerShell>\n"
     text = rendered("Windows2022", own).text
     assert text.startswith("<powershell>\nWrite-Host hi\n[string]$EKSBootstrapScriptFile")
@@ -350,7 +350,7 @@ def test_windows_keeps_one_pair_of_tags_and_what_is_outside() -> None:
             rendered("Windows2022", broken)
 
 
-def test_windows_says_what_the_cluster_needs() -> None:
+def test_windows_warns_of_needs_that_the_cluster_does_not_meet() -> None:
     always = ["WindowsNoPodSecurityGroups"]
     needs = ["WindowsNeedsLinux", "WindowsNeedsKubeProxyGroup", "WindowsNeedsIPAM"]
     of = template("Windows2022")

@@ -1,4 +1,4 @@
-"""`leeway userdata`: what is printed, and what is refused in one line."""
+"""`leeway userdata`: its output, and the input that it refuses in one line."""
 
 import json
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_the_text_is_the_user_data_byte_by_byte(
     assert said.err == ""
 
 
-def test_json_has_what_admission_puts_on_and_every_warning(
+def test_json_has_labels_for_admission_and_every_warning(
     tmp_path: Path, cluster: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = written(tmp_path / "pool.yaml", POOL, node_class("AL2"))
@@ -114,7 +114,7 @@ def test_the_users_provisioners_have_user_data(
     assert "application/node.eks.aws" in capsys.readouterr().out
 
 
-def test_the_cluster_may_be_what_eks_describes(
+def test_the_cluster_file_may_be_the_output_of_describe_cluster(
     tmp_path: Path, cluster: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     control_plane = CLUSTER["spec"]["controlPlane"]
@@ -141,7 +141,7 @@ def test_the_cluster_may_be_what_eks_describes(
     )
 
 
-def test_a_cluster_without_a_control_plane_is_refused_with_what_is_expected(
+def test_a_cluster_without_a_control_plane_is_refused_with_the_expected_fields(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bare = written(tmp_path / "cluster.yaml", {**CLUSTER, "spec": {}})
@@ -194,11 +194,13 @@ def test_wrong_options_are_refused(
         assert line == f"leeway: {expected}"
     line = refusal(["-f", two, "--cluster-file", two], capsys)
     assert line == f"leeway: {two}: expected one Cluster manifest, found 0"
+    line = refusal(["-f", two, "--cluster-file", str(tmp_path)], capsys)
+    assert line == f"leeway: --cluster-file: expected one file, {tmp_path} has 3"
     line = refusal(["-f", two, "--cluster-file", str(tmp_path / "none")], capsys)
     assert line.endswith("none: No such file or directory")
 
 
-def test_a_type_that_the_pool_does_not_launch_is_warned_of(
+def test_a_type_that_the_pool_does_not_launch_causes_a_warning(
     tmp_path: Path, cluster: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["-f", str(USERS / "provisioner-spot.yaml"), "--cluster-file", str(cluster)]

@@ -1,1 +1,1 @@
-"""User data: what a node boots with, for each AMI family."""
+"""User data: the text that a node reads when it boots, for each AMI family."""

@@ -64,7 +64,7 @@ def bottlerocket(node: Node) -> tuple[str, tuple[BootWarning, ...]]:
     """Render the user data.
 
     Raises:
-        UserDataError: the user's own data is no TOML of settings, or Bottlerocket takes no such
+        UserDataError: the user's own data is not TOML of settings, or Bottlerocket refuses a
             value.
     """
     if len(node.cluster.name) > _CLUSTER_NAME:
@@ -156,7 +156,7 @@ def _amount(name: str, text: str) -> str:
 
 
 def _adjust(node: Node, settings: Table) -> None:
-    """Change what keeps a node from joining, and add the local disks."""
+    """Turn off a setting that keeps a node from joining, and add the local disks."""
     autoscaling = settings.get("autoscaling")
     if isinstance(autoscaling, dict) and autoscaling.get("should-wait"):
         settings["autoscaling"] = {**autoscaling, "should-wait": False}

@@ -1,4 +1,4 @@
-"""The cluster as a node has to know it: from a Cluster manifest, or as EKS describes it."""
+"""The connection details of a cluster, from a Cluster manifest or from EKS's DescribeCluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from leeway.bootstrap.problems import UserDataError
 from leeway.manifests.cluster import Cluster, ClusterMetadata, ControlPlane
 
 DESCRIBE = "aws eks describe-cluster --name {name}"
-"""The command that prints what `described` reads."""
+"""The command whose output `described` reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDetails:
-    """What a node needs in order to join a cluster; every value is validated.
+    """The details that a node needs in order to join a cluster; every value is validated.
 
-    `certificate_authority` is in base64. `dns` are the addresses of the cluster's DNS server; if
-    there is none, the tenth address of the service range is it, as EKS assigns it.
+    `certificate_authority` is in base64. `dns` are the addresses of the cluster's DNS server;
+    by default it has the tenth address of the service range, as EKS assigns it.
 
     Raises:
-        UserDataError: a value is not what it has to be.
+        UserDataError: a value is not valid.
     """
 
     name: str
@@ -44,9 +44,9 @@ class ClusterDetails:
             )
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            said = first["msg"].removeprefix("Value error, ")
+            reason = first["msg"].removeprefix("Value error, ")
             field = ".".join(map(str, first["loc"]))
-            raise UserDataError(f"cluster: {field}", f"{said}, got {first['input']!r}") from None
+            raise UserDataError(f"cluster: {field}", f"{reason}, got {first['input']!r}") from None
 
     @property
     def ipv6(self) -> bool:
@@ -63,7 +63,7 @@ def details_of(cluster: Cluster) -> ClusterDetails:
     """Read a Cluster manifest.
 
     Raises:
-        UserDataError: it does not say how a node joins.
+        UserDataError: it has no `controlPlane`.
     """
     name = cluster.metadata.name
     control_plane = cluster.spec.control_plane

@@ -52,7 +52,7 @@ def stated(node: Node) -> Config:
 
 
 def config_of(node: Node, of_user: Mapping[str, Any] | None = None) -> Config:
-    """Return all settings of a node but its taints.
+    """Return all settings of a node except its taints.
 
     The node class has precedence over the settings in the user's own data (`of_user`), and these
     over the values that selection computed. Only the number of pods is always selection's.

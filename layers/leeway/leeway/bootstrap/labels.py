@@ -1,4 +1,4 @@
-"""Which labels a node may put on itself, and which the control plane has to put on.
+"""Splits labels into those that a kubelet may set on its own node, and those that admission sets.
 
 Sources: Kubernetes' NodeRestriction admission plugin, and the kubelet, which does not start with
 `--node-labels` that the plugin would refuse.
@@ -27,7 +27,7 @@ _ALLOWED = frozenset(
     }
 )
 
-# They say which pool a node belongs to and how it is paid for. See docs/adr/0044.
+# They name the pool and the capacity type of a node. See docs/adr/0044.
 _CONTROL_PLANE = ("karpenter.sh", "karpenter.k8s.aws", "leeway.sh")
 
 

@@ -1,4 +1,4 @@
-"""MIME multipart user data: taken apart without a change to its parts, and put together.
+"""Splits MIME multipart user data into its parts, unchanged, and joins parts into an archive.
 
 cloud-init reads all parts, nodeadm only the parts of the outermost level: so the user's parts are
 moved into Leeway's archive, with all of their headers.
@@ -43,10 +43,10 @@ def with_unix_lines(text: str) -> str:
 
 
 def parts_of(text: str) -> tuple[Part, ...] | None:
-    """Take MIME apart; None if the text is none. Its lines end with `\\n`.
+    """Split MIME into its parts; None if the text is not MIME. Its lines end with `\\n`.
 
     Raises:
-        UserDataError: it begins as MIME, and is none.
+        UserDataError: it begins like MIME, and is not valid.
     """
     header, _, body = text.lstrip().partition("\n\n")
     message = _message(header)
@@ -65,7 +65,7 @@ def parts_of(text: str) -> tuple[Part, ...] | None:
 
 
 def archive(parts: Iterable[Part]) -> str:
-    """Put parts together, with a boundary that none of them has at the begin of a line."""
+    """Join parts, with a boundary that no line of a part begins with."""
     given = tuple(parts)
     lines = {line for part in given for line in _LINE_END.split(part.body) if line.startswith("--")}
     candidates = chain(["//"], (f"leeway-{number}" for number in count(1)))
@@ -80,8 +80,8 @@ def archive(parts: Iterable[Part]) -> str:
 
 
 def _cut(body: str, boundary: str) -> Iterator[str]:
-    """The text of each part; what stands before the first and after the last is dropped. The line
-    end before a boundary belongs to the boundary."""
+    """The text of each part, without the text before the first part and after the last one. The
+    line end before a boundary belongs to the boundary."""
     found: list[str] | None = None
     for line in body.split("\n"):
         end = line.rstrip(" \t")

@@ -1,4 +1,4 @@
-"""What decides the user data of a node: its pool, its node class, its machine and its cluster."""
+"""The values that user data is made of: from a pool, its node class, a machine and a cluster."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 @dataclass(frozen=True, slots=True)
 class NodeTemplate:
-    """What manifests say of the nodes of one pool.
+    """The manifests' values for the nodes of one pool.
 
     Selection may plan with a variant of the pool, which has more labels: put it into `pool` before
     the user data is rendered.
@@ -72,10 +72,10 @@ def templates_of(manifests: Iterable[Manifest]) -> tuple[NodeTemplate, ...]:
 
 
 def node_of(template: NodeTemplate, cluster: ClusterDetails, machine: Machine | None) -> Node:
-    """Gather what the user data of a node consists of.
+    """Gather the values of a node's user data.
 
     Raises:
-        UserDataError: a label or a taint is none that a node takes.
+        UserDataError: a label or a taint is not valid.
     """
     node_class = template.pool.node_class
     reserved = kube_reserved(machine, node_class).printed() if machine else {}

@@ -6,7 +6,7 @@ from leeway.bootstrap.mime import FIELD, NODE_CONFIG, SHELL, Part, parts_of, wit
 from leeway.bootstrap.problems import BootWarning, UserDataError
 from leeway.manifests.documents import Documents, read_documents
 
-# What cloud-init makes of text that is no script, by its first line.
+# Content types of text that is not a script, by its first line.
 _BY_FIRST_LINE = {
     "#cloud-config": "Content-Type: text/cloud-config",
     "#cloud-boothook": "Content-Type: text/cloud-boothook",
@@ -35,11 +35,11 @@ def users_parts(user_data: str) -> tuple[Part, ...]:
 
 
 def node_configs(parts: tuple[Part, ...]) -> tuple[dict[str, object], ...]:
-    """Return the NodeConfigs among parts, in their order. nodeadm also takes a part in base64: what
-    such a part holds is not known here.
+    """Return the NodeConfigs among parts, in their order. nodeadm also reads a part in base64; such
+    a part is not among them.
 
     Raises:
-        UserDataError: one is no YAML.
+        UserDataError: one is not valid YAML.
     """
     found = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""What is wrong with user data, or worth a warning."""
+"""Errors and warnings of user data."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from leeway.printable import printable
 
 
 class UserDataError(ValueError):
-    """User data cannot be rendered. `field` is the manifest's field, `message` what is expected;
-    as text, the error is one line.
+    """User data cannot be rendered. `field` is the manifest's field, `message` names the
+    expected value. As text, the error is one line.
     """
 
     def __init__(self, field: str, message: str) -> None:

@@ -48,8 +48,8 @@ def render(
 ) -> UserData:
     """Render the user data of a template's nodes on a machine.
 
-    Without a machine, the values that depend on it are left out. `support` is what is known of the
-    cluster's support for Windows. Equal arguments give equal text.
+    Without a machine, the values that depend on it are left out. `support` is used for
+    Windows only. Equal arguments give equal text.
 
     Raises:
         UserDataError: a value is not valid, the user's own data cannot be read, or it is too large.

@@ -20,7 +20,7 @@ _SCRIPT = r'[string]$EKSBootstrapScriptFile = "$env:ProgramFiles\Amazon\EKS\Star
 
 @dataclass(frozen=True, slots=True)
 class WindowsSupport:
-    """What is known of a cluster's support for Windows; None is not known.
+    """Whether a cluster supports Windows nodes; None means that it has not been checked.
 
     `linux_nodes`: it has a Linux or Fargate node. `kube_proxy_group`: the nodes' access entry or
     aws-auth mapping has the group eks:kube-proxy-windows. `windows_ipam`: enable-windows-ipam is
@@ -57,7 +57,7 @@ def windows(node: Node, support: WindowsSupport) -> tuple[str, tuple[BootWarning
 
 
 def _own(user_data: str) -> tuple[str, str]:
-    """The user's PowerShell, and what stands outside of its tags, such as `<persist>`."""
+    """The user's PowerShell, and the text outside of its tags, such as `<persist>`."""
     tags = [tag.lower() for tag in _TAG.findall(user_data)]
     before, inside, after = "", user_data, ""
     if tags:
@@ -97,7 +97,7 @@ def _warnings(node: Node, dns: int, support: WindowsSupport) -> Iterator[BootWar
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """What Windows nodes need of a cluster, and the command that shows whether it has it."""
+    """A need of Windows nodes, and the command that shows whether a cluster meets it."""
 
     code: str
     reason: str

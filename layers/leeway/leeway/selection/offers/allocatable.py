@@ -32,7 +32,7 @@ _CPU_BANDS = (
 )
 _KUBE_MEMORY_PER_POD_MIB, _KUBE_MEMORY_MIB = 11, 255
 _KUBE_STORAGE = GIB
-# The thresholds that EKS's images set. Free inodes take nothing from what pods may have.
+# The thresholds that EKS's images set. The one for inodes does not reduce allocatable.
 _MEMORY, _STORAGE = "memory.available", "nodefs.available"
 _THRESHOLDS = {_MEMORY: "100Mi", _STORAGE: "10%"}
 _LINUX_THRESHOLDS = {**_THRESHOLDS, "nodefs.inodesFree": "5%"}
@@ -102,8 +102,8 @@ def _pods_by_addresses(machine: Machine, family: AmiFamily, slot: int) -> int:
 
 
 def kube_reserved(machine: Machine, node_class: NodeClass) -> Resources:
-    """Return what the kubelet keeps for Kubernetes' own daemons: the node class's amounts, and for
-    resources that it does not name those that EKS's image would compute."""
+    """Return the amounts that the kubelet reserves for Kubernetes' daemons: those of the node
+    class, and for resources that it does not name those that EKS's image would compute."""
     return Resources({**_by_image(machine, node_class), **node_class.kubelet.kube_reserved})
 
 

@@ -175,7 +175,7 @@ class Catalog:
         return {name: i for i, name in enumerate(self.names)}
 
     def machine(self, name: str) -> Machine | None:
-        """Return a type as EC2 describes it; None if the catalog does not know that."""
+        """Return a type as EC2 describes it; None if the catalog has no description of it."""
         index = self.index.get(name)
         return None if index is None else self.shapes.machine(index)
 
