@@ -73,7 +73,7 @@ def userdata(
     except UserDataError as error:
         raise BadInputError(f"node pool {template.pool.name}: {error}") from error
     for warning in data.warnings:
-        tell(f"warning: {warning.code}: {warning.reason}")
+        tell(f"warning: {warning.code}: {warning.message}")
     if output is UserDataFormat.JSON:
         print_json(as_data(template, data, instance_type))
     elif sys.stdout.isatty():
@@ -95,7 +95,7 @@ def as_data(template: "NodeTemplate", data: "UserData", instance_type: str) -> d
             {"key": taint.key, "value": taint.value, "effect": taint.effect}
             for taint in data.taints_for_admission
         ],
-        "warnings": [{"code": one.code, "reason": one.reason} for one in data.warnings],
+        "warnings": [{"code": one.code, "reason": one.message} for one in data.warnings],
     }
 
 

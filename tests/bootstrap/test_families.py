@@ -265,7 +265,7 @@ def test_al2_passes_each_value_after_a_space(tmp_path: Path) -> None:
         "--use-max-pods": "false",
         "--local-disks": "raid0",
     }
-    assert codes(rendered("AL2"))[0] == "AL2EndOfLife"
+    assert codes(rendered("AL2"))[0] == "Al2EndOfLife"
 
 
 def test_al2_joins_an_ipv6_cluster(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_a_label_of_user_data_that_a_kubelet_may_not_set_causes_a_warning() -> N
     own = '[settings.kubernetes.node-labels]\n"node-role.kubernetes.io/web" = ""\n'
     (warning,) = rendered("Bottlerocket", own).warnings
     assert warning.code == "LabelsRefused"
-    assert "node-role.kubernetes.io/web" in warning.reason
+    assert "node-role.kubernetes.io/web" in warning.message
 
 
 @pytest.mark.parametrize("family", WINDOWS)
@@ -352,17 +352,17 @@ def test_windows_keeps_one_pair_of_tags_and_the_text_outside() -> None:
 
 def test_windows_warns_of_needs_that_the_cluster_does_not_meet() -> None:
     always = ["WindowsNoPodSecurityGroups"]
-    needs = ["WindowsNeedsLinux", "WindowsNeedsKubeProxyGroup", "WindowsNeedsIPAM"]
+    needs = ["WindowsNeedsLinux", "WindowsNeedsKubeProxyGroup", "WindowsNeedsIpam"]
     of = template("Windows2022")
     machine = machine_of("m5.large")
     unknown = render(of, CLUSTER, machine)
     assert codes(unknown) == [*always, *needs]
-    assert all("has not checked" in one.reason for one in unknown.warnings[1:])
+    assert all("has not checked" in one.message for one in unknown.warnings[1:])
     unmet = render(of, CLUSTER, machine, WindowsSupport(False, False, False))
     assert codes(unmet) == [*always, *needs]
-    assert all("does not meet it" in one.reason for one in unmet.warnings[1:])
+    assert all("does not meet it" in one.message for one in unmet.warnings[1:])
     assert codes(render(of, CLUSTER, machine, WindowsSupport(True, True, True))) == always
-    assert "WindowsNoIPv6" in codes(render(of, IPV6, machine))
+    assert "WindowsNoIpv6" in codes(render(of, IPV6, machine))
 
 
 def test_custom_user_data_is_as_it_is_and_admission_does_the_rest() -> None:

@@ -82,7 +82,7 @@ def test_json_has_labels_for_admission_and_every_warning(
     found = json.loads(said.out)
     assert found.pop("userData").startswith("MIME-Version: 1.0\n")
     assert found.pop("bytes") > 400
-    assert [one["code"] for one in found.pop("warnings")] == ["AL2EndOfLife", "InstanceTypeUnknown"]
+    assert [one["code"] for one in found.pop("warnings")] == ["Al2EndOfLife", "InstanceTypeUnknown"]
     assert found == {
         "nodePool": "web",
         "amiFamily": "AL2",
@@ -93,7 +93,7 @@ def test_json_has_labels_for_admission_and_every_warning(
         },
         "taintsForAdmission": [],
     }
-    assert "warning: AL2EndOfLife: AL2 reached its end of life" in said.err
+    assert "warning: Al2EndOfLife: AL2 reached its end of life" in said.err
 
 
 def test_a_provisioner_without_a_node_class_has_the_clusters_defaults(
@@ -156,7 +156,11 @@ def test_a_cluster_without_a_control_plane_is_refused_with_the_expected_fields(
 @pytest.mark.parametrize(
     ("field", "value", "expected"),
     [
-        ("endpoint", "http://x", "spec.controlPlane.endpoint: expected text like ^https://"),
+        (
+            "endpoint",
+            "http://x",
+            "spec.controlPlane.endpoint: expected text that matches ^https://",
+        ),
         ("certificateAuthority", "a b", "spec.controlPlane.certificateAuthority: expected text"),
         ("certificateAuthority", "abc", "expected text in base64"),
         ("serviceCIDR", "172.20.0.1/16", "expected a range of addresses such as 172.20.0.0/16"),

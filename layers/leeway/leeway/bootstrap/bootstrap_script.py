@@ -11,30 +11,21 @@ from leeway.bootstrap.labels import split
 from leeway.bootstrap.mime import SHELL, Part, archive
 from leeway.bootstrap.node import Node
 from leeway.bootstrap.parts import NODE_CONFIG_TYPE, script_warnings, users_parts
-from leeway.bootstrap.problems import BootWarning
 from leeway.bootstrap.quoting import quoted
-
-END_OF_LIFE = BootWarning(
-    "AL2EndOfLife",
-    "AL2 reached its end of life for EKS on 2025-11-26 and gets no new images: use AL2023 or "
-    "Bottlerocket.",
-)
-_NO_NODEADM = BootWarning(
-    "NodeConfigNotRead",
-    "userData has a NodeConfig, which AL2 does not read: use AL2023, or write a script.",
-)
+from leeway.bootstrap.reasons import AL2_END_OF_LIFE, NODE_CONFIG_NOT_READ
+from leeway.reasons import Reason
 
 
-def al2(node: Node) -> tuple[str, tuple[BootWarning, ...]]:
+def al2(node: Node) -> tuple[str, tuple[Reason, ...]]:
     """Render the user data.
 
     Raises:
         UserDataError: the user's own data cannot be read.
     """
     parts = users_parts(node.user_data)
-    warnings = [END_OF_LIFE, *script_warnings(parts)]
+    warnings = [AL2_END_OF_LIFE(), *script_warnings(parts)]
     if any(part.content_type == NODE_CONFIG_TYPE for part in parts):
-        warnings.append(_NO_NODEADM)
+        warnings.append(NODE_CONFIG_NOT_READ())
     lines = " \\\n  ".join(_arguments(node))
     script = f"#!/bin/bash\nset -o errexit\n/etc/eks/bootstrap.sh {lines}\n"
     return archive((*parts, Part(SHELL, script))), tuple(warnings)

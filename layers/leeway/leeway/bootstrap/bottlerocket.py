@@ -14,7 +14,10 @@ from leeway.bootstrap.kubelet import TAINTS, config_of, setting_warnings
 from leeway.bootstrap.labels import kubelet_may_set, split
 from leeway.bootstrap.mime import FIELD
 from leeway.bootstrap.node import Node
-from leeway.bootstrap.problems import BootWarning, UserDataError
+from leeway.bootstrap.problems import UserDataError
+from leeway.bootstrap.reasons import LABELS_REFUSED, NO_SUCH_SETTING, SHOULD_WAIT_TURNED_OFF
+from leeway.printable import printable
+from leeway.reasons import Reason
 
 type Table = dict[str, Any]
 
@@ -60,7 +63,7 @@ _MOUNTING = {
 }
 
 
-def bottlerocket(node: Node) -> tuple[str, tuple[BootWarning, ...]]:
+def bottlerocket(node: Node) -> tuple[str, tuple[Reason, ...]]:
     """Render the user data.
 
     Raises:
@@ -165,28 +168,18 @@ def _adjust(node: Node, settings: Table) -> None:
         settings["bootstrap-commands"] = {**commands, _MOUNT: _MOUNTING}
 
 
-def _warnings(settings: Table, kubernetes: Table) -> Iterator[BootWarning]:
+def _warnings(settings: Table, kubernetes: Table) -> Iterator[Reason]:
     autoscaling = settings.get("autoscaling")
     if isinstance(autoscaling, dict) and autoscaling.get("should-wait"):
-        yield BootWarning(
-            "ShouldWaitTurnedOff",
-            "userData sets settings.autoscaling.should-wait, and Leeway sets it to false: the node "
-            "belongs to no Auto Scaling group, and its kubelet would not start.",
-        )
+        yield SHOULD_WAIT_TURNED_OFF()
     labels = _table(kubernetes, "node-labels", "settings.kubernetes.")
     refused = sorted(key for key in labels if not kubelet_may_set(key))
     if refused:
-        yield BootWarning(
-            "LabelsRefused",
-            f"userData sets {', '.join(refused)}, which a kubelet may not set: the kubelet does "
-            "not start with them. Set labels in spec.template.metadata of the NodePool.",
-        )
+        yield LABELS_REFUSED(labels=printable(", ".join(refused)))
 
 
-def _left_out(config: Mapping[str, Any]) -> Iterator[BootWarning]:
+def _left_out(config: Mapping[str, Any]) -> Iterator[Reason]:
     names = ["podsPerCore"] if "podsPerCore" in config else []
     names += [f"{name}.pid" for name in sorted(_AMOUNTS) if "pid" in config.get(name, {})]
     if names:
-        yield BootWarning(
-            "NoSuchSetting", f"Bottlerocket has no setting for {', '.join(names)}: left out."
-        )
+        yield NO_SUCH_SETTING(settings=", ".join(names))

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from leeway.bootstrap.node import Node
-from leeway.bootstrap.problems import BootWarning
+from leeway.bootstrap.reasons import USER_DATA_NOT_COUNTED, USER_DATA_REPLACED
+from leeway.reasons import Reason
 from leeway.selection.pools import Taint
 
 type Config = dict[str, Any]
@@ -85,26 +86,21 @@ def _without(computed: Any, of_user: Any) -> Any:
     return {key: value for key, value in computed.items() if key not in of_user}
 
 
-def setting_warnings(node: Node, of_user: Collection[str]) -> Iterator[BootWarning]:
+def setting_warnings(node: Node, of_user: Collection[str]) -> Iterator[Reason]:
     """Warn of settings in the user's own data that belong into the node class or the pool."""
     ours = {*stated(node), TAINTS, *(["maxPods"] if node.max_pods is not None else [])}
     counted = [name for name in COUNTED if name in of_user]
     if names := [name for name in counted if name in ours]:
-        text = f"Leeway's values replace {', '.join(names)} of userData: {_instead(names)}"
-        yield BootWarning("UserDataReplaced", text)
+        yield USER_DATA_REPLACED(settings=", ".join(names), instead=_instead(names))
     if names := [name for name in counted if name not in ours]:
-        text = (
-            f"userData sets {', '.join(names)}, which selection does not count with, so pods may "
-            f"not fit on the node: {_instead(names)}"
-        )
-        yield BootWarning("UserDataNotCounted", text)
+        yield USER_DATA_NOT_COUNTED(settings=", ".join(names), instead=_instead(names))
 
 
 def _instead(names: Collection[str]) -> str:
     places = ["spec.template.spec.taints of the NodePool"] if TAINTS in names else []
     if any(name != TAINTS for name in names):
         places.insert(0, "spec.kubelet of the EC2NodeClass")
-    return f"set {' and '.join(places)} instead."
+    return " and ".join(places)
 
 
 def taint_text(taint: Taint) -> str:

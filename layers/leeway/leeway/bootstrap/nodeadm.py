@@ -22,7 +22,7 @@ from leeway.bootstrap.labels import split
 from leeway.bootstrap.mime import NODE_CONFIG, Part, archive
 from leeway.bootstrap.node import Node
 from leeway.bootstrap.parts import node_configs, script_warnings, users_parts
-from leeway.bootstrap.problems import BootWarning
+from leeway.reasons import Reason
 from leeway.selection.pools import Taint
 
 # As EKS's own node groups set it; pods that drain tolerates get a moment when the machine stops.
@@ -31,7 +31,7 @@ _SHUTDOWN = {"shutdownGracePeriod": "30s", "shutdownGracePeriodCriticalPods": "1
 _SETTING = {flag: name for name, flag in FLAGS.items()}
 
 
-def al2023(node: Node) -> tuple[str, tuple[BootWarning, ...]]:
+def al2023(node: Node) -> tuple[str, tuple[Reason, ...]]:
     """Render the user data.
 
     Raises:

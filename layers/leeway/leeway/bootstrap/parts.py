@@ -3,8 +3,10 @@
 import re
 
 from leeway.bootstrap.mime import FIELD, NODE_CONFIG, SHELL, Part, parts_of, with_unix_lines
-from leeway.bootstrap.problems import BootWarning, UserDataError
+from leeway.bootstrap.problems import UserDataError
+from leeway.bootstrap.reasons import SCRIPT_WITHOUT_INTERPRETER
 from leeway.manifests.documents import Documents, read_documents
+from leeway.reasons import Reason
 
 # Content types of text that is not a script, by its first line.
 _BY_FIRST_LINE = {
@@ -51,19 +53,13 @@ def node_configs(parts: tuple[Part, ...]) -> tuple[dict[str, object], ...]:
     return tuple(found)
 
 
-def script_warnings(parts: tuple[Part, ...]) -> tuple[BootWarning, ...]:
+def script_warnings(parts: tuple[Part, ...]) -> tuple[Reason, ...]:
     """Warn of scripts without an interpreter."""
     scripts = [part for part in parts if part.content_type == "text/x-shellscript"]
     # cloud-init skips empty lines before the first one.
     if all(part.body.lstrip().startswith("#!") or not part.body.strip() for part in scripts):
         return ()
-    return (
-        BootWarning(
-            "ScriptWithoutInterpreter",
-            "userData has a script that does not begin with #!, such as #!/bin/bash: cloud-init "
-            "does not run it.",
-        ),
-    )
+    return (SCRIPT_WITHOUT_INTERPRETER(),)
 
 
 def _checked(documents: Documents) -> Documents:

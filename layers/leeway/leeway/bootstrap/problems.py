@@ -1,6 +1,4 @@
-"""Errors and warnings of user data."""
-
-from dataclasses import dataclass
+"""The error of user data that cannot be rendered."""
 
 from leeway.printable import printable
 
@@ -14,15 +12,3 @@ class UserDataError(ValueError):
         super().__init__(printable(f"{field}: {message}"))
         self.field = field
         self.message = message
-
-
-@dataclass(frozen=True, slots=True)
-class BootWarning:
-    """User data is rendered, and its author should know something.
-
-    `code` is stable and in CamelCase; docs/bootstrap.md lists all of them. `reason` is one
-    sentence.
-    """
-
-    code: str
-    reason: str

@@ -10,20 +10,20 @@ from leeway.bootstrap.labels import split
 from leeway.bootstrap.mime import FIELD
 from leeway.bootstrap.node import Node, NodeTemplate, node_of
 from leeway.bootstrap.nodeadm import al2023
-from leeway.bootstrap.problems import BootWarning, UserDataError
+from leeway.bootstrap.problems import UserDataError
+from leeway.bootstrap.reasons import (
+    CUSTOM_TAINTS_LATE,
+    CUSTOM_WITHOUT_USER_DATA,
+    INSTANCE_TYPE_UNKNOWN,
+)
 from leeway.bootstrap.windows import WindowsSupport, windows
+from leeway.reasons import Reason
 from leeway.selection.offers.machines import Machine
 from leeway.selection.offers.node_class import AmiFamily
 from leeway.selection.pools import Taint
 
 LARGEST = 16 * 1024
 """Bytes of user data before base64. Source: EC2's user guide, "User data"."""
-
-_WITHOUT_MACHINE = BootWarning(
-    "InstanceTypeUnknown",
-    "The instance type is not known: the image decides how many pods the node takes and how much "
-    "it reserves.",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class UserData:
     text: str
     labels_for_admission: Mapping[str, str] = field(default_factory=dict)
     taints_for_admission: tuple[Taint, ...] = ()
-    warnings: tuple[BootWarning, ...] = ()
+    warnings: tuple[Reason, ...] = ()
 
 
 def render(
@@ -60,11 +60,11 @@ def render(
         return _custom(node)
     text, warnings = _rendered(node, support or WindowsSupport())
     _check_size(text)
-    unknown = () if machine else (_WITHOUT_MACHINE,)
+    unknown = () if machine else (INSTANCE_TYPE_UNKNOWN(),)
     return UserData(text, split(node.labels).admission, (), (*warnings, *unknown))
 
 
-def _rendered(node: Node, support: WindowsSupport) -> tuple[str, tuple[BootWarning, ...]]:
+def _rendered(node: Node, support: WindowsSupport) -> tuple[str, tuple[Reason, ...]]:
     if node.family is AmiFamily.AL2:
         return al2(node)
     if node.family is AmiFamily.AL2023:
@@ -77,21 +77,9 @@ def _rendered(node: Node, support: WindowsSupport) -> tuple[str, tuple[BootWarni
 def _custom(node: Node) -> UserData:
     warnings = []
     if not node.user_data.strip():
-        warnings.append(
-            BootWarning(
-                "CustomWithoutUserData",
-                "The AMI family is Custom and userData is empty: the image itself has to join the "
-                "cluster.",
-            )
-        )
+        warnings.append(CUSTOM_WITHOUT_USER_DATA())
     if node.taints:
-        warnings.append(
-            BootWarning(
-                "CustomTaintsLate",
-                "The AMI family is Custom: admission puts taints on after the node has registered, "
-                "and pods may start before. Register the taints in userData.",
-            )
-        )
+        warnings.append(CUSTOM_TAINTS_LATE())
     return UserData(node.user_data, dict(sorted(node.labels.items())), node.taints, tuple(warnings))
 
 

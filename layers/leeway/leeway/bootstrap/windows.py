@@ -7,15 +7,22 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from leeway.bootstrap import reasons
 from leeway.bootstrap.kubelet import config_of, flags_of, labels_flag
 from leeway.bootstrap.labels import split
 from leeway.bootstrap.mime import FIELD
 from leeway.bootstrap.node import Node
-from leeway.bootstrap.problems import BootWarning, UserDataError
+from leeway.bootstrap.problems import UserDataError
 from leeway.bootstrap.quoting import quoted
+from leeway.reasons import Reason
 
 _TAG = re.compile(r"</?powershell>", re.IGNORECASE)
 _SCRIPT = r'[string]$EKSBootstrapScriptFile = "$env:ProgramFiles\Amazon\EKS\Start-EKSBootstrap.ps1"'
+
+# Commands that show whether a cluster meets what Windows nodes need.
+_LINUX = "kubectl get nodes -l kubernetes.io/os=linux"
+_KUBE_PROXY = "aws eks describe-access-entry --cluster-name CLUSTER --principal-arn ROLE"
+_IPAM = "kubectl get configmap -n kube-system amazon-vpc-cni -o yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +39,7 @@ class WindowsSupport:
     windows_ipam: bool | None = None
 
 
-def windows(node: Node, support: WindowsSupport) -> tuple[str, tuple[BootWarning, ...]]:
+def windows(node: Node, support: WindowsSupport) -> tuple[str, tuple[Reason, ...]]:
     """Render the user data.
 
     Raises:
@@ -71,66 +78,20 @@ def _own(user_data: str) -> tuple[str, str]:
     return (f"{inside}\n" if inside.strip() else "", f"{outside}\n" if outside else "")
 
 
-def _warnings(node: Node, dns: int, support: WindowsSupport) -> Iterator[BootWarning]:
-    yield BootWarning(
-        "WindowsNoPodSecurityGroups",
-        "Pods on Windows nodes have no security groups of their own and no custom networking: a "
-        "SecurityGroupPolicy and an ENIConfig do not apply to them.",
-    )
+def _warnings(node: Node, dns: int, support: WindowsSupport) -> Iterator[Reason]:
+    yield reasons.WINDOWS_NO_POD_SECURITY_GROUPS()
     if node.cluster.ipv6:
-        yield BootWarning(
-            "WindowsNoIPv6",
-            "The cluster's family is IPv6, which Windows nodes do not support: pods on them get no "
-            "address.",
-        )
+        yield reasons.WINDOWS_NO_IPV6()
     if node.local_disks:
-        yield BootWarning(
-            "WindowsNoLocalDisks",
-            "instanceStorePolicy has no effect on Windows: the kubelet uses the root volume.",
-        )
+        yield reasons.WINDOWS_NO_LOCAL_DISKS()
     if dns > 1:
-        yield BootWarning(
-            "WindowsOneDNSServer", "Windows nodes take one DNS server: the others are left out."
-        )
-    yield from _of_cluster(support)
-
-
-@dataclass(frozen=True, slots=True)
-class _Need:
-    """A need of Windows nodes, and the command that shows whether a cluster meets it."""
-
-    code: str
-    reason: str
-    command: str
-
-
-_LINUX = _Need(
-    "WindowsNeedsLinux",
-    "Windows nodes need a Linux or Fargate node in the cluster: CoreDNS runs on Linux only.",
-    "kubectl get nodes -l kubernetes.io/os=linux",
-)
-_KUBE_PROXY = _Need(
-    "WindowsNeedsKubeProxyGroup",
-    "The role of Windows nodes needs the group eks:kube-proxy-windows, by an access entry of type "
-    "EC2_WINDOWS or by aws-auth: without it, DNS fails in pods on Windows.",
-    "aws eks describe-access-entry --cluster-name CLUSTER --principal-arn ROLE",
-)
-_IPAM = _Need(
-    "WindowsNeedsIPAM",
-    'Pods on Windows get addresses only if enable-windows-ipam is "true" in the ConfigMap '
-    "amazon-vpc-cni of kube-system.",
-    "kubectl get configmap -n kube-system amazon-vpc-cni -o yaml",
-)
-
-
-def _of_cluster(support: WindowsSupport) -> Iterator[BootWarning]:
-    for met, need in (
-        (support.linux_nodes, _LINUX),
-        (support.kube_proxy_group, _KUBE_PROXY),
-        (support.windows_ipam, _IPAM),
+        yield reasons.WINDOWS_ONE_DNS_SERVER()
+    for met, code, command in (
+        (support.linux_nodes, reasons.WINDOWS_NEEDS_LINUX, _LINUX),
+        (support.kube_proxy_group, reasons.WINDOWS_NEEDS_KUBE_PROXY_GROUP, _KUBE_PROXY),
+        (support.windows_ipam, reasons.WINDOWS_NEEDS_IPAM, _IPAM),
     ):
         if met is None:
-            text = f"{need.reason} Leeway has not checked it: `{need.command}` shows it."
-            yield BootWarning(need.code, text)
+            yield code().and_then(f"Leeway has not checked it: `{command}` shows it.")
         elif not met:
-            yield BootWarning(need.code, f"{need.reason} This cluster does not meet it.")
+            yield code().and_then("This cluster does not meet it.")
