@@ -210,13 +210,11 @@ def test_a_hostile_cluster_is_refused_or_read_back(field: str, text: str, around
         cluster = replace(CLUSTER, **changed)
     except UserDataError:
         return
+    expected = (cluster.name, cluster.endpoint, cluster.certificate_authority)
     for family in FAMILIES:
-        assert identity(family, cluster) == (
-            cluster.name,
-            cluster.endpoint,
-            cluster.certificate_authority,
-            cluster.dns_addresses[0],
-        )
+        with contextlib.suppress(UserDataError):
+            found = identity(family, cluster)
+            assert found == (*expected, cluster.dns_addresses[0])
 
 
 def identity(family: str, cluster: ClusterDetails) -> tuple[str, str, str, str]:

@@ -316,6 +316,14 @@ def test_bottlerocket_gets_only_values_that_it_takes() -> None:
         rendered("Bottlerocket", kubelet={"evictionHard": {"memory.available": "1E3"}})
 
 
+@pytest.mark.parametrize("name", ["p" * 64, "prod-"])
+def test_a_cluster_name_that_bottlerocket_refuses_is_refused(name: str) -> None:
+    cluster = replace(CLUSTER, name=name)
+    assert rendered("AL2023", cluster=cluster).text
+    with pytest.raises(UserDataError, match="cluster: name: expected at most 63 characters"):
+        rendered("Bottlerocket", cluster=cluster)
+
+
 def test_a_label_of_user_data_that_a_kubelet_may_not_set_causes_a_warning() -> None:
     own = '[settings.kubernetes.node-labels]\n"node-role.kubernetes.io/web" = ""\n'
     (warning,) = rendered("Bottlerocket", own).warnings

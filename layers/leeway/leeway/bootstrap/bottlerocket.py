@@ -42,7 +42,7 @@ _AMOUNTS = frozenset({"systemReserved", "kubeReserved"})
 
 # Bottlerocket refuses all of the user data if one value does not match.
 _QUANTITY = re.compile(r"[0-9.]+(e?[0-9]*|[EPTGMK]i?|[numk])")
-_CLUSTER_NAME = 63
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 
 _MOUNT = "000-mount-local-disks"
 _MOUNTING = {
@@ -70,9 +70,10 @@ def bottlerocket(node: Node) -> tuple[str, tuple[Reason, ...]]:
         UserDataError: the user's own data is not TOML of settings, or Bottlerocket refuses a
             value.
     """
-    if len(node.cluster.name) > _CLUSTER_NAME:
+    if not _CLUSTER_NAME.fullmatch(node.cluster.name):
         raise UserDataError(
-            "cluster: name", f"expected at most {_CLUSTER_NAME} characters for Bottlerocket"
+            "cluster: name",
+            "expected at most 63 characters that end with a letter or a digit, for Bottlerocket",
         )
     document = _read(node.user_data)
     settings = _table(document, "settings")
