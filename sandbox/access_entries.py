@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 SECRET = "sandbox"
 
-PERSONS_KEY = "AKIASANDBOX000000000"
+USER_ACCESS_KEY = "AKIASANDBOX000000000"
 """The access key of whoever works with the sandbox."""
 
 
@@ -32,7 +32,7 @@ def access_entries(template: DeployedTemplate) -> dict[str, Any]:
         "groups": sorted(set(template.access_entries.values())),
         "secret": SECRET,
     }
-    return {PERSONS_KEY: person} | {
+    return {USER_ACCESS_KEY: person} | {
         access_key(function.name): {
             "username": f"arn:aws:sts::{function.arn.split(':')[4]}:assumed-role/"
             f"{function.role}/{function.name}",

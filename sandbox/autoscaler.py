@@ -1,8 +1,8 @@
-"""Raises Auto Scaling groups for pods that find no room: `python -m sandbox.autoscaler`.
+"""Raises Auto Scaling groups for pods that find no node_info: `python -m sandbox.autoscaler`.
 
 Stands in for a node autoscaler, by the rules of the Cluster Autoscaler that matter to headroom: as
-many nodes as the pods need and the group's maximum allows, nodes that are on their way are counted
-in, pods of a priority below -10 are no reason, and who preempts others is about to have their room.
+many nodes as the pods info and the group's maximum allows, nodes that are on their way are counted
+in, pods of a priority below -10 are no reason, and who preempts others is about to have their node_info.
 It never makes a group smaller.
 """
 
@@ -18,17 +18,17 @@ from typing import Any
 import urllib3
 import yaml
 
-from sandbox.furnishing import client
-from sandbox.kubernetes.inhabitants.needs import Need, NodeRoom, need_of
-from sandbox.kubernetes.matching import label_selector
+from sandbox.kubernetes.controllers.scheduling_info import NodeInfo, PodInfo, read_pod_info
 from sandbox.kubernetes.objects import is_finished, is_ready, name_of
-from sandbox.process import has_parent, say_ready
+from sandbox.kubernetes.selectors import label_selector
+from sandbox.process import has_parent, report_ready
+from sandbox.provisioning import client
 
 log = logging.getLogger(__name__)
 
 Document = Mapping[str, Any]
 
-EXPENDABLE = -10  # --expendable-pods-priority-cutoff: what is below it waits for room
+EXPENDABLE = -10  # --expendable-pods-priority-cutoff: what is below it waits for node_info
 HOSTNAME = "kubernetes.io/hostname"
 COMING = {"Pending", "Pending:Wait", "Pending:Proceed", "InService"}
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "leeway.sh/")
@@ -46,78 +46,80 @@ class Group:
     most: int
     coming: int
     node: Document
-    daemons: tuple[Need, ...] = ()
+    daemons: tuple[PodInfo, ...] = ()
 
-    def launched(self) -> NodeRoom:
+    def launched(self) -> NodeInfo:
         """One of its nodes as it is when nothing but DaemonSets runs there."""
-        room = NodeRoom(dict(self.node))
+        node_info = NodeInfo(dict(self.node))
         for daemon in self.daemons:
-            room.take(daemon)
-        return room
+            node_info.add_pod(daemon)
+        return node_info
 
 
 def survey(
     pods: Iterable[Document], nodes: Iterable[Document]
-) -> tuple[list[Need], list[NodeRoom]]:
+) -> tuple[list[PodInfo], list[NodeInfo]]:
     """What waits for a node, and what each of these nodes has left, from one list of all pods.
 
     One list and not two: a pod that was bound in between would be seen to wait, and to fill the
-    very node that came for it. Who preempts others has their room already, and pods that anybody
+    very node that came for it. Who preempts others has their node_info already, and pods that anybody
     may preempt have none.
     """
-    rooms = {name_of(dict(node)): NodeRoom(dict(node)) for node in nodes}
+    node_infos = {name_of(dict(node)): NodeInfo(dict(node)) for node in nodes}
     waiting = []
     for pod in pods:
-        need = need_of(dict(pod))
-        if need.priority < EXPENDABLE or is_finished(dict(pod)):
+        info = read_pod_info(dict(pod))
+        if info.priority < EXPENDABLE or is_finished(dict(pod)):
             continue
         node = pod["spec"].get("nodeName") or pod["status"].get("nominatedNodeName")
-        if node in rooms:
-            rooms[node].take(need)
+        if node in node_infos:
+            node_infos[node].add_pod(info)
         elif _waits(pod):
-            waiting.append(need)
-    return waiting, list(rooms.values())
+            waiting.append(info)
+    return waiting, list(node_infos.values())
 
 
 def plan(
-    pending: Iterable[Need], rooms: Iterable[NodeRoom], groups: Sequence[Group]
+    pending: Iterable[PodInfo], node_infos: Iterable[NodeInfo], groups: Sequence[Group]
 ) -> Counter[str]:
     """How many nodes each group shall add for the pods that wait, given what there is.
 
     The largest pods are placed first, each where it fits first; of the groups, in their order.
     """
-    standing = [*rooms, *(group.launched() for group in groups for _ in range(group.coming))]
+    standing = [*node_infos, *(group.launched() for group in groups for _ in range(group.coming))]
     added: Counter[str] = Counter()
-    for need in sorted(pending, key=_size, reverse=True):
-        if any(_put(need, room) for room in standing):
+    for info in sorted(pending, key=_size, reverse=True):
+        if any(_put(info, node_info) for node_info in standing):
             continue
         for group in groups:
-            room = group.launched()
-            if group.desired + added[group.name] < group.most and _put(need, room):
-                standing.append(room)
+            node_info = group.launched()
+            if group.desired + added[group.name] < group.most and _put(info, node_info):
+                standing.append(node_info)
                 added[group.name] += 1
                 break
     return added
 
 
-def _size(need: Need) -> tuple[int, int]:
-    return need.requests.get("cpu", 0), need.requests.get("memory", 0)
+def _size(info: PodInfo) -> tuple[int, int]:
+    return info.requests.get("cpu", 0), info.requests.get("memory", 0)
 
 
-def _put(need: Need, room: NodeRoom) -> bool:
+def _put(info: PodInfo, node_info: NodeInfo) -> bool:
     """Count the pod in, if it fits there."""
     if (
-        room.tolerated(need)
-        or not room.matches(need)
-        or room.lacks(need)
-        or room.takers(need.ports)
+        node_info.taint_reason(info)
+        or not node_info.matches(info)
+        or node_info.insufficient(info)
+        or node_info.port_holders(info.ports)
     ):
         return False
-    for term in need.anti_affinity:
+    for term in info.anti_affinity:
         apart = label_selector(term.selector or {})
-        if term.topology_key == HOSTNAME and any(apart(pod.labels) for pod in room.pods.values()):
+        if term.topology_key == HOSTNAME and any(
+            apart(pod.labels) for pod in node_info.pods.values()
+        ):
             return False
-    room.take(need)
+    node_info.add_pod(info)
     return True
 
 
@@ -157,8 +159,8 @@ class Autoscaler:
         nodes = {_instance(node): node for node in self._list("nodes") if is_ready(dict(node))}
         groups = [self._group(found, nodes, pods) for found in self._groups()]
         known = [group for group in groups if group]
-        waiting, rooms = survey(pods, nodes.values())
-        added = plan(waiting, rooms, known)
+        waiting, node_infos = survey(pods, nodes.values())
+        added = plan(waiting, node_infos, known)
         for group in known:
             if number := added[group.name]:
                 wanted = group.desired + number
@@ -197,14 +199,14 @@ class Autoscaler:
             return None  # nobody knows what its nodes are like
         node = self._nodes[name]
         here = [pod for pod in pods if pod["spec"].get("nodeName") == node["metadata"]["name"]]
-        daemons = tuple(need_of(dict(pod)) for pod in here if _owner(pod) == "DaemonSet")
+        daemons = tuple(read_pod_info(dict(pod)) for pod in here if _owner(pod) == "DaemonSet")
         desired = int(found["DesiredCapacity"])
         coming = max(desired - len(ready), 0)
         return Group(name, desired, int(found["MaxSize"]), coming, as_launched(node), daemons)
 
 
 def _waits(pod: Document) -> bool:
-    """Whether the scheduler found no room for it."""
+    """Whether the scheduler found no node_info for it."""
     if "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
         return False
     nowhere = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
@@ -230,7 +232,7 @@ def main() -> None:
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="autoscaler %(levelname)s %(message)s")
     autoscaler = Autoscaler(options.cluster, options.aws, options.kubeconfig)
-    say_ready()
+    report_ready()
     while has_parent():
         time.sleep(options.interval)
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE = 2.5  # seconds that a child has to end by itself
+STOP_TIMEOUT = 2.5  # seconds that a child has to end by itself
 TAIL = 15  # lines of a failed child's log that are shown
 
 
@@ -97,7 +97,7 @@ class Child:
         """End it: by SIGTERM, and by SIGKILL where that is not enough."""
         self.tell_to_end()
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(STOP_TIMEOUT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -10,7 +10,7 @@ _PARENT = os.getppid()  # read as this is imported: it may be gone before anythi
 _PARENT_CHECK_SECONDS = 0.5
 
 
-def say_ready(**where: Any) -> None:
+def report_ready(**where: Any) -> None:
     """Print the line that whoever started this process waits for."""
     print(json.dumps({"ready": True, **where}), flush=True)
 
@@ -20,7 +20,7 @@ def has_parent() -> bool:
     return os.getppid() == _PARENT
 
 
-async def until_told_to_stop() -> None:
+async def wait_for_stop() -> None:
     """Wait for SIGTERM or SIGINT, or until the process that started this one is gone."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sandbox import access
-from sandbox.process import say_ready, until_told_to_stop
+from sandbox.process import report_ready, wait_for_stop
 
 if TYPE_CHECKING:
     from sandbox.aws.server import Front
@@ -67,8 +67,8 @@ async def serve(options: argparse.Namespace) -> None:
     from sandbox.aws.server import start
 
     port = await start(build(options), options.host, options.port)
-    say_ready(port=port, url=f"http://127.0.0.1:{port}")
-    await until_told_to_stop()
+    report_ready(port=port, url=f"http://127.0.0.1:{port}")
+    await wait_for_stop()
     # Nothing outlives the process, so there is nothing to close; threads may be mid-call.
     os._exit(0)
 

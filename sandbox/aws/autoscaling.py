@@ -27,8 +27,8 @@ from sandbox.aws import groups
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.groups import KeepingGroup
+from sandbox.aws.launch_instances import Launch, Launches
 from sandbox.aws.lifecycle_hooks import LifecycleActions, WaitingHook, check
-from sandbox.aws.synchronous import Launch, Launches
 
 DETACHABLE = {"InService", "Standby"}
 

@@ -13,11 +13,11 @@ from sandbox.aws.cloud import Cloud
 from sandbox.aws.eks import link_cluster
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.faults import Fault
-from sandbox.aws.impairments import Impairment, impair
 from sandbox.aws.interruptions import Interruption, Interruptions
-from sandbox.aws.maintenance import Maintenance, announce
 from sandbox.aws.nodes import NodeLink
 from sandbox.aws.reservations import Reserve, put_into
+from sandbox.aws.scheduled_events import Maintenance, announce
+from sandbox.aws.status_checks import Impairment, impair
 from sandbox.aws.throttling import Throttle
 from sandbox.control import ControlApi, Query
 
@@ -163,20 +163,20 @@ class Control(ControlApi):
         return wanted.model_dump()
 
     def _show_schedules(self) -> Any:
-        clockwork = self._bus.clockwork
+        schedule_clock = self._bus.schedule_clock
         with self._cloud.lock:
-            return {"speed": clockwork.speed, "schedules": clockwork.show()}
+            return {"speed": schedule_clock.speed, "schedules": schedule_clock.show()}
 
     def _put_schedules(self, body: Any, _query: Query) -> Any:
         wanted = ScheduleSpeed.model_validate(body)
         with self._cloud.lock:
-            self._bus.clockwork.hurry(wanted.speed)
+            self._bus.schedule_clock.set_speed(wanted.speed)
         return self._show_schedules()
 
     def _fire_schedule(self, body: Any, _query: Query) -> Any:
         wanted = FireSchedule.model_validate(body)
         with self._cloud.lock:
-            return {"functions": self._bus.clockwork.fire(wanted.name)}
+            return {"functions": self._bus.schedule_clock.fire(wanted.name)}
 
     def _send(self, body: Any, query: Query) -> Any:
         events = body if isinstance(body, list) else [body]

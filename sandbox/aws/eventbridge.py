@@ -14,10 +14,10 @@ from moto.events.exceptions import ValidationException
 from moto.events.models import EventsBackend, Rule, events_backends
 
 from sandbox.aws import notices
-from sandbox.aws.clockwork import Clock, Clockwork
 from sandbox.aws.cloud import ACCOUNT, Cloud
 from sandbox.aws.delivery import Deliveries, Delivery, functions_of
 from sandbox.aws.notices import Event, timestamp
+from sandbox.aws.schedule_clock import ScheduleClock, ScheduledTarget
 from sandbox.aws.schedule_expressions import BadExpressionError, parse
 
 UNSUPPORTED = ("InputPath", "InputTransformer")
@@ -58,14 +58,16 @@ class DeliveringRule(Rule):
         return functions_of(self.targets)
 
     def follow_schedule(self) -> None:
-        """Let the clockwork fire it as its schedule and state are now."""
-        clockwork = self.bus.clockwork
-        clockwork.disarm(self.arn)
+        """Let the schedule_clock fire it as its schedule and state are now."""
+        schedule_clock = self.bus.schedule_clock
+        schedule_clock.remove(self.arn)
         if self.scheduled_expression and self.state != "DISABLED":
             expression = parse(self.scheduled_expression)
             now = datetime.now(UTC)
-            clockwork.arm(
-                Clock(self.name, self.arn, self.scheduled_expression, expression, self.tick, now)
+            schedule_clock.add(
+                ScheduledTarget(
+                    self.name, self.arn, self.scheduled_expression, expression, self.tick, now
+                )
             )
 
 
@@ -95,7 +97,7 @@ class JournaledEvents(EventsBackend):
         rule = self.event_buses["default"].rules.get(name)
         super().delete_rule(name, event_bus_arn)
         if rule:
-            self.bus.clockwork.disarm(rule.arn)
+            self.bus.schedule_clock.remove(rule.arn)
 
     def enable_rule(self, name: str, event_bus_arn: str | None) -> bool:
         """As moto does; its schedule goes on."""
@@ -144,7 +146,7 @@ class EventBus:
 
     def __init__(self, cloud: Cloud, schedule_speed: float):
         self.cloud = cloud
-        self.clockwork = Clockwork(cloud, schedule_speed)
+        self.schedule_clock = ScheduleClock(cloud, schedule_speed)
         self.deliveries = Deliveries(cloud)
         DeliveringRule.bus = JournaledEvents.bus = self
         moto_events.Rule = DeliveringRule  # type: ignore[misc]

@@ -15,7 +15,7 @@ from moto.ec2.models.instances import Instance, InstanceState, Reservation, Stat
 from sandbox.aws import addresses, spot
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.eventbridge import EventBus
-from sandbox.aws.lookup import QuickLookup
+from sandbox.aws.instance_index import IndexedInstances
 from sandbox.aws.notices import state_change
 from sandbox.control import UnknownError
 
@@ -43,7 +43,7 @@ class UnknownInstance(UnknownError):
     """There is no such instance, or it does not run any more."""
 
 
-class LivingInstances(QuickLookup):
+class LivingInstances(IndexedInstances):
     """moto's EC2, in which instances take time to start and to end."""
 
     cloud: ClassVar[Cloud]

@@ -16,9 +16,9 @@ from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, schedul
 from moto.scheduler.responses import EventBridgeSchedulerResponse
 
 from sandbox.aws import notices
-from sandbox.aws.clockwork import Clock
 from sandbox.aws.delivery import Delivery, functions_of
 from sandbox.aws.eventbridge import EventBus
+from sandbox.aws.schedule_clock import ScheduledTarget
 from sandbox.aws.schedule_expressions import At, BadExpressionError, parse
 
 NAME = re.compile(r"[0-9a-zA-Z_.-]{1,64}")
@@ -55,17 +55,17 @@ class LivingSchedules(EventBridgeSchedulerBackend):
         """As moto does; it is not due any more."""
         schedule = self.get_schedule(group_name, name)
         super().delete_schedule(group_name, name)
-        self.bus.clockwork.disarm(schedule.arn)
+        self.bus.schedule_clock.remove(schedule.arn)
 
     def delete_schedule_group(self, name: str | None) -> None:
         """As moto does, with the schedules that are in it."""
         for schedule in self.get_schedule_group(name).schedules.values():
-            self.bus.clockwork.disarm(schedule.arn)
+            self.bus.schedule_clock.remove(schedule.arn)
         super().delete_schedule_group(name)
 
     def _begin(self, schedule: Schedule) -> None:
-        clockwork = self.bus.clockwork
-        clockwork.disarm(schedule.arn)
+        schedule_clock = self.bus.schedule_clock
+        schedule_clock.remove(schedule.arn)
         if schedule.state == "DISABLED":
             return
         text = schedule.schedule_expression
@@ -75,18 +75,18 @@ class LivingSchedules(EventBridgeSchedulerBackend):
         def fire(at: datetime) -> list[str]:
             return self._invoke(schedule, at)
 
-        def over() -> None:
+        def on_finished() -> None:
             if schedule.action_after_completion == "DELETE":
                 self.delete_schedule(schedule.group_name, schedule.name)
 
         now = datetime.now(UTC)
-        clock = Clock(schedule.name, schedule.arn, text, expression, fire, now)
+        entry = ScheduledTarget(schedule.name, schedule.arn, text, expression, fire, now)
         if recurring:
             # "Rate-based schedules": without a start date the first invocation comes at once.
-            clock.since = _moment(schedule.start_date) or now
-            clock.until = _moment(schedule.end_date)
-        clock.over = over
-        clockwork.arm(clock)
+            entry.since = _moment(schedule.start_date) or now
+            entry.until = _moment(schedule.end_date)
+        entry.on_finished = on_finished
+        schedule_clock.add(entry)
 
     def _invoke(self, schedule: Schedule, at: datetime) -> list[str]:
         target = dict(schedule.target)

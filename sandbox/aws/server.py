@@ -14,12 +14,12 @@ from sandbox.access import Gate
 from sandbox.aws import (
     autoscaling,
     dynamodb,
-    impairments,
     instances,
-    maintenance,
     prices,
     reservations,
+    scheduled_events,
     schedules,
+    status_checks,
 )
 from sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
 from sandbox.aws.cloud import Cloud
@@ -50,8 +50,8 @@ class Front:
         bus = EventBus(cloud, schedule_speed)
         schedules.install(bus)
         instances.install(cloud, bus)
-        maintenance.install()
-        impairments.install()
+        scheduled_events.install()
+        status_checks.install()
         reservations.install()
         nodes = NodeLink(cloud, gate.pass_on())
         autoscaling.install(cloud, bus)

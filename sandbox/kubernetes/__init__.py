@@ -1,1 +1,1 @@
-"""An embedded Kubernetes API with living inhabitants, spoken to over HTTPS only."""
+"""An embedded Kubernetes API with living controllers, spoken to over HTTPS only."""

@@ -14,8 +14,8 @@ from typing import NoReturn
 from sandbox import access
 from sandbox.kubernetes.certificates import server_context
 from sandbox.kubernetes.cluster import Settings
-from sandbox.kubernetes.serving import Serving
-from sandbox.process import say_ready, until_told_to_stop
+from sandbox.kubernetes.servers import Servers
+from sandbox.process import report_ready, wait_for_stop
 
 
 def _arguments() -> argparse.Namespace:
@@ -63,16 +63,16 @@ async def _serve(arguments: argparse.Namespace, folder: Path) -> None:
     settings = Settings(**{name: given[name] for name in names})
     tls = server_context(folder, arguments.san)
     gate = access.Gate.of(arguments, "/")  # It guards the control API's own port.
-    serving = Serving(settings, arguments.host, folder / "ca.crt", tls, arguments.rbac, gate)
+    serving = Servers(settings, arguments.host, folder / "ca.crt", tls, arguments.rbac, gate)
     addresses = await serving.start(arguments.port)
-    say_ready(
+    report_ready(
         port=addresses.port,
         url=f"https://127.0.0.1:{addresses.port}",
         ca=str(addresses.ca.resolve()),
         token=addresses.token,
         control=f"http://127.0.0.1:{addresses.control_port}",
     )
-    await until_told_to_stop()
+    await wait_for_stop()
     await serving.stop()
 
 

@@ -1,4 +1,4 @@
-"""What the API and the inhabitants share: the store, the journal, time and chance."""
+"""What the API and the controllers share: the store, the journal, time and chance."""
 
 from __future__ import annotations
 

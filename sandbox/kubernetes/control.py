@@ -13,8 +13,8 @@ from sandbox.control import JSON, ControlApi, Query
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.authentication import AccessEntry, Authenticator
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers.instances import Instances
 from sandbox.kubernetes.faults import Fault, Faults
-from sandbox.kubernetes.inhabitants.instances import Instances
 from sandbox.kubernetes.store import Change
 from sandbox.listening import refused
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from sandbox.kubernetes import errors, registry
+from sandbox.kubernetes.clock import CLOCK
 from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.objects import (
     Object,
@@ -18,7 +19,6 @@ from sandbox.kubernetes.objects import (
     with_condition,
 )
 from sandbox.kubernetes.registry import Kind
-from sandbox.kubernetes.wall import WALL
 
 type Via = Literal["eviction", "delete", "controller", "preemption", "taint", "lost"]
 # What a pod is told in its condition DisruptionTarget, by what ends it.
@@ -172,7 +172,7 @@ def targeted(pod: Object, via: Via) -> Object:
 def _mark(cluster: Cluster, kind: Kind, obj: Object, grace: int, dry_run: bool) -> Object:
     """Set the deletion timestamp, or move it forward where a shorter grace asks for it."""
     metadata = dict(obj["metadata"])
-    begun = WALL.now()
+    begun = CLOCK.now()
     if "deletionTimestamp" in metadata:
         begun = epoch(metadata["deletionTimestamp"])
         begun -= metadata.get("deletionGracePeriodSeconds", 0)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from sandbox.kubernetes import errors, registry
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers.disruption import Disruption
 from sandbox.kubernetes.deletion import check_preconditions, delete
-from sandbox.kubernetes.inhabitants.disruption import Disruption
 from sandbox.kubernetes.objects import (
     Object,
     condition,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from sandbox.kubernetes.wall import WALL
+from sandbox.kubernetes.clock import CLOCK
 
 type Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
@@ -52,7 +52,7 @@ class Faults:
         """Replace all faults by these."""
         self._faults = faults
         self.refusing = any(fault.refuse for fault in faults)
-        WALL.ahead = sum(fault.clock for fault in faults)
+        CLOCK.ahead = sum(fault.clock for fault in faults)
 
     def strike(self, verb: str, resource: str) -> Fault | None:
         """Return the fault that this call meets, and count it."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from sandbox.kubernetes.wall import WALL
+from sandbox.kubernetes.clock import CLOCK
 
 type Object = dict[str, Any]
 
@@ -36,7 +36,7 @@ def copy(obj: Object) -> Object:
 
 def timestamp(at: float | None = None) -> str:
     """Return RFC 3339 in UTC to the second, as `metav1.Time` is written; now by default."""
-    return _written(int(WALL.now() if at is None else at))
+    return _written(int(CLOCK.now() if at is None else at))
 
 
 @functools.lru_cache(maxsize=512)

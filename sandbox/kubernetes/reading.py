@@ -10,7 +10,6 @@ import msgspec
 
 from sandbox.kubernetes import errors, registry, tables
 from sandbox.kubernetes.calls import Call
-from sandbox.kubernetes.matching import ObjectTest, parse_fields, parse_labels
 from sandbox.kubernetes.objects import (
     Object,
     decode,
@@ -20,6 +19,7 @@ from sandbox.kubernetes.objects import (
     name_of,
     namespace_of,
 )
+from sandbox.kubernetes.selectors import ObjectTest, parse_fields, parse_labels
 from sandbox.kubernetes.store import Key, Store
 
 

@@ -25,12 +25,12 @@ from sandbox.kubernetes import (
 from sandbox.kubernetes.authentication import Authenticator, User
 from sandbox.kubernetes.authorization import Authorizer
 from sandbox.kubernetes.calls import Call, read_object, target_of, verb_of
+from sandbox.kubernetes.clock import CLOCK
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers.disruption import Disruption
 from sandbox.kubernetes.faults import Fault, Faults
 from sandbox.kubernetes.impersonation import acting_user
-from sandbox.kubernetes.inhabitants.disruption import Disruption
 from sandbox.kubernetes.objects import Object, encode, is_terminating, name_of, uid_of
-from sandbox.kubernetes.wall import WALL
 from sandbox.kubernetes.watch import Watch
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class ApiServer:
         """Answer one request, with the date by this server's clock."""
         response = await self._respond(request)
         if not response.prepared:
-            response.headers["Date"] = WALL.date()
+            response.headers["Date"] = CLOCK.date()
         return response
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -184,7 +184,7 @@ class ApiServer:
 
     async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         watch = Watch(self._cluster.store, call)
-        response = web.StreamResponse(headers={"Content-Type": _JSON, "Date": WALL.date()})
+        response = web.StreamResponse(headers={"Content-Type": _JSON, "Date": CLOCK.date()})
         await response.prepare(request)
         async for chunk in watch.lines():
             await response.write(chunk)

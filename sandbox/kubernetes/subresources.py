@@ -5,8 +5,8 @@ from __future__ import annotations
 from sandbox.kubernetes import errors, ownership, registry, schema, writing
 from sandbox.kubernetes.calls import Call
 from sandbox.kubernetes.cluster import Cluster
-from sandbox.kubernetes.matching import format_selector
 from sandbox.kubernetes.objects import Object, copy, timestamp, with_condition
+from sandbox.kubernetes.selectors import format_selector
 
 _EVICTION_VERSIONS = ("policy/v1", "policy/v1beta1")
 _SCALE_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")

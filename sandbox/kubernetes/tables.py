@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox.kubernetes import errors, registry
+from sandbox.kubernetes.clock import CLOCK
 from sandbox.kubernetes.objects import (
     Object,
     at,
@@ -23,7 +24,6 @@ from sandbox.kubernetes.objects import (
     name_of,
 )
 from sandbox.kubernetes.registry import Kind
-from sandbox.kubernetes.wall import WALL
 
 _META = "meta.k8s.io/v1"
 # Answers are JSON always, which whoever asks for another of these takes too.
@@ -126,7 +126,7 @@ def _age(text: str | None) -> str:
     """Return how long ago a time was, in the one or two units that kubectl writes."""
     if not text:
         return "<unknown>"
-    seconds = max(0, int(WALL.now() - epoch(text)))
+    seconds = max(0, int(CLOCK.now() - epoch(text)))
     for unit, name, smaller, smaller_name, most, both in (
         (1, "s", 0, "", 120, 0),
         (60, "m", 1, "s", 180, 10),

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from sandbox.kubernetes import errors, field_rules, registry, schema, workload_rules
 from sandbox.kubernetes.errors import Cause
-from sandbox.kubernetes.matching import label_selector
 from sandbox.kubernetes.objects import Object, encode, labels_of, name_of
 from sandbox.kubernetes.registry import Kind
+from sandbox.kubernetes.selectors import label_selector
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")

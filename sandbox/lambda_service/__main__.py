@@ -24,7 +24,7 @@ from sandbox.lambda_service.runtime_api import RUNTIME_PREFIX, RuntimeApi
 from sandbox.lambda_service.server import Handler, LambdaApi, answer_errors
 from sandbox.lambda_service.service import Service
 from sandbox.listening import listen, port_of, refused
-from sandbox.process import say_ready, until_told_to_stop
+from sandbox.process import report_ready, wait_for_stop
 
 _MAX_BODY_BYTES = 8 * 2**20
 # The runtime client reports an error's stack trace in a header, up to 1 MiB of it.
@@ -105,8 +105,8 @@ async def _serve(arguments: argparse.Namespace) -> None:
     port = port_of(runner)
     pools.serve_at(port)
     url = f"http://127.0.0.1:{port}"
-    say_ready(port=port, url=url)
-    await until_told_to_stop()
+    report_ready(port=port, url=url)
+    await wait_for_stop()
     executions.close()
     await events.close()
     pools.close()

@@ -21,8 +21,8 @@ from typing import Any
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from sandbox.furnishing import client
-from sandbox.up import PARTS, Sandbox
+from sandbox.provisioning import client
+from sandbox.sandbox import PARTS, Sandbox
 from tests.end_to_end.rehearsal import Aftermath, Entry, Rehearsal
 
 MARK = "leeway.sh/"

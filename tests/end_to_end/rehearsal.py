@@ -8,7 +8,7 @@ from typing import Any
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Event
 
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 
 Entry = dict[str, Any]
 

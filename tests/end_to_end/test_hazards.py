@@ -14,9 +14,9 @@ from leeway.cloud.manifests import DynamoManifestWriting
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node, Pod
 
-from sandbox.furnishing import HOOK, client
-from sandbox.up import Sandbox
-from sandbox.world import Group, World
+from sandbox.provisioning import HOOK, client
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario
 from tests.cloud.stored import manifest
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.promises import Promises
@@ -30,7 +30,7 @@ MARGIN = 5.0  # seconds that a drain keeps back of the two minutes
 LAST_CHANCE = 15.0  # seconds that pods have when the two minutes are over
 FINALIZER = "backups.example.com/upload"
 
-WORLD = World(
+WORLD = Scenario(
     cluster=CLUSTER,
     groups=(Group("hooked", 12, terminate_hook=True), Group("plain", 5)),
     workloads=(deployment("web", 34, 5), daemonset("cni")),

@@ -17,8 +17,8 @@ from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.resources.storage_v1 import VolumeAttachment
 
 from sandbox.aws.nodes import RESOURCE_TAG
-from sandbox.furnishing import HOOK, IMAGE, client
-from sandbox.up import Sandbox
+from sandbox.provisioning import HOOK, IMAGE, client
+from sandbox.sandbox import Sandbox
 from tests.cloud.stored import manifest
 from tests.end_to_end.arrivals import (
     ADMIT,

@@ -14,8 +14,8 @@ from cli import main
 from sandbox.access import Gate, TokenFileError, check_address, new_token, read_token
 from sandbox.children import RefusedError
 from sandbox.containers import bridge_address
-from sandbox.up import Sandbox
-from sandbox.world import World
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Scenario
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A sandbox without nodes that answers at a second address, which it advertises."""
     folder = tmp_path_factory.mktemp("sandbox")
     with Sandbox.start(
-        World("empty", groups=()), state_dir=folder, host="127.0.0.2", advertise="sandbox.test"
+        Scenario("empty", groups=()), state_dir=folder, host="127.0.0.2", advertise="sandbox.test"
     ) as started:
         yield started
 
@@ -154,7 +154,7 @@ def test_every_interface_is_no_address_to_bind(tmp_path: Path, host: str) -> Non
         check_address(host)
     with (
         pytest.raises(RefusedError),
-        Sandbox.start(World("empty", groups=()), state_dir=tmp_path / "no", host=host),
+        Sandbox.start(Scenario("empty", groups=()), state_dir=tmp_path / "no", host=host),
     ):
         pytest.fail("it started")
 

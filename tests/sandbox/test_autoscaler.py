@@ -12,11 +12,11 @@ from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Node
 
 from sandbox.autoscaler import Group, as_launched, plan, survey
-from sandbox.furnishing import client
-from sandbox.kubernetes.inhabitants.needs import Need, NodeRoom, need_of
-from sandbox.up import Sandbox
-from sandbox.world import Group as WorldGroup
-from sandbox.world import World, deployment, pod_spec
+from sandbox.kubernetes.controllers.scheduling_info import NodeInfo, PodInfo, read_pod_info
+from sandbox.provisioning import client
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group as WorldGroup
+from sandbox.scenario import Scenario, deployment, pod_spec
 
 
 def _node(**spec: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _object(number: int, cpu: str = "500m", priority: int = 0, **spec: Any) -> d
 
 
 def _waiting(number: int, nominated: str = "", **details: Any) -> dict[str, Any]:
-    """A pod that the scheduler found no room for, but maybe the room of others."""
+    """A pod that the scheduler found no node_info for, but maybe the node_info of others."""
     nowhere = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     pod = _object(number, **details)
     pod["status"] |= {"conditions": [nowhere]}
@@ -56,11 +56,11 @@ def _waiting(number: int, nominated: str = "", **details: Any) -> dict[str, Any]
     return pod
 
 
-def _pod(number: int, **details: Any) -> Need:
-    return need_of(_object(number, **details))
+def _pod(number: int, **details: Any) -> PodInfo:
+    return read_pod_info(_object(number, **details))
 
 
-def _pods(count: int, **details: Any) -> list[Need]:
+def _pods(count: int, **details: Any) -> list[PodInfo]:
     return [_pod(number, **details) for number in range(count)]
 
 
@@ -69,7 +69,7 @@ def test_as_many_nodes_are_added_as_the_pods_need() -> None:
 
 
 def test_nodes_that_are_on_their_way_and_room_that_is_left_count() -> None:
-    assert plan(_pods(9), [NodeRoom(_node())], [_group(coming=1)]) == {"spot": 1}
+    assert plan(_pods(9), [NodeInfo(_node())], [_group(coming=1)]) == {"spot": 1}
 
 
 def test_a_group_is_not_raised_past_its_maximum_and_the_next_one_takes_over() -> None:
@@ -105,10 +105,10 @@ def test_a_pod_finds_its_node_whether_it_is_seen_to_be_ready_or_on_its_way() -> 
 
 def test_who_preempts_others_has_their_room_and_only_they_are_a_reason() -> None:
     preempting = _waiting(1, nominated="old", cpu="2")
-    leaving = _object(2, cpu="2", priority=-10, nodeName="old")
-    assert _added([preempting, leaving], [_node()]) == {}
+    terminating = _object(2, cpu="2", priority=-10, nodeName="old")
+    assert _added([preempting, terminating], [_node()]) == {}
     again = _waiting(3, cpu="2", priority=-10)
-    assert _added([preempting, leaving, again], [_node()]) == {"spot": 1}
+    assert _added([preempting, terminating, again], [_node()]) == {"spot": 1}
     assert _added([preempting, again], [_node()]) == {"spot": 1}
 
 
@@ -159,7 +159,7 @@ def test_a_new_node_has_no_cordon_nor_the_marks_of_the_old_one() -> None:
 
 
 def test_a_cluster_grows_for_pods_that_find_no_room_and_no_further(tmp_path: Path) -> None:
-    world = World("grows", (WorldGroup("spot", 1),))
+    world = Scenario("grows", (WorldGroup("spot", 1),))
     quick = {"kubernetes": ["--node-join", "1"], "aws": ["--schedule-speed", "0"]}
     with (
         Sandbox.start(world, state_dir=tmp_path, grow=True, options=quick) as sandbox,

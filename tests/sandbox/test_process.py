@@ -11,9 +11,9 @@ import pytest
 
 SERVES = """
 import asyncio, os
-from sandbox.process import say_ready, until_told_to_stop
-say_ready(pid=os.getpid())
-asyncio.run(until_told_to_stop())
+from sandbox.process import report_ready, wait_for_stop
+report_ready(pid=os.getpid())
+asyncio.run(wait_for_stop())
 """
 STARTS = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
 

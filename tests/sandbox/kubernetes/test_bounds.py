@@ -19,10 +19,10 @@ from sandbox.kubernetes.audit import AuditLog
 from sandbox.kubernetes.authentication import User
 from sandbox.kubernetes.calls import Call, target_of
 from sandbox.kubernetes.cluster import Cluster, Settings
+from sandbox.kubernetes.controllers.bootstrap import Controllers, bootstrap
 from sandbox.kubernetes.deletion import delete
 from sandbox.kubernetes.events import Events
 from sandbox.kubernetes.eviction import complete, grant
-from sandbox.kubernetes.inhabitants.settling import Inhabitants, settle
 from sandbox.kubernetes.store import Store
 from sandbox.kubernetes.writing import create
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, PODS, bare_pod, budget, deployment
@@ -56,11 +56,11 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def live_once(cluster: Cluster, inhabitants: Inhabitants, number: int) -> None:
+async def live_once(cluster: Cluster, controllers: Controllers, number: int) -> None:
     """Let a node and a workload come, be seen, and go."""
     store, instance, name = cluster.store, f"i-{number:017x}", f"node-{number}"
     node = {"metadata": {"name": name}, "status": {"capacity": {"cpu": "4", "pods": "20"}}}
-    inhabitants.instances.report(instance, "running", node, 0)
+    controllers.instances.report(instance, "running", node, 0)
     spread = {
         "topologyKey": "kubernetes.io/hostname",
         "maxSkew": 1,
@@ -83,13 +83,13 @@ async def live_once(cluster: Cluster, inhabitants: Inhabitants, number: int) -> 
     await until(lambda: disruptions_allowed(store, covering))
     victim = running()[0]["metadata"]["name"]
     eviction = {"metadata": {"name": victim}}
-    grant(cluster, inhabitants.disruption, "default", victim, eviction)
+    grant(cluster, controllers.disruption, "default", victim, eviction)
     complete(cluster, "default", victim, eviction)
     await until(lambda: len(running()) == 2 and store.get(registry.POD, "default", victim) is None)
     delete(cluster, registry.DEPLOYMENT, owner)
     delete(cluster, registry.BUDGET, covering)
     delete(cluster, registry.POD, homeless)
-    inhabitants.instances.report(instance, "terminated", None, None)
+    controllers.instances.report(instance, "terminated", None, None)
     await until(lambda: not store.count(registry.NODE) and not store.count(registry.POD))
 
 
@@ -133,15 +133,15 @@ def test_what_has_come_and_gone_leaves_nothing_behind() -> None:
     async def measure() -> tuple[int, int]:
         cluster = Cluster(_AT_ONCE, Store(history=1))
         cluster.journal = Journal(longest=1)
-        inhabitants = settle(cluster)
+        controllers = bootstrap(cluster)
         template = deployment("agent", 1)["spec"]["template"]
         spec = {"selector": {"matchLabels": {"app": "agent"}}, "template": template}
         made(cluster, _DAEMONS, {"metadata": {"name": "agent"}, "spec": spec})
         for number in range(8):
-            await live_once(cluster, inhabitants, number)
+            await live_once(cluster, controllers, number)
         before = held(cluster)
         for number in range(8, 48):
-            await live_once(cluster, inhabitants, number)
+            await live_once(cluster, controllers, number)
         return before, held(cluster)
 
     before, after = asyncio.run(measure())

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from sandbox.kubernetes.matching import LabelTest, label_selector, requirements
 from sandbox.kubernetes.objects import (
     Object,
     encode,
@@ -19,6 +18,7 @@ from sandbox.kubernetes.objects import (
     uid_of,
 )
 from sandbox.kubernetes.quantities import milli
+from sandbox.kubernetes.selectors import LabelTest, label_selector, requirements
 
 # Protocol, port and address of a port of a node that a pod takes.
 type HostPort = tuple[str, int, str]
@@ -42,14 +42,14 @@ class Spread:
     namespace: str
     max_skew: int = 1
     min_domains: int = 1
-    counts_leaving: bool = True
+    counts_terminating: bool = True
     scope: bytes = b""
-    heeds_affinity: bool = False
-    heeds_taints: bool = False
+    honors_affinity: bool = False
+    honors_taints: bool = False
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Need:
+class PodInfo:
     """One pod as the scheduler sees it. Resources are in thousandths of their units."""
 
     uid: str
@@ -69,7 +69,7 @@ class Need:
     anti_affinity: list[Spread]
     claims: list[str]
     ports: frozenset[HostPort] = frozenset()
-    leaving: bool = False
+    terminating: bool = False
     volume_terms: list[LabelTest] = dataclasses.field(default_factory=list)
 
     @property
@@ -78,14 +78,14 @@ class Need:
         alone = not self.owner or self.pinned_to or self.claims
         return self.uid if alone else self.owner
 
-    def counts(self, spread: Spread, room: NodeRoom) -> bool:
+    def counts(self, spread: Spread, node_info: NodeInfo) -> bool:
         """Say whether a node and its pods count for a spread constraint of this pod."""
-        if spread.heeds_affinity and not room.matches(self):
+        if spread.honors_affinity and not node_info.matches(self):
             return False
-        return not spread.heeds_taints or room.tolerated(self) is None
+        return not spread.honors_taints or node_info.taint_reason(self) is None
 
 
-def need_of(pod: Object) -> Need:
+def read_pod_info(pod: Object) -> PodInfo:
     """Read a pod's needs."""
     spec = pod["spec"]
     affinity = spec.get("affinity") or {}
@@ -97,7 +97,7 @@ def need_of(pod: Object) -> Need:
         is_hard = one.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
         (hard if is_hard else soft).append(_spread(one, pod, bool(node_terms or pinned_to)))
     references = pod["metadata"].get("ownerReferences") or ()
-    return Need(
+    return PodInfo(
         uid=uid_of(pod),
         namespace=namespace,
         name=name_of(pod),
@@ -115,7 +115,7 @@ def need_of(pod: Object) -> Need:
         anti_affinity=_pod_terms(affinity.get("podAntiAffinity"), namespace),
         claims=claims_of(pod),
         ports=_host_ports(spec),
-        leaving=is_terminating(pod),
+        terminating=is_terminating(pod),
     )
 
 
@@ -128,12 +128,12 @@ def _spread(constraint: Object, pod: Object, has_terms: bool) -> Spread:
         equal = [{"key": key, "operator": "In", "values": [labels[key]]} for key in same]
         expressions = [*(selector.get("matchExpressions") or ()), *equal]
         selector = {**selector, "matchExpressions": expressions}
-    heeds_affinity = has_terms and constraint.get("nodeAffinityPolicy", "Honor") == "Honor"
-    heeds_taints = constraint.get("nodeTaintsPolicy", "Ignore") == "Honor"
+    honors_affinity = has_terms and constraint.get("nodeAffinityPolicy", "Honor") == "Honor"
+    honors_taints = constraint.get("nodeTaintsPolicy", "Ignore") == "Honor"
     scope: list[Any] = []
-    if heeds_affinity:
+    if honors_affinity:
         scope = [spec.get("nodeSelector"), (spec.get("affinity") or {}).get("nodeAffinity")]
-    if heeds_taints:
+    if honors_taints:
         scope.append(spec.get("tolerations") or [])
     return Spread(
         constraint["topologyKey"],
@@ -141,10 +141,10 @@ def _spread(constraint: Object, pod: Object, has_terms: bool) -> Spread:
         namespace_of(pod),
         max_skew=constraint.get("maxSkew", 1),
         min_domains=constraint.get("minDomains") or 1,
-        counts_leaving=False,
+        counts_terminating=False,
         scope=encode(scope) if scope else b"",
-        heeds_affinity=heeds_affinity,
-        heeds_taints=heeds_taints,
+        honors_affinity=honors_affinity,
+        honors_taints=honors_taints,
     )
 
 
@@ -211,12 +211,12 @@ def _pod_terms(affinity: Object | None, namespace: str) -> list[Spread]:
     ]
 
 
-class NodeRoom:
+class NodeInfo:
     """One node: what it offers, what is taken, and by whom."""
 
     def __init__(self, node: Object) -> None:
-        self.pods: dict[str, Need] = {}
-        self.nominated: dict[str, Need] = {}
+        self.pods: dict[str, PodInfo] = {}
+        self.nominated: dict[str, PodInfo] = {}
         self.used: dict[str, int] = {}
         self.owners: dict[str, int] = {}
         self.refresh(node)
@@ -229,49 +229,51 @@ class NodeRoom:
         self.taints = [one for one in taints_of(node) if one["effect"] in _BLOCKING]
         self.ready = is_ready(node)
         status = node.get("status") or {}
-        self.room = {name: milli(value) for name, value in status.get("allocatable", {}).items()}
+        self.allocatable = {
+            name: milli(value) for name, value in status.get("allocatable", {}).items()
+        }
 
-    def take(self, need: Need) -> None:
+    def add_pod(self, info: PodInfo) -> None:
         """Count a pod in."""
-        self.nominated.pop(need.uid, None)
-        if need.uid in self.pods:
+        self.nominated.pop(info.uid, None)
+        if info.uid in self.pods:
             return
-        self.pods[need.uid] = need
-        self.owners[need.owner] = self.owners.get(need.owner, 0) + 1
-        for name, value in need.requests.items():
+        self.pods[info.uid] = info
+        self.owners[info.owner] = self.owners.get(info.owner, 0) + 1
+        for name, value in info.requests.items():
             self.used[name] = self.used.get(name, 0) + value
 
-    def release(self, uid: str) -> None:
+    def remove_pod(self, uid: str) -> None:
         """Count a pod out."""
-        need = self.pods.pop(uid, None)
-        if need is None:
+        info = self.pods.pop(uid, None)
+        if info is None:
             return
-        self.owners[need.owner] -= 1
-        for name, value in need.requests.items():
+        self.owners[info.owner] -= 1
+        for name, value in info.requests.items():
             self.used[name] -= value
 
-    def tolerated(self, need: Need) -> str | None:
+    def taint_reason(self, info: PodInfo) -> str | None:
         """Say why the pod may not be put here, by cordon and taints; None when it may."""
-        if self.cordoned and not _tolerates(need.tolerations, _UNSCHEDULABLE):
+        if self.cordoned and not _tolerates(info.tolerations, _UNSCHEDULABLE):
             return "node(s) were unschedulable"
         for taint in self.taints:
-            if not _tolerates(need.tolerations, taint):
+            if not _tolerates(info.tolerations, taint):
                 return "node(s) had untolerated taint(s)"
         return None
 
-    def matches(self, need: Need) -> bool:
+    def matches(self, info: PodInfo) -> bool:
         """Say whether the pod's node selector and affinity accept this node."""
-        if need.pinned_to is not None and need.pinned_to != self.name:
+        if info.pinned_to is not None and info.pinned_to != self.name:
             return False
-        return not need.node_terms or any(
-            all(test(self.labels) for test in tests) for tests in need.node_terms
+        return not info.node_terms or any(
+            all(test(self.labels) for test in tests) for tests in info.node_terms
         )
 
-    def can_hold(self, need: Need) -> bool:
+    def can_hold(self, info: PodInfo) -> bool:
         """Say whether the pod fits when nothing else is here."""
-        return all(value <= self.room.get(name, 0) for name, value in need.requests.items())
+        return all(value <= self.allocatable.get(name, 0) for name, value in info.requests.items())
 
-    def takers(self, ports: Iterable[HostPort]) -> list[Need]:
+    def port_holders(self, ports: Iterable[HostPort]) -> list[PodInfo]:
         """Return the pods here that hold one of these ports."""
         wanted = list(ports)
         return [
@@ -280,22 +282,22 @@ class NodeRoom:
             if any(_collide(one, taken) for one in wanted for taken in other.ports)
         ]
 
-    def lacks(self, need: Need, *, freed: dict[str, int] | None = None) -> list[str]:
+    def insufficient(self, info: PodInfo, *, freed: dict[str, int] | None = None) -> list[str]:
         """Return the resources that do not suffice, as the scheduler names them."""
-        held = self.held_for_others(need)
+        held = self.reserved_by_nominated(info)
         short = []
-        for name, value in need.requests.items():
-            left = self.room.get(name, 0) - self.used.get(name, 0)
+        for name, value in info.requests.items():
+            left = self.allocatable.get(name, 0) - self.used.get(name, 0)
             left += (freed or {}).get(name, 0) - held.get(name, 0)
             if value > left:
                 short.append("Too many pods" if name == "pods" else f"Insufficient {name}")
         return short
 
-    def held_for_others(self, need: Need) -> dict[str, int]:
+    def reserved_by_nominated(self, info: PodInfo) -> dict[str, int]:
         """Add up what preempting pods of at least this priority are promised here."""
         held: dict[str, int] = {}
         for other in self.nominated.values():
-            if other.uid != need.uid and other.priority >= need.priority:
+            if other.uid != info.uid and other.priority >= info.priority:
                 for name, value in other.requests.items():
                     held[name] = held.get(name, 0) + value
         return held
@@ -303,7 +305,7 @@ class NodeRoom:
     def load(self) -> float:
         """Return the larger share of CPU or memory that is taken, 0 to 1."""
         return max(
-            self.used.get(name, 0) / self.room[name] if self.room.get(name) else 0.0
+            self.used.get(name, 0) / self.allocatable[name] if self.allocatable.get(name) else 0.0
             for name in ("cpu", "memory")
         )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import abc
 
+from sandbox.kubernetes.clock import CLOCK
 from sandbox.kubernetes.cluster import Cluster
-from sandbox.kubernetes.inhabitants.workqueue import WorkQueue
+from sandbox.kubernetes.controllers.workqueue import WorkQueue
 from sandbox.kubernetes.objects import (
     Object,
     condition,
@@ -19,7 +20,6 @@ from sandbox.kubernetes.objects import (
 )
 from sandbox.kubernetes.registry import Kind
 from sandbox.kubernetes.store import Change, Key
-from sandbox.kubernetes.wall import WALL
 
 _GATHER_SECONDS = 0.05
 
@@ -60,7 +60,7 @@ class Controller(abc.ABC):
 
         The owner is reconciled again when the next pod becomes available.
         """
-        seconds, now = owner["spec"].get("minReadySeconds") or 0, WALL.now()
+        seconds, now = owner["spec"].get("minReadySeconds") or 0, CLOCK.now()
         waits = [_available_in(pod, seconds, now) for pod in pods if is_ready(pod)]
         ahead = [wait for wait in waits if wait > 0]
         if ahead:

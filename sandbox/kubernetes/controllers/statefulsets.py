@@ -6,9 +6,9 @@ import contextlib
 
 from sandbox.kubernetes import errors, registry
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers.base import Controller
+from sandbox.kubernetes.controllers.pods import spawn
 from sandbox.kubernetes.deletion import delete
-from sandbox.kubernetes.inhabitants.controllers import Controller
-from sandbox.kubernetes.inhabitants.pods import spawn
 from sandbox.kubernetes.objects import (
     Object,
     is_finished,

@@ -6,40 +6,40 @@ import dataclasses
 
 from sandbox.kubernetes import defaults, registry
 from sandbox.kubernetes.cluster import Cluster
-from sandbox.kubernetes.inhabitants.daemonsets import DaemonSets
-from sandbox.kubernetes.inhabitants.deployments import Deployments
-from sandbox.kubernetes.inhabitants.disruption import Disruption
-from sandbox.kubernetes.inhabitants.garbage import Garbage
-from sandbox.kubernetes.inhabitants.instances import Instances
-from sandbox.kubernetes.inhabitants.jobs import Jobs
-from sandbox.kubernetes.inhabitants.kubelets import Kubelets
-from sandbox.kubernetes.inhabitants.replicasets import ReplicaSets
-from sandbox.kubernetes.inhabitants.scheduler import Scheduler
-from sandbox.kubernetes.inhabitants.statefulsets import StatefulSets
-from sandbox.kubernetes.inhabitants.taints import Taints
-from sandbox.kubernetes.inhabitants.volumes import Volumes
+from sandbox.kubernetes.controllers.daemonsets import DaemonSets
+from sandbox.kubernetes.controllers.deployments import Deployments
+from sandbox.kubernetes.controllers.disruption import Disruption
+from sandbox.kubernetes.controllers.garbage import Garbage
+from sandbox.kubernetes.controllers.instances import Instances
+from sandbox.kubernetes.controllers.jobs import Jobs
+from sandbox.kubernetes.controllers.kubelets import Kubelets
+from sandbox.kubernetes.controllers.replicasets import ReplicaSets
+from sandbox.kubernetes.controllers.scheduler import Scheduler
+from sandbox.kubernetes.controllers.statefulsets import StatefulSets
+from sandbox.kubernetes.controllers.taints import Taints
+from sandbox.kubernetes.controllers.volumes import Volumes
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
 @dataclasses.dataclass(frozen=True)
-class Inhabitants:
+class Controllers:
     """Those the API itself has to talk to."""
 
     instances: Instances
     disruption: Disruption
 
 
-def settle(cluster: Cluster) -> Inhabitants:
-    """Create what every cluster has and start its inhabitants.
+def bootstrap(cluster: Cluster) -> Controllers:
+    """Create what every cluster has and start its controllers.
 
     The order matters in one place: the budgets' bookkeeping hears of a pod before anybody acts.
     """
     disruption = Disruption(cluster)
     instances = Instances(cluster)
     volumes = Volumes(cluster, instances)
-    for inhabitant in (
+    for controller in (
         disruption,
         instances,
         Garbage(cluster, instances),
@@ -53,13 +53,13 @@ def settle(cluster: Cluster) -> Inhabitants:
         StatefulSets(cluster),
         Jobs(cluster),
     ):
-        inhabitant.start()
-    _furnish(cluster)
+        controller.start()
+    _create_initial_objects(cluster)
     cluster.store.forget()
-    return Inhabitants(instances, disruption)
+    return Controllers(instances, disruption)
 
 
-def _furnish(cluster: Cluster) -> None:
+def _create_initial_objects(cluster: Cluster) -> None:
     store = cluster.store
     for name in _NAMESPACES:
         namespace = {"metadata": {"name": name}, "spec": {"finalizers": ["kubernetes"]}}

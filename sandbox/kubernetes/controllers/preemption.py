@@ -1,4 +1,4 @@
-"""Makes room for a pod by deleting pods of lower priority.
+"""Makes node_info for a pod by deleting pods of lower priority.
 
 Rules: kube-scheduler's default preemption, without regard for PodDisruptionBudgets (a real one
 prefers victims whose budgets allow it, but goes on where there are none).
@@ -10,28 +10,28 @@ import collections
 
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers.scheduling_info import NodeInfo, PodInfo
+from sandbox.kubernetes.controllers.topology import Topology
 from sandbox.kubernetes.deletion import delete
-from sandbox.kubernetes.inhabitants.needs import Need, NodeRoom
-from sandbox.kubernetes.inhabitants.topology import Topology
 from sandbox.kubernetes.objects import is_terminating
 
-type Rooms = dict[str, NodeRoom]
+type NodeInfos = dict[str, NodeInfo]
 
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 _NO_VICTIMS = "No preemption victims found for incoming pod"
 
 
-def why_not(need: Need, refused: dict[str, tuple[list[str], bool]], nodes: Rooms) -> str:
+def why_not(info: PodInfo, refused: dict[str, tuple[list[str], bool]], nodes: NodeInfos) -> str:
     """Say why no node's pods give way, in kube-scheduler's words.
 
     `refused` has by node why it was refused, and whether that stays so whoever goes.
     """
-    if not need.preempts:
+    if not info.preempts:
         return "not eligible due to preemptionPolicy=Never."
     reasons: collections.Counter[str] = collections.Counter()
     for name, (refusal, stays) in refused.items():
-        lower = any(one.priority < need.priority for one in nodes[name].pods.values())
+        lower = any(one.priority < info.priority for one in nodes[name].pods.values())
         if stays:
             reasons[NOT_HELPFUL] += 1
         else:
@@ -40,44 +40,48 @@ def why_not(need: Need, refused: dict[str, tuple[list[str], bool]], nodes: Rooms
     return f"0/{len(nodes)} nodes are available: {told}."
 
 
-def preempt(cluster: Cluster, nodes: Rooms, topology: Topology, need: Need) -> str | None:
+def preempt(cluster: Cluster, nodes: NodeInfos, topology: Topology, info: PodInfo) -> str | None:
     """Delete the cheapest victims on one node; returns the node, None where it does not help."""
-    if not need.preempts:
+    if not info.preempts:
         return None
-    for room in nodes.values():
-        if need.uid in room.nominated:
-            return room.name
-    best: tuple[tuple[int, int], NodeRoom, list[Need]] | None = None
-    for room in nodes.values():
-        if room.tolerated(need) or not room.matches(need) or topology.refusal(need, room):
+    for node_info in nodes.values():
+        if info.uid in node_info.nominated:
+            return node_info.name
+    best: tuple[tuple[int, int], NodeInfo, list[PodInfo]] | None = None
+    for node_info in nodes.values():
+        if (
+            node_info.taint_reason(info)
+            or not node_info.matches(info)
+            or topology.refusal(info, node_info)
+        ):
             continue
-        if not all(test(room.labels) for test in need.volume_terms):
+        if not all(test(node_info.labels) for test in info.volume_terms):
             continue
-        victims = _victims(room, need)
+        victims = _victims(node_info, info)
         if not victims:
             continue
         cost = (max(one.priority for one in victims), len(victims))
         if best is None or cost < best[0]:
-            best = (cost, room, victims)
+            best = (cost, node_info, victims)
     if best is None:
         return None
-    _, room, victims = best
-    room.nominated[need.uid] = need
+    _, node_info, victims = best
+    node_info.nominated[info.uid] = info
     for victim in victims:
         pod = cluster.store.get(registry.POD, victim.namespace, victim.name)
         if pod is not None and not is_terminating(pod):
-            message = f"Preempted by pod {need.uid} on node {room.name}"
+            message = f"Preempted by pod {info.uid} on node {node_info.name}"
             cluster.events.write(registry.POD, pod, "Preempted", message, "default-scheduler")
             delete(cluster, registry.POD, pod, via="preemption")
-    return room.name
+    return node_info.name
 
 
-def _victims(room: NodeRoom, need: Need) -> list[Need]:
+def _victims(node_info: NodeInfo, info: PodInfo) -> list[PodInfo]:
     """Return the pods that must go for this one to fit, of the lowest priorities; maybe none."""
     freed: dict[str, int] = {}
     victims = []
-    lower = [one for one in room.pods.values() if one.priority < need.priority]
-    takers = {one.uid for one in room.takers(need.ports)}
+    lower = [one for one in node_info.pods.values() if one.priority < info.priority]
+    takers = {one.uid for one in node_info.port_holders(info.ports)}
     if not takers <= {one.uid for one in lower}:
         return []
     # Who holds a port that is needed goes first.
@@ -86,6 +90,6 @@ def _victims(room: NodeRoom, need: Need) -> list[Need]:
         for name, value in one.requests.items():
             freed[name] = freed.get(name, 0) + value
         takers.discard(one.uid)
-        if not takers and not room.lacks(need, freed=freed):
+        if not takers and not node_info.insufficient(info, freed=freed):
             return victims
     return []

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict
 
 from sandbox.aws import instances
 from sandbox.aws.cloud import ACCOUNT, Cloud
-from sandbox.aws.impairments import FILTERS, has_status
 from sandbox.aws.notices import timestamp
 from sandbox.aws.paging import page
+from sandbox.aws.status_checks import FILTERS, has_status
 
 BY_CODE = "event.code"
 

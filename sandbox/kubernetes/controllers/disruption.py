@@ -11,9 +11,9 @@ import collections
 import math
 
 from sandbox.kubernetes import registry
+from sandbox.kubernetes.clock import CLOCK
 from sandbox.kubernetes.cluster import Cluster
-from sandbox.kubernetes.inhabitants.workqueue import WorkQueue
-from sandbox.kubernetes.matching import LabelTest, label_selector
+from sandbox.kubernetes.controllers.workqueue import WorkQueue
 from sandbox.kubernetes.objects import (
     Object,
     controller_of,
@@ -29,8 +29,8 @@ from sandbox.kubernetes.objects import (
     uid_of,
     with_condition,
 )
+from sandbox.kubernetes.selectors import LabelTest, label_selector
 from sandbox.kubernetes.store import Change, Key
-from sandbox.kubernetes.wall import WALL
 
 _GATHER = 0.02  # seconds
 _SCALED = {
@@ -207,7 +207,7 @@ class Disruption:
 
     def _still_disrupted(self, budget: Object) -> dict[str, str]:
         """Return the pods with a granted eviction that have not begun to leave, as name → uid."""
-        fresh = WALL.now() - self._cluster.settings.grant_expiry
+        fresh = CLOCK.now() - self._cluster.settings.grant_expiry
         found = {}
         for name, at in (budget["status"].get("disruptedPods") or {}).items():
             pod = self._store.get(registry.POD, namespace_of(budget), name)

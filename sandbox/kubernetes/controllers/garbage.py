@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers.instances import Instances
+from sandbox.kubernetes.controllers.workqueue import WorkQueue
 from sandbox.kubernetes.deletion import delete, finish_pod, targeted
-from sandbox.kubernetes.inhabitants.instances import Instances
-from sandbox.kubernetes.inhabitants.workqueue import WorkQueue
 from sandbox.kubernetes.objects import (
     Object,
     is_bound,

@@ -10,11 +10,11 @@ import asyncio
 
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers.garbage import drop
+from sandbox.kubernetes.controllers.instances import Instances
+from sandbox.kubernetes.controllers.scheduling_info import tolerates
+from sandbox.kubernetes.controllers.volumes import OUT_OF_SERVICE
 from sandbox.kubernetes.deletion import delete
-from sandbox.kubernetes.inhabitants.garbage import drop
-from sandbox.kubernetes.inhabitants.instances import Instances
-from sandbox.kubernetes.inhabitants.needs import tolerates
-from sandbox.kubernetes.inhabitants.volumes import OUT_OF_SERVICE
 from sandbox.kubernetes.objects import (
     Object,
     has_taint,

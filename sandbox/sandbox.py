@@ -16,28 +16,28 @@ import yaml
 from sandbox.access import bearer, check_address, read_token
 from sandbox.access_entries import access_entries
 from sandbox.children import ROOT, Child, RefusedError, SandboxError, stop_all
-from sandbox.furnishing import (
+from sandbox.provisioning import (
     client,
+    create_workloads,
     credentials,
-    furnish_aws,
-    furnish_kubernetes,
     kubeconfig,
+    provision_aws,
 )
 from sandbox.proxies import bypass_proxies, proxy_exceptions
-from sandbox.starting import TOKEN_FILE, Endpoints, Starting
-from sandbox.world import World
+from sandbox.scenario import Scenario
+from sandbox.startup import TOKEN_FILE, Endpoints, Startup
 
 if TYPE_CHECKING:
     from sandbox.template import DeployedTemplate
 
 __all__ = ["Endpoints", "Sandbox", "SandboxError"]
 
-SETTLE_TIMEOUT, SETTLE_EACH = 90.0, 0.05  # seconds; the latter for each node and pod
+READY_TIMEOUT, READY_TIMEOUT_PER_OBJECT = 90.0, 0.05  # seconds; the latter for each node and pod
 STATE_FILE, LOCK_FILE = "sandbox.json", "lock"
 PARTS = ("kubernetes", "aws", "lambda")
 
 # Is told what is being done and, where that can be counted, how much of it: (what, done, total).
-Tell = Callable[[str, int, int | None], None]
+ReportProgress = Callable[[str, int, int | None], None]
 
 
 class Sandbox:
@@ -61,7 +61,7 @@ class Sandbox:
     @contextmanager
     def start(
         cls,
-        world: World,
+        scenario: Scenario,
         *,
         state_dir: Path,
         host: str = "127.0.0.1",
@@ -71,12 +71,12 @@ class Sandbox:
         parameters: Mapping[str, str] | None = None,
         options: Mapping[str, Sequence[str]] | None = None,
         grow: bool = False,
-        tell: Tell = lambda _what, _done, _total: None,
+        report_progress: ReportProgress = lambda _what, _done, _total: None,
     ) -> Iterator[Self]:
-        """Run a sandbox with this world in it while the context lasts.
+        """Run a sandbox with this scenario in it while the context lasts.
 
         Args:
-            world: what is in it.
+            scenario: what is in it.
             state_dir: its folder: kubeconfig, certificates, logs, and the file `attach` reads.
             host: another address at which its servers answer, besides 127.0.0.1.
             advertise: the name or IP address by which functions reach it: the cluster's endpoint
@@ -87,11 +87,11 @@ class Sandbox:
             options: more arguments for its processes, by part (`kubernetes`, `aws`, `lambda`,
                 `autoscaler`).
             grow: whether groups are raised for pods that find no room.
-            tell: is told what is being done.
+            report_progress: is told what is being done.
 
         Raises:
             RefusedError: the host stands for every interface.
-            SandboxError: one of its processes did not start, or the world did not come to life.
+            SandboxError: one of its processes did not start, or the scenario did not come to life.
         """
         try:
             check_address(host)
@@ -101,25 +101,25 @@ class Sandbox:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         children: list[Child] = []
         with ExitStack() as stack:
-            stack.enter_context(_only_one(state_dir))
+            stack.enter_context(_state_lock(state_dir))
             stack.callback(stop_all, children)
-            tell("starting its processes", 0, None)
-            starting = Starting(state_dir, world, host, advertise, dict(options or {}), children)
-            endpoints = starting.run(template)
+            report_progress("starting its processes", 0, None)
+            startup = Startup(state_dir, scenario, host, advertise, dict(options or {}), children)
+            endpoints = startup.run(template)
             sandbox = cls(state_dir, endpoints)
             stack.callback(sandbox.close)
-            tell("launching instances", 0, None)
-            strangers = furnish_aws(world, endpoints.aws)
-            sandbox.endpoints = replace(endpoints, strangers=strangers)
-            tell("deploying template.yaml", 0, None)
+            report_progress("launching instances", 0, None)
+            foreign_instances = provision_aws(scenario, endpoints.aws)
+            sandbox.endpoints = replace(endpoints, foreign_instances=foreign_instances)
+            report_progress("deploying template.yaml", 0, None)
             sandbox.deploy(template, parameters or {}, build)
             # Workloads come last: on a cluster of one node all of them would land on that one.
-            sandbox.wait_for(world.nodes, 0, tell)
-            tell("creating workloads", 0, None)
-            furnish_kubernetes(world.workloads, sandbox.write_kubeconfig())
+            sandbox.wait_for(scenario.nodes, 0, report_progress)
+            report_progress("creating workloads", 0, None)
+            create_workloads(scenario.workloads, sandbox.write_kubeconfig())
             if grow:
-                starting.autoscaler(endpoints.aws, sandbox.kubeconfig)
-            sandbox.wait_for(world.nodes, world.pods, tell)
+                startup.autoscaler(endpoints.aws, sandbox.kubeconfig)
+            sandbox.wait_for(scenario.nodes, scenario.pods, report_progress)
             state_file = state_dir / STATE_FILE
             state_file.touch(mode=0o600)
             state_file.write_text(json.dumps(asdict(sandbox.endpoints), indent=2))
@@ -135,7 +135,10 @@ class Sandbox:
             raise SandboxError(f"no sandbox runs with its state in {state_dir}") from None
         if not is_running(state_dir):
             raise SandboxError(f"the sandbox of {state_dir} has ended without a goodbye")
-        return cls(state_dir, Endpoints(**{**state, "strangers": tuple(state["strangers"])}))
+        return cls(
+            state_dir,
+            Endpoints(**{**state, "foreign_instances": tuple(state["foreign_instances"])}),
+        )
 
     def close(self) -> None:
         """Close the connections to its control APIs."""
@@ -204,27 +207,27 @@ class Sandbox:
         self.kubeconfig.write_text(yaml.safe_dump(config, sort_keys=False))
         return config
 
-    def wait_for(self, nodes: int, pods: int, tell: Tell) -> None:
+    def wait_for(self, nodes: int, pods: int, report_progress: ReportProgress) -> None:
         """Wait until so many nodes are Ready and so many pods run."""
-        timeout = SETTLE_TIMEOUT + SETTLE_EACH * (nodes + pods)
+        timeout = READY_TIMEOUT + READY_TIMEOUT_PER_OBJECT * (nodes + pods)
         deadline = time.monotonic() + timeout
-        census = Census()
-        census.take_in(self.journal())
-        while census.ready < nodes or census.running < pods:
-            now = f"{census.ready} of {nodes} nodes Ready, {census.running} of {pods} pods running"
+        counts = ReadyCounts()
+        counts.update(self.journal())
+        while counts.ready < nodes or counts.running < pods:
+            now = f"{counts.ready} of {nodes} nodes Ready, {counts.running} of {pods} pods running"
             if time.monotonic() > deadline:
                 raise SandboxError(f"after {timeout:.0f} s: {now}")
-            tell(now, census.ready + census.running, nodes + pods)
+            report_progress(now, counts.ready + counts.running, nodes + pods)
             time.sleep(0.2)
-            census.take_in(self._read_on())
+            counts.update(self._read_new_entries())
 
     def journal(self) -> list[dict[str, Any]]:
         """Everything the sandbox's parts have seen so far, oldest first."""
-        self._read_on()
+        self._read_new_entries()
         self._entries.sort(key=lambda entry: entry["at"])
         return list(self._entries)
 
-    def _read_on(self) -> list[dict[str, Any]]:
+    def _read_new_entries(self) -> list[dict[str, Any]]:
         """What has been seen since this was last read, in order."""
         fresh: list[dict[str, Any]] = []
         for part in PARTS:
@@ -260,7 +263,7 @@ class Sandbox:
         ]
         return fired
 
-    def hurry_schedules(self, speed: float) -> None:
+    def set_schedule_speed(self, speed: float) -> None:
         """Let schedules tick so many times as fast as life; 0: only when they are fired."""
         self._control("aws", "PUT", "schedules", {"speed": speed})
 
@@ -342,7 +345,7 @@ class Sandbox:
         self._control("aws", "POST", "impair", body)
 
     def report(self, instance: str, state: str, node: Mapping[str, Any] | None = None) -> None:
-        """Tell the cluster, and not EC2, that an instance is `running` as this Node, or `stopped`:
+        """ReportProgress the cluster, and not EC2, that an instance is `running` as this Node, or `stopped`:
         its kubelet is dead."""
         body = {"instance": instance, "state": state, "node": node, "join": 0}
         self._control("kubernetes", "POST", "instances", body)
@@ -356,15 +359,15 @@ class Sandbox:
             answer = self._http.request(method, url, body=data, headers=headers)
         except urllib3.exceptions.HTTPError as error:
             raise SandboxError(f"the sandbox's {part} does not answer: {error}") from error
-        said = _said(answer.data)
+        answer_text = _error_text(answer.data)
         if 400 <= answer.status < 500:
-            raise RefusedError(f"the sandbox's {part} refuses: {said}")
+            raise RefusedError(f"the sandbox's {part} refuses: {answer_text}")
         if answer.status >= 300:
-            raise SandboxError(f"the sandbox's {part} answered {answer.status}: {said}")
+            raise SandboxError(f"the sandbox's {part} answered {answer.status}: {answer_text}")
         return answer.json()
 
 
-def _said(data: bytes) -> str:
+def _error_text(data: bytes) -> str:
     """What an answer says is wrong: the words of `{"error": WORDS}`, or all of it."""
     text = data.decode(errors="replace")
     try:
@@ -381,7 +384,7 @@ def _at(host: str, url: str) -> str:
 
 
 @contextmanager
-def _only_one(state_dir: Path) -> Iterator[None]:
+def _state_lock(state_dir: Path) -> Iterator[None]:
     """Hold the folder's lock: the kernel lets go of it however this process ends."""
     with (state_dir / LOCK_FILE).open("a") as lock:
         try:
@@ -394,13 +397,13 @@ def _only_one(state_dir: Path) -> Iterator[None]:
 def is_running(state_dir: Path) -> bool:
     """Whether a process holds the folder's lock."""
     try:
-        with _only_one(state_dir):
+        with _state_lock(state_dir):
             return False
     except SandboxError:
         return True
 
 
-class Census:
+class ReadyCounts:
     """Which nodes are Ready and which pods run, by the journal's entries in their order."""
 
     def __init__(self) -> None:
@@ -417,7 +420,7 @@ class Census:
         """How many pods run."""
         return len(self._pods)
 
-    def take_in(self, entries: Sequence[Mapping[str, Any]]) -> None:
+    def update(self, entries: Sequence[Mapping[str, Any]]) -> None:
         """Take in what came after what is known."""
         for entry in entries:
             match entry["kind"]:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
-from sandbox.kubernetes.inhabitants.instances import Instances
-from sandbox.kubernetes.inhabitants.needs import claims_of
-from sandbox.kubernetes.matching import LabelTest, requirements
+from sandbox.kubernetes.controllers.instances import Instances
+from sandbox.kubernetes.controllers.scheduling_info import claims_of
 from sandbox.kubernetes.objects import (
     Object,
     has_taint,
@@ -25,6 +24,7 @@ from sandbox.kubernetes.objects import (
     timestamp,
     uid_of,
 )
+from sandbox.kubernetes.selectors import LabelTest, requirements
 from sandbox.kubernetes.store import Change
 
 _DRIVER = "ebs.csi.aws.com"

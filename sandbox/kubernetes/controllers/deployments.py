@@ -8,10 +8,11 @@ import hashlib
 import msgspec
 
 from sandbox.kubernetes import registry
+from sandbox.kubernetes.clock import CLOCK
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers import rollouts
+from sandbox.kubernetes.controllers.base import Controller
 from sandbox.kubernetes.deletion import delete
-from sandbox.kubernetes.inhabitants import rollouts
-from sandbox.kubernetes.inhabitants.controllers import Controller
 from sandbox.kubernetes.objects import (
     Object,
     annotation,
@@ -23,7 +24,6 @@ from sandbox.kubernetes.objects import (
     uid_of,
 )
 from sandbox.kubernetes.store import Change
-from sandbox.kubernetes.wall import WALL
 
 _HASH_LABEL = "pod-template-hash"
 _REVISION = "deployment.kubernetes.io/revision"
@@ -66,7 +66,7 @@ class Deployments(Controller):
         empty = [one for one in old if not rollouts.still_run([one])]
         for one in empty[: max(0, len(empty) - owner["spec"]["revisionHistoryLimit"])]:
             delete(self._cluster, registry.REPLICA_SET, one)
-        status = rollouts.status_of(owner, current, old, WALL.now())
+        status = rollouts.status_of(owner, current, old, CLOCK.now())
         self._watch_progress(owner, status)
         return status
 
@@ -146,7 +146,7 @@ class Deployments(Controller):
             timer.cancel()
         end = rollouts.deadline(deployment, status)
         if end is not None:
-            wait = max(0.0, end - WALL.now()) + _AFTER_DEADLINE_SECONDS
+            wait = max(0.0, end - CLOCK.now()) + _AFTER_DEADLINE_SECONDS
             self._deadlines[uid] = self._cluster.later(wait, self._look_again, deployment)
 
     def _look_again(self, deployment: Object) -> None:

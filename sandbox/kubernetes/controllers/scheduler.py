@@ -1,4 +1,4 @@
-"""The scheduler: binds pending pods to nodes with room, or says why there is none.
+"""The scheduler: binds pending pods to nodes with node_info, or says why there is none.
 
 Rules: the filters of kube-scheduler (cordon, taints, node affinity, resources, spread, pod
 affinity), highest priority first. A few fitting nodes are compared, not all; the one with the
@@ -13,10 +13,10 @@ import time
 
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
-from sandbox.kubernetes.inhabitants.needs import Need, NodeRoom, need_of
-from sandbox.kubernetes.inhabitants.preemption import NOT_HELPFUL, preempt, why_not
-from sandbox.kubernetes.inhabitants.topology import MISSING_LABEL, NO_KIN, Topology
-from sandbox.kubernetes.inhabitants.volumes import Volumes
+from sandbox.kubernetes.controllers.preemption import NOT_HELPFUL, preempt, why_not
+from sandbox.kubernetes.controllers.scheduling_info import NodeInfo, PodInfo, read_pod_info
+from sandbox.kubernetes.controllers.topology import MISSING_LABEL, NO_AFFINITY_MATCH, Topology
+from sandbox.kubernetes.controllers.volumes import Volumes
 from sandbox.kubernetes.objects import (
     Object,
     condition,
@@ -43,13 +43,13 @@ class Scheduler:
     def __init__(self, cluster: Cluster, volumes: Volumes) -> None:
         self._cluster = cluster
         self._volumes = volumes
-        self._nodes: dict[str, NodeRoom] = {}
+        self._nodes: dict[str, NodeInfo] = {}
         self._ring: list[str] = []
         self._next = 0
         self._topology = Topology(self._nodes)
-        self._pending: dict[str, Need] = {}
+        self._pending: dict[str, PodInfo] = {}
         self._heap: list[tuple[int, int, str]] = []
-        self._parked: dict[str, Need] = {}
+        self._parked: dict[str, PodInfo] = {}
         self._failed: dict[str, tuple[str, str]] = {}
         self._count = 0
         self._running = False
@@ -66,19 +66,19 @@ class Scheduler:
     def _node_changed(self, change: Change) -> None:
         name = name_of(change.object)
         if change.type == "DELETED":
-            room = self._nodes.pop(name)
+            node_info = self._nodes.pop(name)
             self._ring.remove(name)
-            for need in room.pods.values():
-                self._topology.left(need, room)
-            self._topology.changed(room, {})
+            for info in node_info.pods.values():
+                self._topology.left(info, node_info)
+            self._topology.changed(node_info, {})
             return
         known = self._nodes.get(name)
         if known is None:
-            room = self._nodes[name] = NodeRoom(change.object)
+            node_info = self._nodes[name] = NodeInfo(change.object)
             self._ring.append(name)
-            self._topology.changed(room, {})
+            self._topology.changed(node_info, {})
             for pod in self._cluster.store.on_node(name):
-                self._take(pod, room)
+                self._take(pod, node_info)
         else:
             before, kept_away = known.labels, (known.taints, known.cordoned)
             known.refresh(change.object)
@@ -93,13 +93,13 @@ class Scheduler:
         node = pod["spec"].get("nodeName")
         gone = change.type == "DELETED" or is_finished(pod)
         if node:
-            room = self._nodes.get(node)
-            if room is not None and gone:
-                self._release(uid, room)
-            elif room is not None and uid not in room.pods:
-                self._take(pod, room)
-            elif room is not None and is_terminating(pod):
-                self._leaves(room.pods[uid], room)
+            node_info = self._nodes.get(node)
+            if node_info is not None and gone:
+                self._release(uid, node_info)
+            elif node_info is not None and uid not in node_info.pods:
+                self._take(pod, node_info)
+            elif node_info is not None and is_terminating(pod):
+                self._leaves(node_info.pods[uid], node_info)
             self._pending.pop(uid, None)
             self._parked.pop(uid, None)
         elif gone or is_terminating(pod):
@@ -111,30 +111,30 @@ class Scheduler:
         elif uid not in self._pending and uid not in self._parked:
             ours = pod["spec"].get("schedulerName", _SCHEDULER) == _SCHEDULER
             if ours and not pod["spec"].get("schedulingGates"):
-                self._enqueue(need_of(pod))
+                self._enqueue(read_pod_info(pod))
 
-    def _take(self, pod: Object, room: NodeRoom) -> None:
+    def _take(self, pod: Object, node_info: NodeInfo) -> None:
         if not is_finished(pod):
-            need = self._pending.get(uid_of(pod)) or need_of(pod)
-            room.take(need)
-            self._topology.placed(need, room)
+            info = self._pending.get(uid_of(pod)) or read_pod_info(pod)
+            node_info.add_pod(info)
+            self._topology.placed(info, node_info)
 
-    def _leaves(self, need: Need, room: NodeRoom) -> None:
-        if not need.leaving and self._topology.leaves(need, room):
+    def _leaves(self, info: PodInfo, node_info: NodeInfo) -> None:
+        if not info.terminating and self._topology.leaves(info, node_info):
             self._retry_soon()
 
-    def _release(self, uid: str, room: NodeRoom) -> None:
-        need = room.pods.get(uid)
-        if need is None:
+    def _release(self, uid: str, node_info: NodeInfo) -> None:
+        info = node_info.pods.get(uid)
+        if info is None:
             return
-        room.release(uid)
-        self._topology.left(need, room)
+        node_info.remove_pod(uid)
+        self._topology.left(info, node_info)
         self._retry_soon()
 
-    def _enqueue(self, need: Need) -> None:
-        self._pending[need.uid] = need
+    def _enqueue(self, info: PodInfo) -> None:
+        self._pending[info.uid] = info
         self._count += 1
-        heapq.heappush(self._heap, (-need.priority, self._count, need.uid))
+        heapq.heappush(self._heap, (-info.priority, self._count, info.uid))
         if not self._running:
             self._running = True
             self._cluster.soon(self._work)
@@ -149,88 +149,88 @@ class Scheduler:
     def _retry(self) -> None:
         self._retrying = False
         parked, self._parked = self._parked, {}
-        for need in parked.values():
-            self._enqueue(need)
+        for info in parked.values():
+            self._enqueue(info)
 
     def _work(self) -> None:
         until = time.monotonic() + _SLICE_SECONDS
         while self._heap and time.monotonic() < until:
             _, _, uid = heapq.heappop(self._heap)
-            need = self._pending.get(uid)
-            if need is not None:
-                self._schedule(need)
+            info = self._pending.get(uid)
+            if info is not None:
+                self._schedule(info)
                 self._pending.pop(uid, None)
         if self._heap:
             self._cluster.soon(self._work)
         else:
             self._running = False
 
-    def _schedule(self, need: Need) -> None:
-        pod = self._cluster.store.get(registry.POD, need.namespace, need.name)
-        if pod is None or uid_of(pod) != need.uid or is_terminating(pod):
+    def _schedule(self, info: PodInfo) -> None:
+        pod = self._cluster.store.get(registry.POD, info.namespace, info.name)
+        if pod is None or uid_of(pod) != info.uid or is_terminating(pod):
             return
         # Pods of one owner fail alike until a node or a leaving pod changes something.
-        why = self._failed.get(need.shape)
-        if need.claims:
-            need.volume_terms, missing = self._volumes.places(need.namespace, need.claims)
+        why = self._failed.get(info.shape)
+        if info.claims:
+            info.volume_terms, missing = self._volumes.places(info.namespace, info.claims)
             why = self._unavailable(missing) if missing else None
         if why is None:
-            room = self._choose(need)
-            if room is not None:
-                self._bind(pod, room)
+            node_info = self._choose(info)
+            if node_info is not None:
+                self._bind(pod, node_info)
                 return
-            why = self._explain(need)
-            self._failed[need.shape] = why
-        self._park(pod, need, *why)
+            why = self._explain(info)
+            self._failed[info.shape] = why
+        self._park(pod, info, *why)
 
-    def _choose(self, need: Need) -> NodeRoom | None:
-        if need.pinned_to is not None:
-            pinned = self._nodes.get(need.pinned_to)
-            return pinned if pinned is not None and self._refusal(need, pinned) is None else None
-        best: NodeRoom | None = None
+    def _choose(self, info: PodInfo) -> NodeInfo | None:
+        if info.pinned_to is not None:
+            pinned = self._nodes.get(info.pinned_to)
+            return pinned if pinned is not None and self._refusal(info, pinned) is None else None
+        best: NodeInfo | None = None
         best_score = (0, 0, 0.0)
         compared = 0
         for _ in range(len(self._ring)):
             self._next = (self._next + 1) % len(self._ring)
-            room = self._nodes[self._ring[self._next]]
-            if self._refusal(need, room) is not None:
+            node_info = self._nodes[self._ring[self._next]]
+            if self._refusal(info, node_info) is not None:
                 continue
             score = (
-                self._topology.crowding(need, room),
-                room.owners.get(need.owner, 0) if need.owner else 0,
-                room.load(),
+                self._topology.soft_spread_score(info, node_info),
+                node_info.owners.get(info.owner, 0) if info.owner else 0,
+                node_info.load(),
             )
             if best is None or score < best_score:
-                best, best_score = room, score
+                best, best_score = node_info, score
             compared += 1
             if compared == _COMPARED:
                 break
         return best
 
-    def _refusal(self, need: Need, room: NodeRoom) -> tuple[list[str], bool] | None:
+    def _refusal(self, info: PodInfo, node_info: NodeInfo) -> tuple[list[str], bool] | None:
         """Return why a node can't take a pod, and whether it could if other pods were gone.
 
         The second is True where it still could not. None where the node can take the pod.
         """
-        why = room.tolerated(need)
+        why = node_info.taint_reason(info)
         if why is not None:
             return [why], True
-        if need.pinned_to not in (None, room.name):
+        if info.pinned_to not in (None, node_info.name):
             return ["node(s) didn't satisfy plugin(s) [NodeAffinity]"], True
-        if not room.matches(need):
+        if not node_info.matches(info):
             return ["node(s) didn't match Pod's node affinity/selector"], True
-        if need.ports and room.takers(need.ports):
+        if info.ports and node_info.port_holders(info.ports):
             return ["node(s) didn't have free ports for the requested pod ports"], False
-        short = room.lacks(need)
+        short = node_info.insufficient(info)
         if short:
-            return short, not room.can_hold(need)
-        if not all(test(room.labels) for test in need.volume_terms):
+            return short, not node_info.can_hold(info)
+        if not all(test(node_info.labels) for test in info.volume_terms):
             return ["node(s) didn't match PersistentVolume's node affinity"], True
-        refusal = self._topology.refusal(need, room)
-        return ([refusal], refusal in (MISSING_LABEL, NO_KIN)) if refusal else None
+        refusal = self._topology.refusal(info, node_info)
+        return ([refusal], refusal in (MISSING_LABEL, NO_AFFINITY_MATCH)) if refusal else None
 
-    def _bind(self, pod: Object, room: NodeRoom) -> None:
-        bound = assign(self._cluster, pod, room.name)
+    def _bind(self, pod: Object, node_info: NodeInfo) -> None:
+        bound = assign(self._cluster, pod, node_info.name)
         if bound is None:
             return
         self._cluster.audit.bound(bound)
@@ -238,36 +238,36 @@ class Scheduler:
             "pod-bound",
             pod=path_of(bound),
             uid=uid_of(bound),
-            node=room.name,
+            node=node_info.name,
             owner=self._cluster.owner_name(bound),
         )
 
-    def _explain(self, need: Need) -> tuple[str, str]:
+    def _explain(self, info: PodInfo) -> tuple[str, str]:
         """Say why no node takes a pod, and why no pod gives way to it."""
         if not self._nodes:
             return "no nodes available to schedule pods", ""
         refused = {
             name: refusal
-            for name, room in self._nodes.items()
-            if (refusal := self._refusal(need, room)) is not None
+            for name, node_info in self._nodes.items()
+            if (refusal := self._refusal(info, node_info)) is not None
         }
         reasons = collections.Counter(one for told, _ in refused.values() for one in told)
         told = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
         why, _ = self._unavailable(told)
-        return why, why_not(need, refused, self._nodes)
+        return why, why_not(info, refused, self._nodes)
 
     def _unavailable(self, told: str) -> tuple[str, str]:
         total = len(self._nodes)
         why = f"0/{total} nodes are available: {told}."
         return why, f"0/{total} nodes are available: {total} {NOT_HELPFUL}."
 
-    def _park(self, pod: Object, need: Need, why: str, no_preemption: str) -> None:
-        """Mark a pod as fitting nowhere, and make room for it where its priority allows."""
-        self._parked[need.uid] = need
+    def _park(self, pod: Object, info: PodInfo, why: str, no_preemption: str) -> None:
+        """Mark a pod as fitting nowhere, and make node_info for it where its priority allows."""
+        self._parked[info.uid] = info
         nominated = None
         message = why
         if no_preemption:
-            nominated = preempt(self._cluster, self._nodes, self._topology, need)
+            nominated = preempt(self._cluster, self._nodes, self._topology, info)
             if nominated is None:
                 message += f" no new claims to deallocate, preemption: {no_preemption}"
         scheduled = condition(pod, "PodScheduled")

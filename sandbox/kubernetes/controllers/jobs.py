@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers.base import Controller
+from sandbox.kubernetes.controllers.pods import spawn
 from sandbox.kubernetes.deletion import delete, release
-from sandbox.kubernetes.inhabitants.controllers import Controller
-from sandbox.kubernetes.inhabitants.pods import spawn
 from sandbox.kubernetes.objects import (
     Object,
     condition,

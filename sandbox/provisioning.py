@@ -1,12 +1,12 @@
-"""Makes a world real through the APIs a user would call: EC2, Auto Scaling and Kubernetes."""
+"""Makes a scenario real through the APIs a user would call: EC2, Auto Scaling and Kubernetes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import boto3
 
-from sandbox.access_entries import PERSONS_KEY, SECRET
-from sandbox.world import Group, Manifest, World
+from sandbox.access_entries import SECRET, USER_ACCESS_KEY
+from sandbox.scenario import Group, Manifest, Scenario
 
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
@@ -21,7 +21,7 @@ def credentials(aws_url: str, lambda_url: str) -> dict[str, str]:
     return {
         "AWS_ENDPOINT_URL": aws_url,
         "AWS_ENDPOINT_URL_LAMBDA": lambda_url,
-        "AWS_ACCESS_KEY_ID": PERSONS_KEY,
+        "AWS_ACCESS_KEY_ID": USER_ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_REGION": REGION,
         "AWS_DEFAULT_REGION": REGION,
@@ -40,12 +40,12 @@ def client(service: str, aws_url: str) -> Any:
     )
 
 
-def furnish_aws(world: World, aws_url: str) -> tuple[str, ...]:
-    """Create the world's groups and its strangers; the strangers' instance ids."""
+def provision_aws(scenario: Scenario, aws_url: str) -> tuple[str, ...]:
+    """Create the groups and the foreign instances; return the ids of the foreign instances."""
     ec2, autoscaling = client("ec2", aws_url), client("autoscaling", aws_url)
-    for group in world.groups:
-        _create_group(world.cluster, group, ec2, autoscaling)
-    return tuple(_launch_stranger(cluster, ec2) for cluster in world.strangers)
+    for group in scenario.groups:
+        _create_group(scenario.cluster, group, ec2, autoscaling)
+    return tuple(_launch_foreign_instance(cluster, ec2) for cluster in scenario.foreign_clusters)
 
 
 def _create_group(cluster: str, group: Group, ec2: Any, autoscaling: Any) -> None:
@@ -95,7 +95,7 @@ def _tags(cluster: str, group: Group) -> dict[str, str]:
     return {f"kubernetes.io/cluster/{cluster}": "owned", "eks:cluster-name": cluster, **labels}
 
 
-def _launch_stranger(cluster: str, ec2: Any) -> str:
+def _launch_foreign_instance(cluster: str, ec2: Any) -> str:
     """One Spot instance of a cluster that nobody put under care."""
     tags = {f"kubernetes.io/cluster/{cluster}": "owned", "Name": f"{cluster}-node"}
     launched = ec2.run_instances(
@@ -128,7 +128,7 @@ def kubeconfig(cluster: str, url: str, ca_file: str, token: str) -> dict[str, An
     }
 
 
-def furnish_kubernetes(workloads: Iterable[Manifest], config: Mapping[str, Any]) -> None:
+def create_workloads(workloads: Iterable[Manifest], config: Mapping[str, Any]) -> None:
     """Create the workloads, namespaces as they come, with the given kubeconfig."""
     from lightkube import Client, KubeConfig
     from lightkube.codecs import from_dict

@@ -14,14 +14,14 @@ from lightkube.resources.core_v1 import Node, Pod
 
 from cli import main
 from sandbox.children import Child, SandboxError
-from sandbox.furnishing import client
-from sandbox.up import Census, Sandbox, is_running
-from sandbox.world import World, demo_world, smoke_world
+from sandbox.provisioning import client
+from sandbox.sandbox import ReadyCounts, Sandbox, is_running
+from sandbox.scenario import Scenario, demo_scenario, smoke_scenario
 
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    with Sandbox.start(smoke_world(), state_dir=tmp_path_factory.mktemp("sandbox")) as running:
+    with Sandbox.start(smoke_scenario(), state_dir=tmp_path_factory.mktemp("sandbox")) as running:
         yield running
 
 
@@ -81,10 +81,10 @@ def test_the_journals_are_merged_in_order(sandbox: Sandbox) -> None:
     moments = [entry["at"] for entry in entries]
     assert moments == sorted(moments)
     assert {"instance-state", "node-ready", "pod-running"} <= {entry["kind"] for entry in entries}
-    census = Census()
-    census.take_in(entries[:50])
-    census.take_in(entries[50:])
-    assert (census.ready, census.running) == (3, 3)
+    counts = ReadyCounts()
+    counts.update(entries[:50])
+    counts.update(entries[50:])
+    assert (counts.ready, counts.running) == (3, 3)
 
 
 def test_an_event_is_delivered_to_the_functions_of_the_template(sandbox: Sandbox) -> None:
@@ -124,7 +124,7 @@ def test_what_the_sandbox_refuses_is_bad_input(
 def test_a_second_sandbox_in_the_same_folder_is_refused(sandbox: Sandbox) -> None:
     with (
         pytest.raises(SandboxError, match="runs already"),
-        Sandbox.start(smoke_world(), state_dir=sandbox.state_dir),
+        Sandbox.start(smoke_scenario(), state_dir=sandbox.state_dir),
     ):
         pytest.fail("it started")
 
@@ -192,7 +192,7 @@ def test_a_part_that_fails_is_named_with_the_end_of_its_log(tmp_path: Path) -> N
     options = {"aws": ["--no-such-option"]}
     with (
         pytest.raises(SandboxError, match=r"sandbox.aws did not start(.|\n)*no-such-option"),
-        Sandbox.start(smoke_world(), state_dir=tmp_path, options=options),
+        Sandbox.start(smoke_scenario(), state_dir=tmp_path, options=options),
     ):
         pytest.fail("it started")
 
@@ -214,7 +214,7 @@ def test_a_child_that_says_nothing_is_not_waited_for_forever(tmp_path: Path) -> 
 def test_everything_ends_when_the_context_is_broken_off(tmp_path: Path) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
-        Sandbox.start(World("empty", groups=()), state_dir=tmp_path) as running,
+        Sandbox.start(Scenario("empty", groups=()), state_dir=tmp_path) as running,
     ):
         raise KeyboardInterrupt
     for part in ("kubernetes", "aws", "lambda"):
@@ -226,12 +226,12 @@ def test_everything_ends_when_the_context_is_broken_off(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("nodes", [3, 20, 100])
 def test_the_demos_world_has_some_seven_pods_a_node(nodes: int) -> None:
-    world = demo_world(seed=1, nodes=nodes)
+    world = demo_scenario(seed=1, nodes=nodes)
 
     assert world.nodes == nodes
     assert 6 <= world.pods / nodes <= 12
 
 
 def test_the_same_seed_makes_the_same_world() -> None:
-    assert demo_world(seed=4) == demo_world(seed=4)
-    assert demo_world(seed=4) != demo_world(seed=5)
+    assert demo_scenario(seed=4) == demo_scenario(seed=4)
+    assert demo_scenario(seed=4) != demo_scenario(seed=5)

@@ -1,6 +1,6 @@
 """What a sandbox is filled with: a cluster's node groups, its workloads, and a stranger's instance.
 
-A world is a value. `sandbox.up` makes it real through the same APIs a user would call.
+A scenario is a value. `sandbox.sandbox` makes it real through the same APIs a user would call.
 """
 
 import math
@@ -29,13 +29,13 @@ class Group:
 
 
 @dataclass(frozen=True)
-class World:
+class Scenario:
     """A cluster with its groups and workloads, and instances that belong to other clusters."""
 
     cluster: str
     groups: tuple[Group, ...]
     workloads: tuple[Manifest, ...] = ()
-    strangers: tuple[str, ...] = ()
+    foreign_clusters: tuple[str, ...] = ()
     seed: int = 0
 
     @property
@@ -64,25 +64,25 @@ def pods_of(manifest: Manifest, nodes: int) -> int:
             return 0
 
 
-def demo_world(seed: int = 0, nodes: int = 20) -> World:
+def demo_scenario(seed: int = 0, nodes: int = 20) -> Scenario:
     """The demo's cluster: two Spot groups and some seven pods a node, of every awkward sort."""
     hooked = math.ceil(nodes / 2)
     groups = [
         Group("spot-hooked", hooked, terminate_hook=True),
         Group("spot-plain", nodes - hooked),
     ]
-    return World(
+    return Scenario(
         cluster="demo",
         groups=tuple(group for group in groups if group.size),
         workloads=tuple(_demo_workloads(random.Random(seed), nodes)),
-        strangers=("somebody-elses",),
+        foreign_clusters=("somebody-elses",),
         seed=seed,
     )
 
 
-def smoke_world(nodes: int = 3) -> World:
+def smoke_scenario(nodes: int = 3) -> Scenario:
     """A small cluster with one deployment under a budget."""
-    return World(
+    return Scenario(
         cluster="smoke",
         groups=(Group("spot-plain", nodes),),
         workloads=(
@@ -90,7 +90,7 @@ def smoke_world(nodes: int = 3) -> World:
             deployment("shop", "web", nodes, pod_spec(grace=5)),
             budget("shop", "web", maxUnavailable=1),
         ),
-        strangers=("somebody-elses",),
+        foreign_clusters=("somebody-elses",),
     )
 
 

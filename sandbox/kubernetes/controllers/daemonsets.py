@@ -6,10 +6,15 @@ import collections
 
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers.base import Controller
+from sandbox.kubernetes.controllers.pods import spawn
+from sandbox.kubernetes.controllers.scheduling_info import (
+    NodeInfo,
+    PodInfo,
+    read_pod_info,
+    tolerates,
+)
 from sandbox.kubernetes.deletion import delete
-from sandbox.kubernetes.inhabitants.controllers import Controller
-from sandbox.kubernetes.inhabitants.needs import Need, NodeRoom, need_of, tolerates
-from sandbox.kubernetes.inhabitants.pods import spawn
 from sandbox.kubernetes.objects import (
     Object,
     is_bound,
@@ -69,11 +74,11 @@ class DaemonSets(Controller):
             pods[_meant_for(pod)].append(pod)
         spec = owner["spec"]["template"]["spec"]
         tolerant = {**spec, "tolerations": [*(spec.get("tolerations") or ()), *_TOLERATIONS]}
-        need = need_of({**owner, "spec": tolerant})
+        info = read_pod_info({**owner, "spec": tolerant})
         desired = 0
         for node in self._store.every(registry.NODE):
             name = name_of(node)
-            is_wanted = self._is_wanted(owner, need, node)
+            is_wanted = self._is_wanted(owner, info, node)
             desired += is_wanted
             for pod in pods[name]:
                 if not is_terminating(pod) and (is_finished(pod) or not is_wanted):
@@ -96,12 +101,12 @@ class DaemonSets(Controller):
             "observedGeneration": owner["metadata"]["generation"],
         }
 
-    def _is_wanted(self, owner: Object, need: Need, node: Object) -> bool:
+    def _is_wanted(self, owner: Object, info: PodInfo, node: Object) -> bool:
         """Say whether a node takes the pods; decided anew when its labels or taints are others."""
         decided = self._decided.setdefault(name_of(node), {})
         key, placing = (uid_of(owner), owner["metadata"]["generation"]), _placing(node)
         if key not in decided or decided[key][0] != placing:
-            decided[key] = placing, _takes(NodeRoom(node), need)
+            decided[key] = placing, _takes(NodeInfo(node), info)
         return decided[key][1]
 
 
@@ -109,11 +114,11 @@ def _placing(node: Object) -> _Placing:
     return node["metadata"].get("labels"), node["spec"].get("taints")
 
 
-def _takes(room: NodeRoom, need: Need) -> bool:
-    return room.matches(need) and all(
+def _takes(node_info: NodeInfo, info: PodInfo) -> bool:
+    return node_info.matches(info) and all(
         taint["key"] == "node.kubernetes.io/not-ready"
-        or any(tolerates(one, taint) for one in need.tolerations)
-        for taint in room.taints
+        or any(tolerates(one, taint) for one in info.tolerations)
+        for taint in node_info.taints
     )
 
 

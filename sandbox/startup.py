@@ -10,7 +10,7 @@ import urllib3
 
 from sandbox.access import bearer, new_token
 from sandbox.children import ROOT, Child, SandboxError
-from sandbox.world import World
+from sandbox.scenario import Scenario
 
 START_TIMEOUT = 60.0
 TOKEN_FILE = "control-token"
@@ -31,15 +31,15 @@ class Endpoints:
     ca: str
     token: str
     advertise: str
-    strangers: tuple[str, ...] = ()
+    foreign_instances: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Starting:
+class Startup:
     """Starts the three processes and tells each of the others."""
 
     state_dir: Path
-    world: World
+    scenario: Scenario
     host: str
     advertise: str
     options: Mapping[str, Sequence[str]]
@@ -50,13 +50,13 @@ class Starting:
         headers = bearer(new_token(self.state_dir / TOKEN_FILE))
         # Expanding the template takes SAM's translator about as long to import as moto takes.
         warming = threading.Thread(target=_import_translator, args=(template,), daemon=True)
-        cluster = ["--cluster-name", self.world.cluster]
+        cluster = ["--cluster-name", self.scenario.cluster]
         certificate = ["--certificate", str(self.state_dir / "certificate")]
         certificate += ["--san", self.advertise]
         # With the rights it has on EKS, so that a missing one shows here and not there.
         rights = ["--rbac", str(RBAC)]
         # Nobody is there yet who could see how long nodes take to join.
-        standing = ["--standing", str(self.world.nodes)]
+        standing = ["--standing", str(self.scenario.nodes)]
         kubernetes = self._start(
             "kubernetes", [*cluster, *certificate, *rights, *standing, *self._seed()]
         )
@@ -72,8 +72,8 @@ class Starting:
         warming.join()
         endpoints = Endpoints(
             pid=os.getpid(),
-            cluster=self.world.cluster,
-            nodes=self.world.nodes,
+            cluster=self.scenario.cluster,
+            nodes=self.scenario.nodes,
             aws=aws_url,
             lambda_=lambda_url,
             kubernetes=f"https://127.0.0.1:{cluster_said['port']}",
@@ -102,17 +102,17 @@ class Starting:
 
     def autoscaler(self, aws_url: str, kubeconfig: Path) -> None:
         """Start what raises groups for pods that find no room."""
-        options = ["--cluster", self.world.cluster, "--aws", aws_url]
+        options = ["--cluster", self.scenario.cluster, "--aws", aws_url]
         options += ["--kubeconfig", str(kubeconfig), *self.options.get("autoscaler", ())]
         child = Child.start("sandbox.autoscaler", options, self.state_dir / "autoscaler.log")
         self.children.append(child)
         child.ready(START_TIMEOUT)
 
     def _seed(self) -> list[str]:
-        return ["--seed", str(self.world.seed)]
+        return ["--seed", str(self.scenario.seed)]
 
     def _link(self, endpoints: Endpoints, kubernetes_port: int, headers: Mapping[str, str]) -> None:
-        name = self.world.cluster
+        name = self.scenario.cluster
         answer = urllib3.request(
             "PUT",
             f"{endpoints.aws}/_sandbox/links",

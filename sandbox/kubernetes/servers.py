@@ -17,8 +17,8 @@ from sandbox.kubernetes.authentication import Authenticator
 from sandbox.kubernetes.authorization import Authorizer
 from sandbox.kubernetes.cluster import Cluster, Settings
 from sandbox.kubernetes.control import Control
+from sandbox.kubernetes.controllers.bootstrap import bootstrap
 from sandbox.kubernetes.faults import Faults
-from sandbox.kubernetes.inhabitants.settling import settle
 from sandbox.kubernetes.server import ApiServer
 from sandbox.listening import listen, port_of
 
@@ -35,7 +35,7 @@ class Addresses:
     token: str
 
 
-class Serving:
+class Servers:
     """The servers of one cluster, from start to stop."""
 
     def __init__(
@@ -56,16 +56,16 @@ class Serving:
         authenticator = Authenticator(settings.name, self._token)
         authorizer = Authorizer(self._cluster.store, enforced=rbac is not None)
         faults = Faults(settings.seed)
-        inhabitants = settle(self._cluster)
+        controllers = bootstrap(self._cluster)
         if rbac is not None:
             load_rules(self._cluster.store, rbac)
             self._cluster.policies.prepare()
         self._api = ApiServer(
-            self._cluster, inhabitants.disruption, authenticator, authorizer, faults
+            self._cluster, controllers.disruption, authenticator, authorizer, faults
         )
         self._control = Control(
             self._cluster,
-            inhabitants.instances,
+            controllers.instances,
             authenticator,
             faults,
             self.listen,

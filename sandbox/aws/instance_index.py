@@ -20,7 +20,7 @@ Instance.launched_in = property(  # type: ignore[attr-defined]
 )
 
 
-class QuickLookup(EC2Backend):
+class IndexedInstances(EC2Backend):
     """moto's EC2, with an index; what is not in the index is looked for as moto does."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers.instances import Instances
+from sandbox.kubernetes.controllers.volumes import Volumes
 from sandbox.kubernetes.deletion import finish_pod, journal_end
-from sandbox.kubernetes.inhabitants.instances import Instances
-from sandbox.kubernetes.inhabitants.volumes import Volumes
 from sandbox.kubernetes.objects import (
     Object,
     annotation,

@@ -6,7 +6,7 @@ import time
 from email.utils import formatdate
 
 
-class Wall:
+class Clock:
     """A clock that is so many seconds ahead of the machine's own; behind where negative."""
 
     def __init__(self) -> None:
@@ -21,5 +21,5 @@ class Wall:
         return formatdate(self.now(), usegmt=True)
 
 
-WALL = Wall()
+CLOCK = Clock()
 """The one clock of this process, which is one API server's machine."""

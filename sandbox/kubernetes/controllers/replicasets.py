@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers.base import Controller
+from sandbox.kubernetes.controllers.pods import spawn
 from sandbox.kubernetes.deletion import delete
-from sandbox.kubernetes.inhabitants.controllers import Controller
-from sandbox.kubernetes.inhabitants.pods import spawn
 from sandbox.kubernetes.objects import Object, epoch, is_finished, is_ready, is_terminating
 
 
