@@ -58,8 +58,6 @@ def pods_of(manifest: Manifest, nodes: int) -> int:
             return nodes
         case "Deployment" | "ReplicaSet" | "StatefulSet":
             return int(manifest["spec"].get("replicas", 1))
-        case "Job":
-            return int(manifest["spec"].get("parallelism", 1))
         case _:
             return 0
 

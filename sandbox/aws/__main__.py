@@ -5,8 +5,7 @@ import asyncio
 import logging
 import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox import access
 from sandbox.process import report_ready, wait_for_stop
@@ -23,14 +22,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--region", default="us-east-1")
     parser.add_argument("--seed", type=int)
     parser.add_argument(
-        "--kubernetes", action="append", default=[], metavar="NAME=CONTROL_URL", type=_pair
-    )
-    parser.add_argument(
-        "--eks", action="append", default=[], metavar="NAME=ENDPOINT,CA_FILE", type=_pair
-    )
-    parser.add_argument("--lambda", dest="lambda_url", metavar="URL")
-    parser.add_argument("--throttle", action="store_true", help="limit rates as EC2 does")
-    parser.add_argument(
         "--schedule-speed", type=float, default=1.0, help="times as fast as life; 0: on command"
     )
     parser.add_argument("--instance-start", type=float, default=1.0)
@@ -40,13 +31,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--detach", type=float, default=1.0)
     parser.add_argument("--minimum-heartbeat", type=int, default=30)
     return parser.parse_args(arguments)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise argparse.ArgumentTypeError(f"expected NAME=…, got {text!r}")
-    return name, value
 
 
 def main(arguments: list[str]) -> None:
@@ -78,7 +62,6 @@ def build(options: argparse.Namespace) -> "Front":
     from moto.moto_api._internal import mock_random
 
     from sandbox.aws.cloud import Cloud, Pace
-    from sandbox.aws.control import ClusterLink, Links
     from sandbox.aws.server import Front
 
     if options.seed is not None:
@@ -91,19 +74,11 @@ def build(options: argparse.Namespace) -> "Front":
         options.detach,
         options.minimum_heartbeat,
     )
-    front = Front(
+    return Front(
         Cloud(options.region, pace, options.seed),
         access.Gate.of(options, "/moto-api"),
-        throttle=options.throttle,
         schedule_speed=options.schedule_speed,
     )
-    clusters = {}
-    for name, value in options.eks:
-        endpoint, _, ca_file = value.rpartition(",")
-        clusters[name] = ClusterLink(endpoint=endpoint, ca_file=Path(ca_file))
-    links: dict[str, Any] = {"kubernetes": dict(options.kubernetes), "eks": clusters}
-    front.control.link(Links(**links, lambda_=options.lambda_url))
-    return front
 
 
 if __name__ == "__main__":

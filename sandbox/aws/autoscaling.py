@@ -5,11 +5,9 @@ TerminateInstanceInAutoScalingGroup, DetachInstances, forced deletion, activitie
 LaunchInstances is in `synchronous`.
 """
 
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import moto.autoscaling.models as moto_autoscaling
-import moto.autoscaling.urls
 from moto.autoscaling.exceptions import AutoscalingClientError, ValidationError
 from moto.autoscaling.models import (
     Activity,
@@ -42,13 +40,6 @@ class Scaling(AutoScalingBackend):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.launches = Launches()
-
-    @property
-    def _url_module(self) -> Any:
-        return SimpleNamespace(
-            url_bases=moto.autoscaling.urls.url_bases,
-            url_paths={"{0}/$": ScalingResponse.dispatch},
-        )
 
     def group(self, name: str | None) -> KeepingGroup:
         """The group of this name; raises ValidationError."""
@@ -180,24 +171,10 @@ class Scaling(AutoScalingBackend):
             group.desired_capacity = desired - units
         return [group.detach(state) for state in states]
 
-    def set_instance_health(self, instance_id: str, health_status: str) -> None:
-        """As moto does; what is unhealthy is replaced."""
-        group, state = self.member(instance_id)
-        state.health_status = health_status
-        if health_status == "Unhealthy" and not group.suspends("ReplaceUnhealthy", "Terminate"):
-            self.cloud.timers.after(self.cloud.pace.reaction, group.replace_unhealthy, state)
-
     def resume_processes(self, group_name: str, scaling_processes: list[str]) -> None:
         """As moto does; the group then catches up."""
         super().resume_processes(group_name, scaling_processes)
         self.group(group_name).settle_soon()
-
-    def update_attached_target_groups(self, group_name: str) -> None:
-        """Register the members that are in service; the others come when they are."""
-        group = self.group(group_name)
-        for state in group.instance_states:
-            if state.lifecycle_state == "InService":
-                group.register(state)
 
     def notify_terminate_instances(self, instance_ids: list[str]) -> None:
         """Nothing: a group learns of a death by its health check, not from the EC2 call."""
@@ -275,9 +252,7 @@ class ScalingResponse(AutoScalingResponse):
         hooks = self._get_param("LifecycleHookSpecificationList", [])
         for hook in [] if known else hooks:
             self.scaling.put_hook(name, hook)
-        result = super().create_auto_scaling_group()
-        self._apply_policies(self.scaling.group(name))
-        return result
+        return super().create_auto_scaling_group()
 
     def update_auto_scaling_group(self) -> ActionResult:
         """moto's, with the flags that it leaves out."""
@@ -286,13 +261,7 @@ class ScalingResponse(AutoScalingResponse):
         group.capacity_rebalance = self._get_bool_param(
             "CapacityRebalance", group.capacity_rebalance
         )
-        self._apply_policies(group)
         return result
-
-    def _apply_policies(self, group: KeepingGroup) -> None:
-        policy = self._get_param("InstanceLifecyclePolicy")
-        if policy:
-            group.instance_lifecycle_policy = policy
 
     def launch_instances(self) -> ActionResult:
         """At once, in one zone; the answer is the same for as long as its token is known."""

@@ -5,11 +5,9 @@ Stands in for delivery, which moto lacks: its rules know no Lambda target.
 
 import json
 from datetime import UTC, datetime
-from types import ModuleType
 from typing import Any, ClassVar
 
 import moto.events.models as moto_events
-import moto.events.urls
 from moto.events.exceptions import ValidationException
 from moto.events.models import EventsBackend, Rule, events_backends
 
@@ -75,10 +73,6 @@ class JournaledEvents(EventsBackend):
     """moto's EventBridge, which also writes down what user code puts, and ticks."""
 
     bus: ClassVar["EventBus"]
-
-    @property
-    def _url_module(self) -> ModuleType:
-        return moto.events.urls
 
     def put_rule(self, name: str, *args: Any, **kwargs: Any) -> Rule:
         """As moto does; a schedule begins to tick."""

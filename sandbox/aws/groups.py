@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 from moto.autoscaling.models import Activity, FakeAutoScalingGroup, InstanceState
 from moto.core.exceptions import ServiceException
 from moto.ec2.models.instances import Instance
-from moto.elbv2.models import FakeTargetGroup
 
 from sandbox.aws import spot
 from sandbox.aws.cloud import Cloud
@@ -52,7 +51,6 @@ class KeepingGroup(FakeAutoScalingGroup):
         self._members: dict[str, InstanceState] = {}  # the instance_states by instance
         self._is_to_settle = False
         self.outgoing: set[str] = set()  # instances that Capacity Rebalancing will replace
-        self.instance_lifecycle_policy: dict[str, Any] | None = None
         super().__init__(*args, **kwargs)
 
     def set_desired_capacity(self, new_capacity: int | None) -> None:
@@ -62,7 +60,7 @@ class KeepingGroup(FakeAutoScalingGroup):
 
     def suspends(self, *processes: str) -> bool:
         """Whether one of these processes is suspended."""
-        return bool(set(processes) & set(self._suspended_processes))
+        return any(process["ProcessName"] in processes for process in self.suspended_processes)
 
     def state_of(self, instance_id: str) -> InstanceState | None:
         """The membership of an instance in this group, if it is a member."""
@@ -238,7 +236,6 @@ class KeepingGroup(FakeAutoScalingGroup):
                 self, state.instance, "Launch", successful=True, cause="an instance was needed"
             )
         )
-        self.register(state)
         self._replace_outgoing()
 
     def retire(self, state: InstanceState, cause: str) -> None:
@@ -249,7 +246,6 @@ class KeepingGroup(FakeAutoScalingGroup):
         self.outgoing.discard(state.instance_id)
         self._move(state, "Terminating")
         self._note(f"Terminating EC2 instance: {state.instance_id}", cause)
-        self.deregister(state)
         if hooks := self._hooks(TERMINATING):
             self._move(state, "Terminating:Wait")
             self.actions.begin(self, state, hooks, self._hook_finished)
@@ -257,29 +253,9 @@ class KeepingGroup(FakeAutoScalingGroup):
             self._proceed(state)
         self.settle_soon()
 
-    def register(self, state: InstanceState) -> None:
-        """Put an instance into the group's target groups."""
-        for target_group in self._target_groups():
-            target_group.register([{"Id": state.instance_id, "Port": target_group.port}])
-
-    def deregister(self, state: InstanceState) -> None:
-        """Take an instance out of the group's target groups."""
-        for target_group in self._target_groups():
-            if state.instance_id in target_group.targets:
-                target_group.deregister([{"Id": state.instance_id}])
-
-    def _target_groups(self) -> list[FakeTargetGroup]:
-        if not self.target_group_arns:
-            return []
-        balancing = self.autoscaling_backend.elbv2_backend
-        return list(balancing.describe_target_groups(None, self.target_group_arns, None))
-
     def _hook_finished(self, state: InstanceState, transition: str, result: str) -> None:
         if transition == TERMINATING:
-            if result == ABANDON and self._retains():
-                self._move(state, "Terminating:Retained")
-            else:
-                self._proceed(state)
+            self._proceed(state)
         elif result == ABANDON:
             cause = "a launch hook was abandoned"
             self.bus.emit(
@@ -290,11 +266,6 @@ class KeepingGroup(FakeAutoScalingGroup):
         else:
             self._move(state, "Pending:Proceed")
             self._into_service(state)
-
-    def _retains(self) -> bool:
-        policy = self.instance_lifecycle_policy or {}
-        triggers = policy.get("RetentionTriggers", {})
-        return bool(triggers.get("TerminateHookAbandon") == "retain")
 
     def _proceed(self, state: InstanceState) -> None:
         self._move(state, "Terminating:Proceed")
@@ -326,7 +297,7 @@ class KeepingGroup(FakeAutoScalingGroup):
         lifecycle = state.lifecycle_state
         if now == "running" and lifecycle == "Pending":
             self._launched(state)
-        elif now == "terminated" and lifecycle in {"Terminating:Proceed", "Terminating:Retained"}:
+        elif now == "terminated" and lifecycle == "Terminating:Proceed":
             self._leave(state)
         elif now in GONE and not lifecycle.startswith("Terminating"):
             self.cloud.timers.after(self.cloud.pace.health_check, self._found_dead, state)
@@ -364,7 +335,6 @@ class KeepingGroup(FakeAutoScalingGroup):
     def detach(self, state: InstanceState) -> Activity:
         """Let a member go; it leaves the group, and loses its tag, a moment later."""
         self._move(state, "Detaching")
-        self.deregister(state)
 
         def leave() -> None:
             self._drop(state)

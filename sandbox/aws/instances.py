@@ -3,10 +3,8 @@
 Stands in for time in moto's EC2, where an instance runs, stops and ends within the call.
 """
 
-from types import ModuleType
 from typing import Any, ClassVar
 
-import moto.ec2.urls
 from moto.core.utils import utcnow
 from moto.ec2.exceptions import OperationNotPermitted4
 from moto.ec2.models import ec2_backends
@@ -47,10 +45,6 @@ class LivingInstances(IndexedInstances):
     """moto's EC2, in which instances take time to start and to end."""
 
     cloud: ClassVar[Cloud]
-
-    @property
-    def _url_module(self) -> ModuleType:
-        return moto.ec2.urls
 
     def run_instances(self, *args: Any, **kwargs: Any) -> Reservation:
         """As moto does; the instances are pending first and run a moment later."""
@@ -98,7 +92,7 @@ class LivingInstances(IndexedInstances):
         return started
 
     def _enter(self, instance: Instance, state: str) -> None:
-        instance._state = InstanceState(state, STATES[state])
+        instance.instance_state.name, instance.instance_state.code = state, STATES[state]
         self.cloud.instance_changed(instance)
 
     def _later(self, seconds: float, instance: Instance, while_in: str, state: str) -> None:
@@ -125,7 +119,6 @@ def install(cloud: Cloud, bus: EventBus) -> None:
     LivingInstances.cloud = cloud
     ec2_backends.backend = LivingInstances
     addresses.install()
-    spot.install()
 
     def tell(instance: Instance, state: str) -> None:
         group = tag(instance, "aws:autoscaling:groupName")

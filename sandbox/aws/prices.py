@@ -166,12 +166,11 @@ def _product(kind: Mapping[str, Any], system: str, status: str) -> Product:
     return Product(digest[:16].upper(), attributes, price)
 
 
-def install() -> None:
-    """Let moto's Spot price history tell the price book's prices, one for each type and zone, and
-    let it know the types of the fixture."""
-    _add_retired_types()
+class SpotPrices(SpotInstances):
+    """Answers DescribeSpotPriceHistory from the price book: one price for each type and zone."""
 
-    def describe_spot_price_history(self: SpotInstances) -> ActionResult:
+    def describe_spot_price_history(self) -> ActionResult:
+        """Return one page of the prices that the parameters and filters select."""
         filters = self._filters_from_querystring()
         zone = self._get_param("AvailabilityZone")
         offers = spot_offers(
@@ -193,10 +192,9 @@ def install() -> None:
         ]
         return ActionResult({"SpotPriceHistory": history, "NextToken": token or ""})
 
-    SpotInstances.describe_spot_price_history = describe_spot_price_history  # type: ignore[method-assign]
 
-
-def _add_retired_types() -> None:
+def add_retired_types() -> None:
+    """Add the types of the fixture to moto's catalog."""
     for kind in retired_types.TYPES:
         if kind["InstanceType"] not in INSTANCE_TYPES:
             INSTANCE_TYPES[kind["InstanceType"]] = kind

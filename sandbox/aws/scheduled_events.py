@@ -16,7 +16,7 @@ from sandbox.aws import instances
 from sandbox.aws.cloud import ACCOUNT, Cloud
 from sandbox.aws.notices import timestamp
 from sandbox.aws.paging import page
-from sandbox.aws.status_checks import FILTERS, has_status
+from sandbox.aws.status_checks import FILTERS, summary
 
 BY_CODE = "event.code"
 
@@ -61,10 +61,11 @@ def _scheduled(instance: Instance) -> dict[str, dict[str, Any]]:
     return found
 
 
-def install() -> None:
-    """Let moto's DescribeInstanceStatus show what is scheduled, and answer in pages."""
+class InstanceStatuses(InstanceResponse):
+    """Answers DescribeInstanceStatus with scheduled events and status checks, in pages."""
 
-    def describe_instance_status(self: InstanceResponse) -> ActionResult:
+    def describe_instance_status(self) -> ActionResult:
+        """Return one page of the statuses that the parameters and filters select."""
         filters = self._filters_from_querystring()
         codes = filters.pop(BY_CODE, None)
         statuses = [
@@ -75,18 +76,25 @@ def install() -> None:
             self._get_bool_param("IncludeAllInstances", False),
             [{"name": name, "values": values} for name, values in filters.items()],
         )
-        for instance in found:
-            instance.events = list(_scheduled(instance).values())
         if codes is not None:
-            found = [i for i in found if any(one["Code"] in codes for one in i.events)]
+            found = [i for i in found if any(e["Code"] in codes for e in _scheduled(i).values())]
         found = [
             one
             for one in found
-            if all(has_status(one, check, wanted) for check, wanted in statuses)
+            if all(summary(one, check)["Status"] in wanted for check, wanted in statuses)
         ]
         shown, token = page(found, self._get_param("MaxResults"), self._get_param("NextToken"))
-        return ActionResult({"InstanceStatuses": shown, "NextToken": token})
+        statuses_shown = [_status(instance) for instance in shown]
+        return ActionResult({"InstanceStatuses": statuses_shown, "NextToken": token})
 
-    InstanceResponse.describe_instance_status = (  # type: ignore[method-assign]
-        describe_instance_status
-    )
+
+def _status(instance: Instance) -> dict[str, Any]:
+    return {
+        "InstanceId": instance.id,
+        "AvailabilityZone": instance.placement.zone,
+        "InstanceState": {"Name": instance.state, "Code": instance.state_code},
+        "InstanceStatus": summary(instance, "instance"),
+        "SystemStatus": summary(instance, "system"),
+        "AttachedEbsStatus": summary(instance, "attached-ebs"),
+        "Events": list(_scheduled(instance).values()),
+    }

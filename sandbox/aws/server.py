@@ -17,9 +17,7 @@ from sandbox.aws import (
     instances,
     prices,
     reservations,
-    scheduled_events,
     schedules,
-    status_checks,
 )
 from sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
 from sandbox.aws.cloud import Cloud
@@ -45,19 +43,17 @@ class Front:
     time anyway, and to hand each call to another thread and back cost more than half of it.
     """
 
-    def __init__(self, cloud: Cloud, gate: Gate, *, throttle: bool, schedule_speed: float = 1.0):
+    def __init__(self, cloud: Cloud, gate: Gate, *, schedule_speed: float = 1.0):
         self._cloud, self._gate = cloud, gate
         bus = EventBus(cloud, schedule_speed)
         schedules.install(bus)
         instances.install(cloud, bus)
-        scheduled_events.install()
-        status_checks.install()
         reservations.install()
         nodes = NodeLink(cloud, gate.pass_on())
         autoscaling.install(cloud, bus)
-        prices.install()
+        prices.add_retired_types()
         dynamodb.install(cloud)
-        self._throttle = Throttle(enabled=throttle)
+        self._throttle = Throttle()
         self.control = Control(cloud, bus, nodes, self._throttle)
         self._moto = Moto()
 

@@ -59,11 +59,12 @@ def _market_of_template(group: FakeAutoScalingGroup) -> str | None:
 
 
 class FulfilledRequest(SpotInstanceRequest):
-    """A Spot request whose instance is there already."""
+    """A Spot request whose instance exists already."""
 
     def __init__(self, instance: Instance):
-        self._fulfilled_by = instance
+        self._instance = instance
         self.updated_at = time.time()
+        self.status_code = "fulfilled"
         super().__init__(
             ec2_backend=instance.ec2_backend,
             spot_request_id=random_spot_request_id(),
@@ -92,22 +93,25 @@ class FulfilledRequest(SpotInstanceRequest):
         """What DescribeSpotInstanceRequests filters by."""
         match filter_name:
             case "status-code":
-                return self._status_code
+                return self.status_code
             case "instance-id":
-                return self._fulfilled_by.id
+                return self._instance.id
             case "launched-availability-zone":
-                return self._fulfilled_by.placement.zone
+                return self._instance.placement.zone
         return super().get_filter_value(filter_name, method_name)
 
     @property
     def status(self) -> dict[str, Any]:
-        """With the time of the last change, which moto does not keep."""
-        told: dict[str, Any] = super().status
-        return told | {"UpdateTime": timestamp(self.updated_at)}
+        """The status with the time of its last change, which moto does not keep."""
+        return {
+            "Code": self.status_code,
+            "Message": self.status_message,
+            "UpdateTime": timestamp(self.updated_at),
+        }
 
     def launch_instance(self) -> Instance:
-        """The instance that the group launched."""
-        return self._fulfilled_by
+        """Return the instance that the group launched."""
+        return self._instance
 
 
 def request_for(instance: Instance) -> None:
@@ -123,7 +127,7 @@ def mark(instance: Instance, state: str, status: str, at: float | None = None) -
     request_id = getattr(instance, "spot_instance_request_id", None)
     request = instance.ec2_backend.spot_instance_requests.get(request_id)
     if request:
-        request.state, request._status_code = state, status
+        request.state, request.status_code = state, status
         request.updated_at = time.time() if at is None else at
 
 
@@ -145,17 +149,14 @@ def forget(instance: Instance) -> None:
     instance.ec2_backend.spot_instance_requests.pop(request_id, None)
 
 
-def install() -> None:
-    """Let moto's DescribeSpotInstanceRequests answer in pages."""
+class SpotRequests(SpotInstances):
+    """Answers DescribeSpotInstanceRequests in pages, which moto does not."""
 
-    def describe_spot_instance_requests(self: SpotInstances) -> ActionResult:
+    def describe_spot_instance_requests(self) -> ActionResult:
+        """Return one page of the requests that the filters select."""
         requests = self.ec2_backend.describe_spot_instance_requests(
             filters=self._filters_from_querystring(),
             spot_instance_ids=self._get_param("SpotInstanceRequestIds", []),
         )
         shown, token = page(requests, self._get_param("MaxResults"), self._get_param("NextToken"))
         return ActionResult({"SpotInstanceRequests": shown, "NextToken": token})
-
-    SpotInstances.describe_spot_instance_requests = (  # type: ignore[method-assign]
-        describe_spot_instance_requests
-    )

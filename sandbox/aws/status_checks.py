@@ -41,29 +41,14 @@ def impair(cloud: Cloud, command: Impairment) -> dict[str, list[str]]:
     return {"failed": sorted(failed)}
 
 
-def has_status(instance: Instance, check: str, wanted: list[str]) -> bool:
-    """Whether a check has one of these statuses, as the filters of DescribeInstanceStatus ask."""
-    return _summary(instance, check)["Status"] in wanted
-
-
-def install() -> None:
-    """Let moto's instances show the status of each check."""
-    Instance.instance_status = _shown("instance")  # type: ignore[assignment,method-assign]
-    Instance.system_status = _shown("system")  # type: ignore[assignment,method-assign]
-    Instance.attached_ebs_status = _shown("attached-ebs")  # type: ignore[attr-defined]
-
-
-def _shown(check: str) -> property:
-    return property(lambda instance: _summary(instance, check))
-
-
 def _failed(instance: Instance) -> dict[str, float]:
     """Since when which checks fail, in epoch seconds."""
     found: dict[str, float] = instance.__dict__.setdefault("failed_checks", {})
     return found
 
 
-def _summary(instance: Instance, check: str) -> dict[str, Any]:
+def summary(instance: Instance, check: str) -> dict[str, Any]:
+    """Return the status of one check as DescribeInstanceStatus shows it."""
     since = _failed(instance).get(check)
     if since is None or instance.state != "running":
         passed = {"Name": "reachability", "Status": "passed"}

@@ -24,7 +24,6 @@ UNFILTERED = {
     "DescribeVolumes",
 }
 NARROWING = ("Filter.", "InstanceId.", "MaxResults", "SpotInstanceRequestId.", "VolumeId.")
-RESOURCE_INTENSIVE = {"RequestSpotInstances", "CancelSpotInstanceRequests", "CreateKeyPair"}
 OWN = {
     "CreateLaunchTemplateVersion": (100, 5),
     "CreateTags": (100, 10),
@@ -73,8 +72,8 @@ class Throttle:
     used up by others.
     """
 
-    def __init__(self, *, enabled: bool):
-        self.enabled = enabled
+    def __init__(self) -> None:
+        self.enabled = False
         self.share = 1.0
         self.refused: Counter[str] = Counter()
         self._buckets: dict[tuple[str, str], Bucket] = {}
@@ -126,6 +125,4 @@ def limits(call: Call) -> tuple[str, float, float]:
         return f"{action} unfiltered", 50, 10
     if action.startswith(READS):
         return action, 100, 20
-    if action in RESOURCE_INTENSIVE:
-        return action, 50, 5
     return action, 50, 5

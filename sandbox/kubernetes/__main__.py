@@ -53,7 +53,6 @@ def _arguments() -> argparse.Namespace:
         default=120.0,
         help="seconds after which a pod that was not deleted leaves a budget's disruptedPods",
     )
-    parser.add_argument("--audit-log", type=Path, help="file that gets a line for each record")
     return parser.parse_args()
 
 

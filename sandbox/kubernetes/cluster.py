@@ -6,12 +6,10 @@ import asyncio
 import dataclasses
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 from sandbox.journal import Journal
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.admission_policies import AdmissionPolicies
-from sandbox.kubernetes.audit import AuditLog
 from sandbox.kubernetes.events import Events
 from sandbox.kubernetes.objects import (
     Object,
@@ -38,9 +36,7 @@ class Settings:
     volume_detach: float = 1.0
     volume_force_detach: float = 360.0
     seed: int = 0
-    audit_log: Path | None = None
     kept_events: int = 10_000
-    kept_audit_records: int = 10_000
 
 
 class Cluster:
@@ -51,7 +47,6 @@ class Cluster:
         self.store = store or Store()
         self.policies = AdmissionPolicies(self.store)
         self.journal = Journal()
-        self.audit = AuditLog(settings.audit_log, settings.kept_audit_records)
         self.events = Events(self.store, settings.kept_events)
         self.random = random.Random(settings.seed)
 

@@ -52,7 +52,6 @@ class Control(ControlApi):
         super().__init__(
             cluster.journal,
             {
-                "GET audit": lambda _body, query: cluster.audit.since(int(query.get("since", 0))),
                 "GET status": self._show_status,
                 "PUT faults": self._replace_faults,
                 "PUT access": self._replace_access,

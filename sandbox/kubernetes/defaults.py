@@ -5,7 +5,6 @@ Rules: the defaulting functions of Kubernetes' API groups, as far as clients loo
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 from typing import Any
 
@@ -53,14 +52,6 @@ _ALWAYS: dict[Kind, Object] = {
             "revisionHistoryLimit": 10,
         }
     },
-    registry.JOB: {
-        "spec": {
-            "parallelism": 1,
-            "backoffLimit": 6,
-            "completionMode": "NonIndexed",
-            "suspend": False,
-        }
-    },
     registry.PRIORITY_CLASS: {"value": 0, "preemptionPolicy": "PreemptLowerPriority"},
     registry.STORAGE_CLASS: {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
     registry.PERSISTENT_VOLUME_CLAIM: {"spec": {"volumeMode": "Filesystem"}},
@@ -80,7 +71,6 @@ _STATUS: dict[Kind, Object] = {
         ),
         0,
     ),
-    registry.JOB: {},
     registry.BUDGET: dict.fromkeys(
         ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
     ),
@@ -93,14 +83,11 @@ _WITH_TEMPLATE = (
     registry.REPLICA_SET,
     registry.DAEMON_SET,
     registry.STATEFUL_SET,
-    registry.JOB,
 )
 
 
 def fill(kind: Kind, obj: Object) -> None:
     """Set the defaults of a kind, in place."""
-    if kind is registry.JOB and not {"completions", "parallelism"} & (obj.get("spec") or {}).keys():
-        obj.setdefault("spec", {})["completions"] = 1
     _fill_in(obj, copy(_ALWAYS.get(kind, {})))
     if kind is registry.POD:
         _pod_spec(obj["spec"])
@@ -122,19 +109,6 @@ def admit(kind: Kind, obj: Object, store: Store) -> None:
         _admit_pod(obj, store)
     elif kind in _STATUS:
         obj["status"] = dict(_STATUS[kind])
-    if kind is registry.JOB and not obj["spec"].get("manualSelector"):
-        _select_by_uid(obj)
-
-
-def _select_by_uid(job: Object) -> None:
-    """Generate a Job's selector, and the labels of its pods that it selects."""
-    uid = job["metadata"].setdefault("uid", str(uuid.uuid4()))
-    own = {"controller-uid": uid, "job-name": name_of(job)}
-    metadata = job["spec"]["template"].setdefault("metadata", {})
-    labels = {f"batch.kubernetes.io/{key}": value for key, value in own.items()}
-    metadata["labels"] = {**(metadata.get("labels") or {}), **own, **labels}
-    selected = "batch.kubernetes.io/controller-uid"
-    job["spec"]["selector"] = {"matchLabels": {selected: uid}}
 
 
 def _fill_in(obj: Object, defaults: Object) -> None:

@@ -95,21 +95,6 @@ def finish_pod(
         journal_end(cluster, pod, how)
 
 
-def release(cluster: Cluster, kind: Kind, obj: Object, finalizer: str) -> None:
-    """Take a finalizer off an object, which goes if nothing else holds it."""
-    current = cluster.store.current(kind, obj)
-    if current is None:
-        return
-    metadata = dict(current["metadata"])
-    left = [one for one in metadata.pop("finalizers", None) or () if one != finalizer]
-    if left:
-        metadata["finalizers"] = left
-    released = cluster.store.replace(kind, {**current, "metadata": metadata})
-    ends_later = released["metadata"].get("deletionGracePeriodSeconds", 0)
-    if is_terminating(released) and not left and not ends_later:
-        cluster.store.remove(kind, released)
-
-
 def journal_end(cluster: Cluster, pod: Object, how: str) -> None:
     """Write down that a pod's containers no longer run."""
     node = pod["spec"].get("nodeName")

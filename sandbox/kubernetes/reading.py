@@ -52,15 +52,15 @@ def get(store: Store, call: Call) -> Object:
     """Answer a get: the object itself, or its table."""
     target = call.target
     obj = store.read(call.kind, target.namespace, target.name)
-    shape = shape_of(call)
-    if shape is not None:
-        return shape.one(obj, {"resourceVersion": str(store.revision)})
+    if tables.wants_table(call.accept):
+        return table_of(call, [obj], {"resourceVersion": str(store.revision)})
     return call.kind.typed(obj)
 
 
-def shape_of(call: Call) -> tables.Shape | None:
-    """Return the shape in which a call wants objects; None for whole ones."""
-    return tables.shape(call.kind, call.accept, call.query.get("includeObject", "Metadata"))
+def table_of(call: Call, objects: list[Object], metadata: Object) -> Object:
+    """Return objects as the table that a call asks for."""
+    included = call.query.get("includeObject", "Metadata")
+    return tables.table(call.kind, objects, metadata, included)
 
 
 def listing(store: Store, call: Call) -> Object:
@@ -69,7 +69,7 @@ def listing(store: Store, call: Call) -> Object:
     All pages show what there was at the version of the first, which they carry, so that a watch
     from there misses nothing.
     """
-    shape = shape_of(call)
+    as_table = tables.wants_table(call.accept)
     equal, test = selection(call)
     limit = max(0, call.number("limit"))
     asked = version_of(store, call)
@@ -77,11 +77,7 @@ def listing(store: Store, call: Call) -> Object:
         limit = 0  # A server that answers from its cache gives all at once.
     revision = store.revision
     found = iter(candidates(store, call, equal))
-    if _is_exact(call, asked):
-        revision = asked or 0
-        if revision < store.oldest:
-            raise errors.expired(revision, store.oldest)
-        found = _as_of(store, call, revision, ("", ""))
+    _check_version_match(call)
     if call.query.get("continue"):
         revision, after = _continue(call.query["continue"])
         if revision < store.oldest:
@@ -98,8 +94,8 @@ def listing(store: Store, call: Call) -> Object:
             metadata["continue"] = _token(revision, key_of(last))
             if test is None:
                 metadata["remainingItemCount"] = left
-    if shape is not None:
-        return shape.several(items, metadata)
+    if as_table:
+        return table_of(call, items, metadata)
     return {
         "kind": f"{call.kind.kind}List",
         "apiVersion": call.kind.api_version,
@@ -108,24 +104,12 @@ def listing(store: Store, call: Call) -> Object:
     }
 
 
-def _is_exact(call: Call, asked: int | None) -> bool:
-    """Say whether a list wants what there was at its version; 422 where that makes no sense."""
+def _check_version_match(call: Call) -> None:
+    """Refuse a list of exactly one past version with 422: the sandbox does not support it."""
     match = call.query.get("resourceVersionMatch", "")
-    why = ""
-    if match and asked is None:
-        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-    elif match and call.query.get("continue"):
-        why = "resourceVersionMatch is forbidden when continue is provided"
-    elif match == "Exact" and asked == 0:
-        why = 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
-    if why:
-        cause = errors.value_forbidden("resourceVersionMatch", why)
+    if match not in ("", "NotOlderThan"):
+        cause = errors.value_unsupported("resourceVersionMatch", match, ("NotOlderThan", ""))
         raise errors.invalid_options("ListOptions", cause)
-    if match not in ("", "Exact", "NotOlderThan"):
-        supported = ("Exact", "NotOlderThan", "")
-        cause = errors.value_unsupported("resourceVersionMatch", match, supported)
-        raise errors.invalid_options("ListOptions", cause)
-    return match == "Exact"
 
 
 def _as_of(store: Store, call: Call, revision: int, after: Key) -> Iterator[Object]:

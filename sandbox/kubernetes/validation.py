@@ -141,18 +141,10 @@ def _daemon_set(spec: Object) -> Iterator[Cause]:
     yield from workload_rules.daemon_set(spec)
 
 
-def _job(spec: Object) -> Iterator[Cause]:
-    template = (spec.get("template") or {}).get("spec") or {}
-    yield from workload_rules.pod_spec(template, "spec.template.spec")
-    ending = ("OnFailure", "Never")
-    yield from workload_rules.restart_policy(template, ending, "spec.template.spec")
-
-
 _SPEC_RULES: dict[Kind, Callable[[Object], Iterable[Cause]]] = {
     registry.BUDGET: workload_rules.budget,
     registry.DAEMON_SET: _daemon_set,
     registry.DEPLOYMENT: _deployment,
-    registry.JOB: _job,
     registry.POD: lambda spec: workload_rules.pod_spec(spec, "spec"),
     registry.REPLICA_SET: _always_running,
     registry.STATEFUL_SET: _always_running,
@@ -176,5 +168,3 @@ def _changes(kind: Kind, new: Object, old: Object) -> Iterator[Cause]:
             yield errors.value_invalid("spec.selector", "v1.LabelSelector", "field is immutable")
     elif kind is registry.POD:
         yield from workload_rules.pod_changes(new["spec"], old["spec"])
-    elif kind is registry.JOB and new["spec"].get("template") != old["spec"].get("template"):
-        yield errors.value_invalid("spec.template", "core.PodTemplateSpec", "field is immutable")

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from sandbox.kubernetes import errors, registry, tables
 from sandbox.kubernetes.calls import Call
 from sandbox.kubernetes.objects import Object
-from sandbox.kubernetes.reading import candidates, selection, version_of
+from sandbox.kubernetes.reading import candidates, selection, table_of, version_of
 from sandbox.kubernetes.store import Change, Store, watch_line
 
 _BOOKMARK_SECONDS = 60.0
@@ -29,8 +29,7 @@ class Watch:
         self._namespace = call.target.namespace
         self._pending: collections.deque[bytes] = collections.deque()
         self._arrived = asyncio.Event()
-        included = call.query.get("includeObject", "Metadata")
-        self._shape = tables.shape(call.kind, call.accept, included)
+        self._as_table = tables.wants_table(call.accept)
         self._bookmarks = call.query.get("allowWatchBookmarks") in ("1", "true")
         self._version = version_of(store, call)
         usual = round(_SHORTEST_TIMEOUT * random.uniform(1, 2))
@@ -109,15 +108,13 @@ class Watch:
                 told = "ADDED"
         if not selects:
             return None
-        shared = self._shape is None
-        return change.line(told) if shared else self._shown(told, change.object)
+        return self._shown(told, change.object) if self._as_table else change.line(told)
 
     def _shown(self, told: str, obj: Object) -> bytes:
-        kind = self._call.kind
-        if self._shape is None:
-            return watch_line(told, kind.typed(obj))
+        if not self._as_table:
+            return watch_line(told, self._call.kind.typed(obj))
         version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        return watch_line(told, self._shape.one(obj, version))
+        return watch_line(told, table_of(self._call, [obj], version))
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
         metadata: Object = {"resourceVersion": str(self._store.revision)}

@@ -40,12 +40,10 @@ class Invocation:
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     execution: str | None = None
     execution_arn: str | None = None
-    client_context: str | None = None
     outcome: asyncio.Future[Outcome] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
     started: float = 0.0
-    lines: list[str] = field(default_factory=list)
 
     def begin(self) -> None:
         """Note that a worker has it now."""

@@ -64,7 +64,7 @@ class RuntimeApi:
 
 
 def _headers(invocation: Invocation) -> dict[str, str]:
-    headers = {
+    return {
         # The native client crashes without a content type.
         "Content-Type": "application/json",
         "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
@@ -72,6 +72,3 @@ def _headers(invocation: Invocation) -> dict[str, str]:
         "Lambda-Runtime-Invoked-Function-Arn": invocation.target.arn,
         "Lambda-Runtime-Trace-Id": f"Root=1-00000000-{uuid.uuid4().hex[:24]};Sampled=0",
     }
-    if invocation.client_context:
-        headers["Lambda-Runtime-Client-Context"] = invocation.client_context
-    return headers

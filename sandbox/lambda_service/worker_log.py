@@ -50,8 +50,6 @@ class WorkerLog:
         text = line.decode(errors="replace").replace("\r", "\n")
         if not text.strip():
             return
-        if self.invocation is not None:
-            self.invocation.lines.append(text)
         self._journal.add(
             "logs",
             function=self._function,

@@ -11,7 +11,6 @@ from sandbox.kubernetes.controllers.deployments import Deployments
 from sandbox.kubernetes.controllers.disruption import Disruption
 from sandbox.kubernetes.controllers.garbage import Garbage
 from sandbox.kubernetes.controllers.instances import Instances
-from sandbox.kubernetes.controllers.jobs import Jobs
 from sandbox.kubernetes.controllers.kubelets import Kubelets
 from sandbox.kubernetes.controllers.replicasets import ReplicaSets
 from sandbox.kubernetes.controllers.scheduler import Scheduler
@@ -51,7 +50,6 @@ def bootstrap(cluster: Cluster) -> Controllers:
         Deployments(cluster),
         DaemonSets(cluster),
         StatefulSets(cluster),
-        Jobs(cluster),
     ):
         controller.start()
     _create_initial_objects(cluster)

@@ -114,8 +114,7 @@ class Kubelets:
             self._set(running, duration(runs_for, self._cluster.settings.pod_end), self._complete)
 
     def _complete(self, pod: Object) -> None:
-        failed = annotation(pod, f"{_PREFIX}fails") == "true"
-        status = _stopped_status(self._current(pod), int(failed))
+        status = _stopped_status(self._current(pod), 0)
         self._cluster.store.amend(registry.POD, pod, status=status)
 
     def _end(self, pod: Object) -> None:

@@ -23,7 +23,6 @@ def spawn(
     name: str = "",
     labels: dict[str, str] | None = None,
     spec: Object | None = None,
-    finalizers: list[str] | None = None,
 ) -> Object | None:
     """Create a pod from an owner's template; `labels` and `spec` are set over the template's.
 
@@ -40,8 +39,6 @@ def spawn(
         "labels": {**(given.get("labels") or {}), **(labels or {})},
         "ownerReferences": [owner_reference(kind.kind, kind.api_version, owner)],
     }
-    if finalizers:
-        metadata["finalizers"] = finalizers
     if given.get("annotations"):
         metadata["annotations"] = given["annotations"]
     if name:

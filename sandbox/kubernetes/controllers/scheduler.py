@@ -233,7 +233,6 @@ class Scheduler:
         bound = assign(self._cluster, pod, node_info.name)
         if bound is None:
             return
-        self._cluster.audit.bound(bound)
         self._cluster.journal.add(
             "pod-bound",
             pod=path_of(bound),
@@ -290,7 +289,6 @@ class Scheduler:
             status["nominatedNodeName"] = nominated
         marked = self._cluster.store.amend(registry.POD, pod, status=status)
         if marked is not None:
-            self._cluster.audit.unschedulable(marked)
             self._cluster.events.write(
                 registry.POD, marked, "FailedScheduling", message, _SCHEDULER
             )

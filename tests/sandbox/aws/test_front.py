@@ -6,14 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from botocore.exceptions import ClientError
 
 from sandbox.aws.calls import Call
 from sandbox.aws.throttling import Bucket, Throttle, limits
-from tests.sandbox import control_token
-from tests.sandbox.aws.started import Sandbox, started
+from tests.sandbox.aws.started import Sandbox
 
 
 def _code(call: Callable[..., Any], **arguments: Any) -> tuple[str, int]:
@@ -104,7 +102,8 @@ def test_a_bucket_refills_at_its_rate_and_never_beyond_its_size() -> None:
 
 
 def test_launching_more_instances_than_the_bucket_of_instances_holds_is_refused() -> None:
-    throttle = Throttle(enabled=True)
+    throttle = Throttle()
+    throttle.switch(enabled=True, share=1)
 
     def launch(number: int) -> tuple[str, str, int] | None:
         form = {"MaxCount": [str(number)]}
@@ -238,21 +237,3 @@ def test_the_journal_is_read_from_where_one_left_off(aws: Sandbox) -> None:
 
 def test_an_unknown_control_api_is_not_found(aws: Sandbox) -> None:
     assert aws.answer("GET", "nothing").status_code == 404
-
-
-def test_links_and_pace_are_given_on_the_command_line(tmp_path: Path) -> None:
-    authority = tmp_path / "ca.crt"
-    authority.write_text("-----BEGIN CERTIFICATE-----\n")
-    with started(
-        "--kubernetes=demo=http://127.0.0.1:1",
-        f"--eks=demo=https://127.0.0.1:6443,{authority}",
-        "--lambda=http://127.0.0.1:2",
-        "--throttle",
-    ) as (_, url):
-        status = httpx.get(f"{url}/_sandbox/status", headers=control_token.HEADERS).json()
-    assert status["throttle"] is True
-    assert status["links"] == {
-        "kubernetes": {"demo": "http://127.0.0.1:1"},
-        "eks": {"demo": {"endpoint": "https://127.0.0.1:6443", "ca_file": str(authority)}},
-        "lambda": "http://127.0.0.1:2",
-    }

@@ -238,31 +238,6 @@ def test_an_unknown_group_is_the_callers_error(aws: Sandbox) -> None:
     assert code == "ValidationError"
 
 
-def test_an_instance_leaves_its_target_groups_as_its_termination_begins(aws: Sandbox) -> None:
-    balancing, ec2 = aws.client("elbv2"), aws.client("ec2")
-    created = balancing.create_target_group(
-        Name="targets", Protocol="TCP", Port=80, VpcId=ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
-    )
-    arn = created["TargetGroups"][0]["TargetGroupArn"]
-    [instance] = aws.group(
-        "targeted",
-        1,
-        TargetGroupARNs=[arn],
-        LifecycleHookSpecificationList=[hook("drain")],
-    )
-
-    def registered() -> list[str]:
-        health = balancing.describe_target_health(TargetGroupArn=arn)
-        return [target["Target"]["Id"] for target in health["TargetHealthDescriptions"]]
-
-    assert registered() == [instance]
-    aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
-        InstanceId=instance, ShouldDecrementDesiredCapacity=True
-    )
-    assert registered() == []
-    assert aws.states("targeted") == {instance: "Terminating:Wait"}
-
-
 def test_a_groups_activities_tell_what_became_of_it(aws: Sandbox) -> None:
     [instance] = aws.group("told", 1)
     aws.client("autoscaling").terminate_instance_in_auto_scaling_group(

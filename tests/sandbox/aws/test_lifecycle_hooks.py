@@ -204,24 +204,6 @@ def test_of_several_hooks_all_are_waited_for_unless_one_abandons(aws: Sandbox) -
     _gone(aws, "several", second)
 
 
-def test_a_group_may_retain_instances_whose_terminate_hook_was_abandoned(aws: Sandbox) -> None:
-    [instance] = aws.group(
-        "retain",
-        1,
-        LifecycleHookSpecificationList=[hook("drain")],
-        InstanceLifecyclePolicy={"RetentionTriggers": {"TerminateHookAbandon": "retain"}},
-    )
-    _terminate(aws, instance)
-    _waits(aws, "retain", instance)
-    aws.client("autoscaling").complete_lifecycle_action(
-        AutoScalingGroupName="retain",
-        LifecycleHookName="drain",
-        InstanceId=instance,
-        LifecycleActionResult="ABANDON",
-    )
-    assert aws.states("retain")[instance] == "Terminating:Retained"
-
-
 def test_a_hook_that_is_deleted_lets_go_what_waits_for_it(aws: Sandbox) -> None:
     [instance] = aws.group("deleted", 1, LifecycleHookSpecificationList=[hook("drain")])
     _terminate(aws, instance)

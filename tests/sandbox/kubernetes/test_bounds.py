@@ -15,7 +15,6 @@ import msgspec
 
 from sandbox.journal import Journal
 from sandbox.kubernetes import registry
-from sandbox.kubernetes.audit import AuditLog
 from sandbox.kubernetes.authentication import User
 from sandbox.kubernetes.calls import Call, target_of
 from sandbox.kubernetes.cluster import Cluster, Settings
@@ -36,7 +35,6 @@ _AT_ONCE = Settings(
     node_ready=0,
     node_removal=0,
     kept_events=1,
-    kept_audit_records=1,
 )
 
 
@@ -150,18 +148,15 @@ def test_what_has_come_and_gone_leaves_nothing_behind() -> None:
     assert after < before + 30
 
 
-def test_the_watch_history_the_journal_and_the_audit_records_keep_the_newest_only() -> None:
-    store, audit, journal = Store(history=100), AuditLog(None, kept=30), Journal(longest=50)
+def test_the_watch_history_and_the_journal_keep_only_the_newest_entries() -> None:
+    store, journal = Store(history=100), Journal(longest=50)
     pod = {"metadata": {"name": "p", "namespace": "default"}, "spec": {}, "status": {}}
     pod = store.create(registry.POD, {**pod, "status": {"conditions": []}})
     for number in range(1000):
         pod = store.amend(registry.POD, pod, status={"message": str(number)}) or pod
-        audit.unschedulable(pod)
         journal.add("changed", number=number)
 
     assert len(list(store.since(store.oldest))) == 100
-    assert len(audit.since(0)["items"]) == 30
-    assert audit.since(0)["next"] == 1000
     assert len(journal) <= 50
 
 

@@ -261,27 +261,6 @@ def test_a_stateful_pod_waits_for_its_volume_to_be_free(world: Live) -> None:
     assert len(zones) == 1
 
 
-def test_a_job_runs_to_its_completions_and_replaces_failures(world: Live) -> None:
-    def job(name: str, **annotations: str) -> dict[str, Any]:
-        pod = {"containers": [{"name": "c", "image": "pause"}], "restartPolicy": "Never"}
-        keyed = {f"sandbox.leeway.sh/{key}": value for key, value in annotations.items()}
-        template = {"metadata": {"annotations": keyed}, "spec": pod}
-        spec = {"completions": 3, "parallelism": 2, "backoffLimit": 1, "template": template}
-        return {"metadata": {"name": name}, "spec": spec}
-
-    jobs = "/apis/batch/v1/namespaces/default/jobs"
-    world.create(jobs, job("good"))
-    world.create(jobs, job("bad", fails="true"))
-
-    def verdict(name: str) -> list[str]:
-        status = world.api.get(f"{jobs}/{name}").json()["status"]
-        return [one["type"] for one in status.get("conditions", ())]
-
-    assert world.until(lambda: verdict("good")) == ["Complete"]
-    assert world.until(lambda: verdict("bad")) == ["Failed"]
-    assert world.api.get(f"{jobs}/good").json()["status"]["succeeded"] == 3
-
-
 def test_a_deployment_rolls_over_to_a_new_template(world: Live) -> None:
     before = {one["metadata"]["uid"] for one in world.deploy("rolled", 4)}
     container = {"name": "c", "image": "pause:2"}

@@ -19,7 +19,7 @@ _UNREACHABLE = "node.kubernetes.io/unreachable"
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Return a cluster of two nodes in which nobody clears away nodes without an instance."""
     folder = tmp_path_factory.mktemp("outages")
-    flags = ("--node-removal", "600", "--audit-log", str(folder / "audit.log"))
+    flags = ("--node-removal", "600")
     with running_cluster(folder, *flags) as live:
         live.add_nodes(1, 2)
         yield live
@@ -129,18 +129,6 @@ def test_an_instance_that_runs_again_under_its_nodes_name_is_a_new_node(world: L
 
     assert uid_of(world.api.get(f"/api/v1/nodes/{node}").json()) != before
     assert world.is_ready(node)
-
-
-def test_the_audit_log_has_a_line_for_each_pod_that_fits_nowhere(world: Live) -> None:
-    spec = {"containers": [{"name": "c", "image": "pause"}], "nodeSelector": {"no": "where"}}
-    world.create(PODS, {"metadata": {"name": "homeless"}, "spec": spec})
-
-    def lines() -> list[dict[str, Any]]:
-        records = map(json.loads, (world.folder / "audit.log").read_text().splitlines())
-        return [one for one in records if one["objectRef"]["name"] == "homeless"]
-
-    [line] = world.until(lines)
-    assert (line["verb"], line["objectRef"]["subresource"]) == ("patch", "status")
 
 
 def test_a_pod_bound_to_a_node_that_is_not_there_never_starts(world: Live) -> None:

@@ -165,16 +165,6 @@ def test_several_mistakes_are_told_at_once(world: Live) -> None:
     assert fields == {"spec.replicas", f"{_POD}.restartPolicy"}
 
 
-def test_a_job_ends(world: Live) -> None:
-    template = {"spec": {"containers": [{"name": "c", "image": "pause"}]}}
-    body = {"metadata": {"name": "endless"}, "spec": {"template": template}}
-
-    [(field, told)] = causes(world.api.post(_JOBS, json=body))
-
-    assert field == f"{_POD}.restartPolicy"
-    assert 'supported values: "OnFailure", "Never"' in told
-
-
 def test_two_taints_of_one_key_and_effect(world: Live) -> None:
     taints = [{"key": "k", "value": v, "effect": "NoSchedule"} for v in ("a", "b")]
     path = "/api/v1/nodes/ip-10-0-0-1.ec2.internal"

@@ -64,22 +64,6 @@ def test_a_pod_too_large_is_marked_unschedulable_in_the_schedulers_words(world: 
     assert [one["reason"] for one in events] == ["FailedScheduling"]
 
 
-def test_it_leaves_the_recorded_audit_record(world: Live) -> None:
-    pod = bare_pod("audited")
-    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "99"}}
-    world.create(PODS, pod)
-    phase_of(world, "audited")
-
-    records = world.control.get("/_sandbox/audit").json()["items"]
-
-    [record] = [one for one in records if one["objectRef"]["name"] == "audited"]
-    assert record["verb"] == "patch"
-    assert record["objectRef"]["subresource"] == "status"
-    [condition] = record["requestObject"]["status"]["conditions"]
-    assert condition["reason"] == "Unschedulable"
-    assert record["responseObject"]["metadata"]["name"] == "audited"
-
-
 def test_a_parked_pod_is_bound_when_a_node_comes(world: Live) -> None:
     pod = bare_pod("patient", nodeSelector={"pool": "late"})
     world.create(PODS, pod)

@@ -67,7 +67,6 @@ DEFINITIONS = [
     durable("overdue", "durable.overdue") | {"timeout": 1},
     durable("brief", "durable.waiting") | {"executionTimeout": 1},
     durable("lasting", "durable.steps") | {"executionTimeout": 901},
-    durable("calling-back", "durable.calling_back"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Durable executions: names, steps, waits, callbacks, how they end."""
+"""Durable executions: names, steps, waits, and how they end."""
 
 import json
 import uuid
@@ -155,17 +155,6 @@ def test_an_invocation_that_exceeds_the_functions_timeout_is_run_again(
 
     assert service.invoke("overdue:live", {"marks": str(marks)}) == "done"
     assert marks.read_text().split() == ["run", "run"]
-
-
-def test_an_execution_goes_on_when_it_is_called_back(service: Any, tmp_path: Path) -> None:
-    place = tmp_path / "callback"
-    arn = service.send("calling-back:live", {"callback": str(place)})["DurableExecutionArn"]
-    callback = eventually(lambda: place.exists() and place.read_text())
-    service.client.send_durable_execution_callback_success(CallbackId=callback, Result=b'"yes"')
-
-    assert service.ended(arn) == "SUCCEEDED"
-    result = service.client.get_durable_execution(DurableExecutionArn=arn)["Result"]
-    assert "yes" in result
 
 
 def test_executions_are_listed_by_function(service: Any) -> None:

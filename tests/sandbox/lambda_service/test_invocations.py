@@ -1,6 +1,5 @@
 """Invoking plain functions, as boto3 sees it."""
 
-import base64
 import json
 from typing import Any
 
@@ -78,25 +77,11 @@ def test_an_exception_is_a_function_error(service: Any, depth: int) -> None:
     assert (error["errorType"], error["errorMessage"]) == ("ValueError", "no good")
 
 
-def test_the_end_of_the_log_is_answered_when_asked_for(service: Any) -> None:
-    response = service.client.invoke(FunctionName="echo", LogType="Tail", Payload=b'{"b": 2}')
-
-    assert base64.b64decode(response["LogResult"]).decode() == '{"seen": {"b": 2}}'
-
-
 def test_log_lines_are_journaled_with_their_request(service: Any) -> None:
     request = service.invoke("echo", {"c": 3})["request_id"]
 
     lines = [entry["line"] for entry in service.journal("logs", request_id=request)]
     assert lines == [{"seen": {"c": 3}}]
-
-
-def test_a_dry_run_runs_nothing(service: Any) -> None:
-    before = len(service.journal("invocation", function="echo"))
-    response = service.client.invoke(FunctionName="echo", InvocationType="DryRun", Payload=b"{}")
-
-    assert response["StatusCode"] == 204
-    assert len(service.journal("invocation", function="echo")) == before
 
 
 @pytest.mark.parametrize(

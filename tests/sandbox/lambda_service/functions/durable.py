@@ -41,11 +41,3 @@ def overdue(event: Any, context: DurableContext) -> str:
     if len(Path(event["marks"]).read_text().splitlines()) == 1:
         time.sleep(60)
     return "done"
-
-
-@durable_execution
-def calling_back(event: Any, context: DurableContext) -> Any:
-    def submit(callback_id: str, _: Any) -> None:
-        Path(event["callback"]).write_text(callback_id)
-
-    return context.wait_for_callback(submit, name="approval")
