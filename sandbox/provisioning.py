@@ -1,4 +1,4 @@
-"""Makes a scenario real through the APIs a user would call: EC2, Auto Scaling and Kubernetes."""
+"""Creates a scenario through the APIs of EC2, Auto Scaling and Kubernetes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ LABEL_TAG = "k8s.io/cluster-autoscaler/node-template/label/"
 
 
 def credentials(aws_url: str, lambda_url: str) -> dict[str, str]:
-    """The environment with which any AWS SDK or CLI talks to the sandbox."""
+    """Return the environment with which any AWS SDK or CLI calls the sandbox."""
     return {
         "AWS_ENDPOINT_URL": aws_url,
         "AWS_ENDPOINT_URL_LAMBDA": lambda_url,
@@ -29,7 +29,7 @@ def credentials(aws_url: str, lambda_url: str) -> dict[str, str]:
 
 
 def client(service: str, aws_url: str) -> Any:
-    """A boto3 client of the sandbox's AWS, whatever the environment says."""
+    """Return a boto3 client of the sandbox's AWS; the environment does not change it."""
     keys = credentials(aws_url, aws_url)
     return boto3.client(
         service,
@@ -58,7 +58,7 @@ def _create_group(cluster: str, group: Group, ec2: Any, autoscaling: Any) -> Non
             "InstanceMarketOptions": {"MarketType": "spot"},
         },
     )
-    # The hook comes before the first instance, so that all of the group's instances have it.
+    # The hook comes before the first instance, so that it applies to all instances of the group.
     autoscaling.create_auto_scaling_group(
         AutoScalingGroupName=group.name,
         LaunchTemplate={"LaunchTemplateName": template, "Version": "$Latest"},
@@ -96,7 +96,7 @@ def _tags(cluster: str, group: Group) -> dict[str, str]:
 
 
 def _launch_foreign_instance(cluster: str, ec2: Any) -> str:
-    """One Spot instance of a cluster that nobody put under care."""
+    """Launch one Spot instance of a cluster that Leeway does not manage."""
     tags = {f"kubernetes.io/cluster/{cluster}": "owned", "Name": f"{cluster}-node"}
     launched = ec2.run_instances(
         ImageId=IMAGE,
@@ -115,7 +115,7 @@ def _launch_foreign_instance(cluster: str, ec2: Any) -> str:
 
 
 def kubeconfig(cluster: str, url: str, ca_file: str, token: str) -> dict[str, Any]:
-    """A kubeconfig whose one user has the sandbox's admin token."""
+    """Return a kubeconfig with one user, who has the admin token."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -129,7 +129,7 @@ def kubeconfig(cluster: str, url: str, ca_file: str, token: str) -> dict[str, An
 
 
 def create_workloads(workloads: Iterable[Manifest], config: Mapping[str, Any]) -> None:
-    """Create the workloads, namespaces as they come, with the given kubeconfig."""
+    """Create the objects in their order with the given kubeconfig."""
     from lightkube import Client, KubeConfig
     from lightkube.codecs import from_dict
 

@@ -1,4 +1,4 @@
-"""Brings a whole sandbox up, from its three processes to pods that run, and takes it down."""
+"""Starts a whole sandbox, from its three processes to running pods; controls it; stops it."""
 
 import fcntl
 import json
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import urllib3
 import yaml
 
-from sandbox.access import bearer, check_address, read_token
+from sandbox.access import AddressError, bearer, check_address, read_token
 from sandbox.access_entries import access_entries
 from sandbox.children import ROOT, Child, RefusedError, SandboxError, stop_all
 from sandbox.provisioning import (
@@ -24,6 +24,14 @@ from sandbox.provisioning import (
     provision_aws,
 )
 from sandbox.proxies import bypass_proxies, proxy_exceptions
+from sandbox.reasons import (
+    CLUSTER_NOT_READY,
+    CONTROL_API_FAILED,
+    CONTROL_API_UNREACHABLE,
+    SANDBOX_ALREADY_RUNNING,
+    SANDBOX_EXITED,
+    SANDBOX_NOT_RUNNING,
+)
 from sandbox.scenario import Scenario
 from sandbox.startup import TOKEN_FILE, Endpoints, Startup
 
@@ -32,16 +40,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Endpoints", "Sandbox", "SandboxError"]
 
-READY_TIMEOUT, READY_TIMEOUT_PER_OBJECT = 90.0, 0.05  # seconds; the latter for each node and pod
+READY_TIMEOUT, READY_TIMEOUT_PER_OBJECT = (
+    90.0,
+    0.05,
+)  # seconds; the second: each object
 STATE_FILE, LOCK_FILE = "sandbox.json", "lock"
 PARTS = ("kubernetes", "aws", "lambda")
 
-# Is told what is being done and, where that can be counted, how much of it: (what, done, total).
+# Called with (current step, items done, items in total); the total is None if it is not known.
 ReportProgress = Callable[[str, int, int | None], None]
 
 
 class Sandbox:
-    """A sandbox that runs: its endpoints, its journals, and what can be done to it."""
+    """A running sandbox: its endpoints, its journals, and its control APIs."""
 
     def __init__(self, state_dir: Path, endpoints: Endpoints) -> None:
         self.state_dir = state_dir
@@ -73,30 +84,30 @@ class Sandbox:
         grow: bool = False,
         report_progress: ReportProgress = lambda _what, _done, _total: None,
     ) -> Iterator[Self]:
-        """Run a sandbox with this scenario in it while the context lasts.
+        """Run a sandbox with a scenario while the context lasts.
 
         Args:
-            scenario: what is in it.
-            state_dir: its folder: kubeconfig, certificates, logs, and the file `attach` reads.
-            host: another address at which its servers answer, besides 127.0.0.1.
-            advertise: the name or IP address by which functions reach it: the cluster's endpoint
-                has it in DescribeCluster, and its certificate is for it.
+            scenario: the node groups and workloads to create.
+            state_dir: the folder of kubeconfig, certificates, logs, and the file `attach` reads.
+            host: one more address at which the servers listen, besides 127.0.0.1.
+            advertise: the name or IP address at which functions reach the sandbox. The endpoint in
+                DescribeCluster has it, and the certificate is valid for it.
             template: the template to deploy.
-            build: SAM's build folder, to run what `sam build` made instead of the source tree.
-            parameters: the template's parameters, over the defaults.
-            options: more arguments for its processes, by part (`kubernetes`, `aws`, `lambda`,
+            build: SAM's build folder, to run the result of `sam build` instead of the source tree.
+            parameters: parameters of the template, which override its defaults.
+            options: more arguments for the processes, by part (`kubernetes`, `aws`, `lambda`,
                 `autoscaler`).
-            grow: whether groups are raised for pods that find no room.
+            grow: whether to run the node autoscaler.
             report_progress: is told what is being done.
 
         Raises:
-            RefusedError: the host stands for every interface.
-            SandboxError: one of its processes did not start, or the scenario did not come to life.
+            RefusedError: the host is every interface of this machine.
+            SandboxError: a process did not start, or nodes or pods did not become ready in time.
         """
         try:
             check_address(host)
-        except ValueError as error:
-            raise RefusedError(str(error)) from error
+        except AddressError as error:
+            raise RefusedError.relayed(error.code, str(error)) from error
         bypass_proxies(advertise)
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         children: list[Child] = []
@@ -113,7 +124,7 @@ class Sandbox:
             sandbox.endpoints = replace(endpoints, foreign_instances=foreign_instances)
             report_progress("deploying template.yaml", 0, None)
             sandbox.deploy(template, parameters or {}, build)
-            # Workloads come last: on a cluster of one node all of them would land on that one.
+            # Workloads come last: with the first node alone, all pods would run on that node.
             sandbox.wait_for(scenario.nodes, 0, report_progress)
             report_progress("creating workloads", 0, None)
             create_workloads(scenario.workloads, sandbox.write_kubeconfig())
@@ -128,13 +139,13 @@ class Sandbox:
 
     @classmethod
     def attach(cls, state_dir: Path) -> Self:
-        """The sandbox that runs with this folder; SandboxError when none does."""
+        """Return the sandbox that runs with this folder; SandboxError if none runs."""
         try:
             state = json.loads((state_dir / STATE_FILE).read_text())
         except FileNotFoundError:
-            raise SandboxError(f"no sandbox runs with its state in {state_dir}") from None
+            raise SandboxError(SANDBOX_NOT_RUNNING, state_dir=state_dir) from None
         if not is_running(state_dir):
-            raise SandboxError(f"the sandbox of {state_dir} has ended without a goodbye")
+            raise SandboxError(SANDBOX_EXITED, state_dir=state_dir)
         return cls(
             state_dir,
             Endpoints(**{**state, "foreign_instances": tuple(state["foreign_instances"])}),
@@ -146,27 +157,29 @@ class Sandbox:
 
     @property
     def aws_url(self) -> str:
-        """Where all AWS services but Lambda answer."""
+        """The endpoint of all AWS services except Lambda."""
         return self.endpoints.aws
 
     @property
     def lambda_url(self) -> str:
-        """Where Lambda answers."""
+        """The endpoint of Lambda."""
         return self.endpoints.lambda_
 
     @property
     def kubernetes_url(self) -> str:
-        """Where the cluster's API answers."""
+        """The endpoint of the cluster's API."""
         return self.endpoints.kubernetes
 
     @property
     def kubeconfig(self) -> Path:
-        """A kubeconfig with the admin's token."""
+        """The path of a kubeconfig with the admin token."""
         return self.state_dir / "kubeconfig"
 
     def environment(self) -> dict[str, str]:
-        """The variables with which AWS SDKs and CLIs talk to this sandbox, and Leeway's own command
-        line finds what is deployed in it: only a sandbox that this process started knows that."""
+        """Return the environment variables for AWS SDKs, AWS CLIs and Leeway's command line.
+
+        The name of Leeway's table is there only if this process started the sandbox.
+        """
         found = credentials(self.aws_url, self.lambda_url) | proxy_exceptions(
             self.endpoints.advertise
         )
@@ -176,7 +189,7 @@ class Sandbox:
         return found
 
     def deploy(self, template: Path, parameters: Mapping[str, str], build: Path | None) -> None:
-        """Deploy the template as CloudFormation would, with this cluster under care."""
+        """Deploy the template as CloudFormation does, for this cluster."""
         from sandbox.deployment import DeploymentError, deploy
         from sandbox.intrinsics import TemplateError
         from sandbox.template import read_template
@@ -187,12 +200,12 @@ class Sandbox:
             deploy(self.deployed, self.aws_url, self.lambda_url, dict(self._http.headers))
             self._control("kubernetes", "PUT", "access", access_entries(self.deployed))
         except (DeploymentError, TemplateError) as error:
-            raise SandboxError(f"{template}: {error}") from error
+            raise SandboxError.relayed(error.code, f"{template}: {error}") from error
 
     def sam_environment(self) -> dict[str, dict[str, str]]:
-        """What `sam local invoke --env-vars` takes: each function's variables, by logical id.
+        """Return the content of `sam local invoke --env-vars`: variables by logical id.
 
-        Only a sandbox that this process started knows its functions.
+        It is empty unless this process started the sandbox.
         """
         host = self.endpoints.advertise
         outside = credentials(*(_at(host, url) for url in (self.aws_url, self.lambda_url)))
@@ -200,7 +213,7 @@ class Sandbox:
         return {function.logical_id: {**function.environment, **outside} for function in functions}
 
     def write_kubeconfig(self) -> dict[str, Any]:
-        """Write `kubeconfig`, readable by its owner only, and return what it says."""
+        """Write `kubeconfig`, readable only by its owner, and return its content."""
         ends = self.endpoints
         config = kubeconfig(ends.cluster, ends.kubernetes, ends.ca, ends.token)
         self.kubeconfig.touch(mode=0o600)
@@ -208,27 +221,29 @@ class Sandbox:
         return config
 
     def wait_for(self, nodes: int, pods: int, report_progress: ReportProgress) -> None:
-        """Wait until so many nodes are Ready and so many pods run."""
+        """Wait until this many nodes are Ready and this many pods run."""
         timeout = READY_TIMEOUT + READY_TIMEOUT_PER_OBJECT * (nodes + pods)
         deadline = time.monotonic() + timeout
         counts = ReadyCounts()
         counts.update(self.journal())
         while counts.ready < nodes or counts.running < pods:
-            now = f"{counts.ready} of {nodes} nodes Ready, {counts.running} of {pods} pods running"
+            ready, running = counts.ready, counts.running
             if time.monotonic() > deadline:
-                raise SandboxError(f"after {timeout:.0f} s: {now}")
-            report_progress(now, counts.ready + counts.running, nodes + pods)
+                numbers = {"ready": ready, "nodes": nodes, "running": running, "pods": pods}
+                raise SandboxError(CLUSTER_NOT_READY, seconds=timeout, **numbers)
+            now = f"{ready} of {nodes} nodes Ready, {running} of {pods} pods running"
+            report_progress(now, ready + running, nodes + pods)
             time.sleep(0.2)
             counts.update(self._read_new_entries())
 
     def journal(self) -> list[dict[str, Any]]:
-        """Everything the sandbox's parts have seen so far, oldest first."""
+        """Return the journal entries of all processes, oldest first."""
         self._read_new_entries()
         self._entries.sort(key=lambda entry: entry["at"])
         return list(self._entries)
 
     def _read_new_entries(self) -> list[dict[str, Any]]:
-        """What has been seen since this was last read, in order."""
+        """Return the journal entries since the last call, oldest first."""
         fresh: list[dict[str, Any]] = []
         for part in PARTS:
             found = self._control(part, "GET", f"journal?since={self._read[part]}")
@@ -239,7 +254,7 @@ class Sandbox:
         return fresh
 
     def status(self) -> dict[str, Any]:
-        """What each part says of itself, by part."""
+        """Return the status of each part."""
         return {part: self._control(part, "GET", "status") for part in PARTS}
 
     def faults(self, part: str, faults: Sequence[Mapping[str, Any]]) -> None:
@@ -247,33 +262,35 @@ class Sandbox:
         self._control(part, "PUT", "faults", {"faults": list(faults)})
 
     def send(self, event: Mapping[str, Any], copies: int = 1) -> list[str]:
-        """Deliver an event as EventBridge would; the functions it reaches."""
+        """Deliver an event as EventBridge does; return the functions that get it."""
         sent = self._control("aws", "POST", f"events?copies={copies}", event)["sent"]
         return [function for entry in sent for function in entry["functions"]]
 
     def schedules(self) -> list[dict[str, Any]]:
-        """What is scheduled: `name`, `arn`, `expression`, and when it is `due` (ISO 8601)."""
+        """Return the schedules: `name`, `arn`, `expression`, and the next `due` time (ISO 8601)."""
         found: list[dict[str, Any]] = self._control("aws", "GET", "schedules")["schedules"]
         return found
 
     def fire(self, schedule: str) -> list[str]:
-        """Let a schedule, by name or ARN, invoke its target now; the functions it reaches."""
+        """Run a schedule, by name or ARN, now; return the functions that it invokes."""
         fired: list[str] = self._control("aws", "POST", "schedules/fire", {"name": schedule})[
             "functions"
         ]
         return fired
 
     def set_schedule_speed(self, speed: float) -> None:
-        """Let schedules tick so many times as fast as life; 0: only when they are fired."""
+        """Set how many times faster than real time schedules run; 0: only by `fire`."""
         self._control("aws", "PUT", "schedules", {"speed": speed})
 
     def throttle(self, *, enabled: bool, share: float = 1) -> None:
-        """Whether EC2 and Auto Scaling limit rates by AWS's bucket numbers, of which others in the
-        account leave this share."""
+        """Turn the request limits of EC2 and Auto Scaling on or off.
+
+        `share` is the part of AWS's bucket sizes that other clients of the account leave.
+        """
         self._control("aws", "PUT", "throttle", {"enabled": enabled, "share": share})
 
     def instance_of(self, node: str) -> str | None:
-        """The id of the instance that has a node's name, or None."""
+        """Return the id of the instance with this node name, or None."""
         by_name = [{"Name": "private-dns-name", "Values": [node]}]
         found = client("ec2", self.aws_url).describe_instances(Filters=by_name)["Reservations"]
         return str(found[0]["Instances"][0]["InstanceId"]) if found else None
@@ -290,21 +307,21 @@ class Sandbox:
         warning: bool = True,
         reservation: bool = False,
     ) -> list[dict[str, Any]]:
-        """Let EC2 take instances back, two minutes after the time in their warnings.
+        """Let EC2 interrupt instances, two minutes after the time in their warnings.
 
         Args:
-            instances: their ids.
-            late: how many seconds in the past that time lies; in the future where negative.
-            early: how many seconds before the two minutes are over EC2 takes them.
-            copies: how often a warning is delivered; 0: it is lost.
+            instances: the instance ids.
+            late: how many seconds ago the time of the warning is; in the future if negative.
+            early: how many seconds before the end of the two minutes EC2 acts.
+            copies: how often each warning is delivered; 0: it is lost.
             action: terminate, stop or hibernate.
-            rebalance: whether the recommendation comes first.
-            warning: whether anything comes but the recommendation.
-            reservation: warn as of a capacity reservation's instances.
+            rebalance: whether to send a rebalance recommendation first.
+            warning: whether to send the warning and to interrupt the instances.
+            reservation: whether to send the warning of a capacity reservation.
 
         Returns:
-            For each the `instance`, the warning's id (`event`) and the epoch second of the reclaim
-            (`reclaim_at`), both None without a warning.
+            For each instance its id (`instance`), the id of the warning (`event`) and the epoch
+            second of the interruption (`reclaim_at`); the last two are None without a warning.
         """
         body = {
             "instance": list(instances),
@@ -329,73 +346,78 @@ class Sandbox:
         event: str = "",
         over: str = "",
     ) -> str:
-        """Let EC2 schedule an event for an instance, so many seconds ahead; EC2's id for it. With
-        that id, `[Completed]` or `[Canceled]` is what becomes of it.
+        """Let EC2 schedule an event for an instance, `within` seconds; return its event id.
 
-        Nobody is told: AWS Health's event is for `send`.
+        With that id as `event`, `over` sets the outcome: `[Completed]` or `[Canceled]`. EC2 sends
+        no EventBridge event; use `send` for the event of AWS Health.
         """
         body = {"instance": instance, "code": code, "starts_in": within}
         body |= {"event": event, "over": over}
         return str(self._control("aws", "POST", "maintenance", body)["event"])
 
     def impair(self, instance: str, check: str = "system", *, lasts: float | None = 0) -> None:
-        """Let a status check of an instance (`instance`, `system`, `attached-ebs`) fail, for so
-        many seconds already; None lets it pass again. EC2 sends no event of that."""
+        """Let a status check of an instance (`instance`, `system`, `attached-ebs`) fail.
+
+        The check has failed for `lasts` seconds; None: it passes again. EC2 sends no event.
+        """
         body = {"instance": instance, "check": check, "lasts": lasts}
         self._control("aws", "POST", "impair", body)
 
     def report(self, instance: str, state: str, node: Mapping[str, Any] | None = None) -> None:
-        """ReportProgress the cluster, and not EC2, that an instance is `running` as this Node, or `stopped`:
-        its kubelet is dead."""
+        """Report to the cluster, and not to EC2, that an instance is `running` as this Node.
+
+        With the state `stopped` its kubelet is dead.
+        """
         body = {"instance": instance, "state": state, "node": node, "join": 0}
         self._control("kubernetes", "POST", "instances", body)
 
     def _control(self, part: str, method: str, path: str, body: Any = None) -> Any:
         url = f"{self._controls[part]}/_sandbox/{path}"
         try:
-            # Headers of a request would take the place of the pool's, which have the token.
+            # The headers of a request replace those of the pool, which have the token.
             headers = {**self._http.headers, "Content-Type": "application/json"}
             data = None if body is None else json.dumps(body)
             answer = self._http.request(method, url, body=data, headers=headers)
         except urllib3.exceptions.HTTPError as error:
-            raise SandboxError(f"the sandbox's {part} does not answer: {error}") from error
-        answer_text = _error_text(answer.data)
+            raise SandboxError(CONTROL_API_UNREACHABLE, part=part, problem=error) from error
         if 400 <= answer.status < 500:
-            raise RefusedError(f"the sandbox's {part} refuses: {answer_text}")
+            raise RefusedError.relayed(*_refusal(answer.data))
         if answer.status >= 300:
-            raise SandboxError(f"the sandbox's {part} answered {answer.status}: {answer_text}")
+            _, problem = _refusal(answer.data)
+            raise SandboxError(CONTROL_API_FAILED, part=part, status=answer.status, problem=problem)
         return answer.json()
 
 
-def _error_text(data: bytes) -> str:
-    """What an answer says is wrong: the words of `{"error": WORDS}`, or all of it."""
+def _refusal(data: bytes) -> tuple[str, str]:
+    """Return code and message of `{"code": …, "error": …}`; no code and the text otherwise."""
     text = data.decode(errors="replace")
     try:
         document = json.loads(text)
     except ValueError:
         document = None
-    error = document.get("error", text) if isinstance(document, dict) else text
-    return str(error)[:300]
+    if not isinstance(document, dict):
+        return "", text[:300]
+    return str(document.get("code", "")), str(document.get("error", text))[:300]
 
 
 def _at(host: str, url: str) -> str:
-    """The URL as it is reached by another name of this host."""
+    """Return the URL with another host name."""
     return f"http://{host}:{urlsplit(url).port}"
 
 
 @contextmanager
 def _state_lock(state_dir: Path) -> Iterator[None]:
-    """Hold the folder's lock: the kernel lets go of it however this process ends."""
+    """Hold the lock of the folder. The kernel releases it when this process exits or crashes."""
     with (state_dir / LOCK_FILE).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SandboxError(f"a sandbox runs already with its state in {state_dir}") from None
+            raise SandboxError(SANDBOX_ALREADY_RUNNING, state_dir=state_dir) from None
         yield
 
 
 def is_running(state_dir: Path) -> bool:
-    """Whether a process holds the folder's lock."""
+    """Whether a process holds the lock of the folder."""
     try:
         with _state_lock(state_dir):
             return False
@@ -404,7 +426,7 @@ def is_running(state_dir: Path) -> bool:
 
 
 class ReadyCounts:
-    """Which nodes are Ready and which pods run, by the journal's entries in their order."""
+    """Counts Ready nodes and running pods from journal entries."""
 
     def __init__(self) -> None:
         self._nodes: set[str] = set()
@@ -412,16 +434,16 @@ class ReadyCounts:
 
     @property
     def ready(self) -> int:
-        """How many nodes are Ready."""
+        """The number of Ready nodes."""
         return len(self._nodes)
 
     @property
     def running(self) -> int:
-        """How many pods run."""
+        """The number of running pods."""
         return len(self._pods)
 
     def update(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Take in what came after what is known."""
+        """Apply new journal entries, in their order."""
         for entry in entries:
             match entry["kind"]:
                 case "node-ready":

@@ -1,6 +1,6 @@
-"""What a sandbox is filled with: a cluster's node groups, its workloads, and a stranger's instance.
+"""The content of a sandbox: node groups and workloads of its cluster, instances of other clusters.
 
-A scenario is a value. `sandbox.sandbox` makes it real through the same APIs a user would call.
+A scenario is a value. `sandbox.provisioning` creates it through the APIs that a user calls.
 """
 
 import math
@@ -30,7 +30,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A cluster with its groups and workloads, and instances that belong to other clusters."""
+    """A cluster with groups and workloads, and one instance for each foreign cluster."""
 
     cluster: str
     groups: tuple[Group, ...]
@@ -40,17 +40,17 @@ class Scenario:
 
     @property
     def nodes(self) -> int:
-        """How many nodes the groups amount to."""
+        """The number of nodes of all groups."""
         return sum(group.size for group in self.groups)
 
     @property
     def pods(self) -> int:
-        """How many pods run once everything has come up."""
+        """The number of pods that run when the sandbox is ready."""
         return sum(pods_of(manifest, self.nodes) for manifest in self.workloads)
 
 
 def pods_of(manifest: Manifest, nodes: int) -> int:
-    """How many pods this object brings on a cluster of so many nodes."""
+    """Return how many pods an object has on a cluster with this number of nodes."""
     match manifest["kind"]:
         case "Pod":
             return 1
@@ -63,7 +63,7 @@ def pods_of(manifest: Manifest, nodes: int) -> int:
 
 
 def demo_scenario(seed: int = 0, nodes: int = 20) -> Scenario:
-    """The demo's cluster: two Spot groups and some seven pods a node, of every awkward sort."""
+    """Return the cluster of the demo: two Spot groups and about seven pods a node."""
     hooked = math.ceil(nodes / 2)
     groups = [
         Group("spot-hooked", hooked, terminate_hook=True),
@@ -79,7 +79,7 @@ def demo_scenario(seed: int = 0, nodes: int = 20) -> Scenario:
 
 
 def smoke_scenario(nodes: int = 3) -> Scenario:
-    """A small cluster with one deployment under a budget."""
+    """Return a small cluster with one Deployment and its PodDisruptionBudget."""
     return Scenario(
         cluster="smoke",
         groups=(Group("spot-plain", nodes),),
@@ -94,7 +94,7 @@ def smoke_scenario(nodes: int = 3) -> Scenario:
 
 def _demo_workloads(rng: random.Random, nodes: int) -> Iterable[Manifest]:
     def share(per_node: float, least: int = 2) -> int:
-        """A workload's size: so many pods a node, give or take a few."""
+        """Return the size of a workload: `per_node` pods a node, changed by up to 8 %."""
         return max(least, round(nodes * per_node * rng.uniform(0.92, 1.08)))
 
     def about(seconds: float) -> float:
@@ -110,17 +110,17 @@ def _demo_workloads(rng: random.Random, nodes: int) -> Iterable[Manifest]:
     api = pod_spec(cpu="150m", grace=15, ends_after=about(1.5), starts_after=about(1.5))
     yield deployment("shop", "api", share(1.2), api)
     yield budget("shop", "api", minAvailable="90%")
-    # One at a time: its pods queue when a storm takes several of their nodes.
+    # One pod at a time: its pods wait for each other when a storm takes several of their nodes.
     checkout = pod_spec(cpu="100m", grace=5, ends_after=about(1.0), starts_after=about(1.5))
     yield deployment("shop", "checkout", share(0.3, least=3), checkout)
     yield budget("shop", "checkout", maxUnavailable=1)
-    # A budget that never gives way, as misconfigured ones do not.
+    # A misconfigured budget that never allows an eviction.
     yield deployment("shop", "ledger", 2, pod_spec(cpu="150m", grace=15, ends_after=about(1.0)))
     yield budget("shop", "ledger", minAvailable=2)
     search = pod_spec(cpu="200m", grace=20, ends_after=about(2.5), starts_after=about(1.5))
     yield stateful_set("shop", "search", 3, search)
     yield budget("shop", "search", maxUnavailable=1)
-    # Five minutes of grace, of which a late notice leaves little.
+    # A grace period of five minutes, longer than a Spot interruption warning.
     transcode = pod_spec(cpu="300m", grace=300, ends_after=about(15.0))
     yield deployment("media", "transcode", share(0.2), transcode)
     yield deployment("staging", "preview", share(2.1), pod_spec(grace=5, ends_after=about(0.5)))
@@ -155,7 +155,7 @@ def pod_spec(
     priority_class: str | None = None,
     tolerations: list[dict[str, str]] | None = None,
 ) -> dict[str, Any]:
-    """A pod template of one container; `ends_after`, `starts_after` and `grace` in seconds."""
+    """Return a pod template with one container; times are in seconds."""
     times = {ENDS_AFTER: ends_after, STARTS_AFTER: starts_after}
     spec: dict[str, Any] = {
         "terminationGracePeriodSeconds": grace,
@@ -176,12 +176,12 @@ def pod_spec(
 
 
 def namespace(name: str) -> Manifest:
-    """A Namespace."""
+    """Return a Namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def deployment(space: str, name: str, replicas: int, template: Mapping[str, Any]) -> Manifest:
-    """A Deployment whose pods are spread over nodes where that is possible."""
+    """Return a Deployment whose pods prefer to spread over nodes."""
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
@@ -195,25 +195,25 @@ def deployment(space: str, name: str, replicas: int, template: Mapping[str, Any]
 
 
 def stateful_set(space: str, name: str, replicas: int, template: Mapping[str, Any]) -> Manifest:
-    """A StatefulSet that starts all its pods at once."""
+    """Return a StatefulSet that starts all pods at once."""
     body = _controller("StatefulSet", space, name, template)
     body["spec"] |= {"replicas": replicas, "serviceName": name, "podManagementPolicy": "Parallel"}
     return body
 
 
 def daemon_set(space: str, name: str, template: Mapping[str, Any]) -> Manifest:
-    """A DaemonSet."""
+    """Return a DaemonSet."""
     return _controller("DaemonSet", space, name, template)
 
 
 def bare_pod(space: str, name: str, template: Mapping[str, Any]) -> Manifest:
-    """A Pod that no controller owns."""
+    """Return a Pod without a controller."""
     metadata = {**template["metadata"], "name": name, "namespace": space, "labels": {"app": name}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
 def budget(space: str, name: str, **rule: int | str) -> Manifest:
-    """A PodDisruptionBudget for the pods labelled `app: NAME`: minAvailable or maxUnavailable."""
+    """Return a PodDisruptionBudget for the pods labelled `app: NAME`."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

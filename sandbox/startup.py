@@ -1,4 +1,4 @@
-"""Starts a sandbox's processes, and tells each of the others."""
+"""Starts the processes of a sandbox and connects them to each other."""
 
 import os
 import threading
@@ -10,6 +10,7 @@ import urllib3
 
 from sandbox.access import bearer, new_token
 from sandbox.children import ROOT, Child, SandboxError
+from sandbox.reasons import CONTROL_API_FAILED
 from sandbox.scenario import Scenario
 
 START_TIMEOUT = 60.0
@@ -19,7 +20,7 @@ RBAC = ROOT / "rbac"
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Where a running sandbox answers, and what else later commands need of it."""
+    """The endpoints of a running sandbox, and other values that later commands need."""
 
     pid: int
     cluster: str
@@ -36,7 +37,7 @@ class Endpoints:
 
 @dataclass(frozen=True)
 class Startup:
-    """Starts the three processes and tells each of the others."""
+    """Starts the three processes and connects them to each other."""
 
     state_dir: Path
     scenario: Scenario
@@ -46,28 +47,28 @@ class Startup:
     children: list[Child]
 
     def run(self, template: Path) -> Endpoints:
-        """Start them and wait until they serve; SandboxError when one does not."""
+        """Start the processes and wait until they are ready; SandboxError if one is not."""
         headers = bearer(new_token(self.state_dir / TOKEN_FILE))
-        # Expanding the template takes SAM's translator about as long to import as moto takes.
+        # The import of SAM's translator takes about as long as the start of moto: do both at once.
         warming = threading.Thread(target=_import_translator, args=(template,), daemon=True)
         cluster = ["--cluster-name", self.scenario.cluster]
         certificate = ["--certificate", str(self.state_dir / "certificate")]
         certificate += ["--san", self.advertise]
-        # With the rights it has on EKS, so that a missing one shows here and not there.
+        # The functions have the same rights as on EKS, so that a missing right shows here first.
         rights = ["--rbac", str(RBAC)]
-        # Nobody is there yet who could see how long nodes take to join.
+        # The first nodes join without a delay, because no function watches the cluster yet.
         standing = ["--standing", str(self.scenario.nodes)]
         kubernetes = self._start(
             "kubernetes", [*cluster, *certificate, *rights, *standing, *self._seed()]
         )
         aws = self._start("aws", self._seed())
         warming.start()
-        aws_said = aws.ready(START_TIMEOUT)
-        aws_url = f"http://127.0.0.1:{aws_said['port']}"
-        # Functions send a cluster's token to EKS's hosts and to the host where they call AWS.
-        called_at = f"http://{self.advertise}:{aws_said['port']}"
+        aws_report = aws.ready(START_TIMEOUT)
+        aws_url = f"http://127.0.0.1:{aws_report['port']}"
+        # Functions send a cluster's token only to hosts of EKS and to the host of their AWS calls.
+        called_at = f"http://{self.advertise}:{aws_report['port']}"
         lambda_service = self._start("lambda", ["--aws", called_at])
-        cluster_said = kubernetes.ready(START_TIMEOUT)
+        cluster_report = kubernetes.ready(START_TIMEOUT)
         lambda_url = f"http://127.0.0.1:{lambda_service.ready(START_TIMEOUT)['port']}"
         warming.join()
         endpoints = Endpoints(
@@ -76,13 +77,13 @@ class Startup:
             nodes=self.scenario.nodes,
             aws=aws_url,
             lambda_=lambda_url,
-            kubernetes=f"https://127.0.0.1:{cluster_said['port']}",
-            kubernetes_control=cluster_said["control"],
-            ca=cluster_said["ca"],
-            token=cluster_said["token"],
+            kubernetes=f"https://127.0.0.1:{cluster_report['port']}",
+            kubernetes_control=cluster_report["control"],
+            ca=cluster_report["ca"],
+            token=cluster_report["token"],
             advertise=self.advertise,
         )
-        self._link(endpoints, cluster_said["port"], headers)
+        self._link(endpoints, cluster_report["port"], headers)
         return endpoints
 
     def _start(self, part: str, arguments: Sequence[str]) -> Child:
@@ -101,7 +102,7 @@ class Startup:
         return child
 
     def autoscaler(self, aws_url: str, kubeconfig: Path) -> None:
-        """Start what raises groups for pods that find no room."""
+        """Start the node autoscaler."""
         options = ["--cluster", self.scenario.cluster, "--aws", aws_url]
         options += ["--kubeconfig", str(kubeconfig), *self.options.get("autoscaler", ())]
         child = Child.start("sandbox.autoscaler", options, self.state_dir / "autoscaler.log")
@@ -129,7 +130,10 @@ class Startup:
             },
         )
         if answer.status >= 300:
-            raise SandboxError(f"the sandbox's aws refused its links: {answer.data.decode()}")
+            problem = answer.data.decode()
+            raise SandboxError(
+                CONTROL_API_FAILED, part="aws", status=answer.status, problem=problem
+            )
 
 
 def _import_translator(template: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from sandbox import access
-from sandbox.process import report_ready, wait_for_stop
+from sandbox.process import exit_on_errors, report_ready, wait_for_stop
 
 if TYPE_CHECKING:
     from sandbox.aws.server import Front
@@ -43,7 +43,8 @@ def main(arguments: list[str]) -> None:
     os.environ.setdefault("MOTO_ACCOUNT_ID", "123456789012")
     os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    asyncio.run(serve(options))
+    with exit_on_errors():
+        asyncio.run(serve(options))
 
 
 async def serve(options: argparse.Namespace) -> None:

@@ -20,6 +20,7 @@ from sandbox.aws.scheduled_events import Maintenance, announce
 from sandbox.aws.status_checks import Impairment, impair
 from sandbox.aws.throttling import Throttle
 from sandbox.control import ControlApi, Query
+from sandbox.reasons import EVENT_INVALID, ReasonError
 
 
 class ClusterLink(BaseModel):
@@ -181,7 +182,7 @@ class Control(ControlApi):
     def _send(self, body: Any, query: Query) -> Any:
         events = body if isinstance(body, list) else [body]
         if not all(isinstance(event, dict) and "source" in event for event in events):
-            raise ValueError("an event is a JSON object with at least a source")
+            raise ReasonError(EVENT_INVALID)
         copies, delay = int(query.get("copies", 1)), float(query.get("delay", 0))
         with self._cloud.lock:
             sent = [

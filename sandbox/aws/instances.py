@@ -11,11 +11,12 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import Instance, InstanceState, Reservation, StateReason
 
 from sandbox.aws import addresses, spot
-from sandbox.aws.cloud import Cloud
+from sandbox.aws.cloud import ACCOUNT, Cloud
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.instance_index import IndexedInstances
 from sandbox.aws.notices import state_change
-from sandbox.control import UnknownError
+from sandbox.control import NotFoundError
+from sandbox.reasons import INSTANCE_NOT_FOUND
 
 # https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceState.html
 STATES = {
@@ -35,10 +36,6 @@ RESERVATION = (
     "Server.InsufficientInstanceCapacity",
     "Server.InsufficientInstanceCapacity: The reservation's capacity was reclaimed",
 )
-
-
-class UnknownInstance(UnknownError):
-    """There is no such instance, or it does not run any more."""
 
 
 class LivingInstances(IndexedInstances):
@@ -138,8 +135,11 @@ def tags(instance: Instance) -> dict[str, str]:
     return dict(instance.ec2_backend.tags.get(instance.id, {}))
 
 
-def find(instance_id: str, region: str, account: str) -> LivingInstances | None:
-    """The EC2 of the region, if it has this instance."""
-    ec2 = ec2_backends[account][region]
+def find(cloud: Cloud, instance_id: str) -> tuple[LivingInstances, Instance]:
+    """Return an instance with its EC2 backend; NotFoundError if EC2 has no such instance."""
+    ec2 = ec2_backends[ACCOUNT][cloud.region]
     assert isinstance(ec2, LivingInstances)
-    return ec2 if ec2.get_instance_by_id(instance_id) else None
+    instance = ec2.get_instance_by_id(instance_id)
+    if instance is None:
+        raise NotFoundError(INSTANCE_NOT_FOUND, instance=instance_id)
+    return ec2, instance

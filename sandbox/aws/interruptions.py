@@ -10,10 +10,12 @@ from moto.ec2.models.instances import Instance
 from pydantic import BaseModel, ConfigDict, Field
 
 from sandbox.aws import instances, spot
-from sandbox.aws.cloud import ACCOUNT, Cloud
+from sandbox.aws.cloud import Cloud
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.groups import group_of
 from sandbox.aws.notices import interruption_warning, rebalance_recommendation, reservation_warning
+from sandbox.control import NotFoundError
+from sandbox.reasons import INSTANCE_NOT_RUNNING
 
 
 class Interruption(BaseModel):
@@ -45,17 +47,17 @@ class Interruptions:
     def begin(self, command: Interruption) -> list[dict[str, str | float | None]]:
         """Send the notices now and reclaim later; `[{"instance", "event", "reclaim_at"}, …]`.
 
-        Raises UnknownInstance before anything is sent.
+        Raises NotFoundError, before it sends anything, if an instance does not run.
         """
         names = [command.instance] if isinstance(command.instance, str) else command.instance
         found = [self._find(name) for name in names]
         return [self._interrupt(ec2, instance, command) for ec2, instance in found]
 
     def _find(self, name: str) -> tuple[instances.LivingInstances, Instance]:
-        ec2 = instances.find(name, self._cloud.region, ACCOUNT)
-        if ec2 is None or ec2.get_instance(name).state in instances.ENDING:
-            raise instances.UnknownInstance(f"no running instance {name}")
-        return ec2, ec2.get_instance(name)
+        ec2, instance = instances.find(self._cloud, name)
+        if instance.state in instances.ENDING:
+            raise NotFoundError(INSTANCE_NOT_RUNNING, instance=name)
+        return ec2, instance
 
     def _interrupt(
         self, ec2: instances.LivingInstances, instance: Instance, command: Interruption

@@ -9,7 +9,7 @@ from moto.ec2.models.instances import Instance
 from pydantic import BaseModel, ConfigDict
 
 from sandbox.aws import instances
-from sandbox.aws.cloud import ACCOUNT, Cloud
+from sandbox.aws.cloud import Cloud
 
 _ATTRIBUTE = "capacity_reservation_id"
 
@@ -25,10 +25,8 @@ class Reserve(BaseModel):
 
 def put_into(cloud: Cloud, command: Reserve) -> dict[str, str]:
     """Let DescribeInstances find the instance by its reservation."""
-    ec2 = instances.find(command.instance, cloud.region, ACCOUNT)
-    if ec2 is None:
-        raise instances.UnknownInstance(f"no instance {command.instance}")
-    ec2.get_instance(command.instance).__dict__[_ATTRIBUTE] = command.reservation
+    _, instance = instances.find(cloud, command.instance)
+    setattr(instance, _ATTRIBUTE, command.reservation)
     return {"reservation": command.reservation}
 
 

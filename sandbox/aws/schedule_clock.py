@@ -11,14 +11,11 @@ from typing import Any
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.schedule_expressions import At, Expression, Rate
 from sandbox.aws.timers import Timer
-from sandbox.control import UnknownError
+from sandbox.control import NotFoundError
+from sandbox.reasons import SCHEDULE_NOT_FOUND
 
 # Fires once for the given time and returns the functions it reached.
 Fire = Callable[[datetime], list[str]]
-
-
-class UnknownSchedule(UnknownError):
-    """There is no such schedule."""
 
 
 @dataclass(eq=False)
@@ -73,11 +70,11 @@ class ScheduleClock:
         """Fire now, by name or ARN; a one-time schedule then ends. The functions reached.
 
         Raises:
-            UnknownSchedule: there is none of that name, or it is disabled.
+            NotFoundError: no enabled schedule has that name or ARN.
         """
         found = [c for c in self._targets.values() if name in {c.name, c.arn}]
         if not found:
-            raise UnknownSchedule(f"no schedule {name}")
+            raise NotFoundError(SCHEDULE_NOT_FOUND, schedule=name)
         now = datetime.now(UTC)
         return [function for entry in found for function in self._fire(entry, now)]
 

@@ -13,7 +13,7 @@ from moto.ec2.responses.instances import InstanceResponse
 from pydantic import BaseModel, ConfigDict
 
 from sandbox.aws import instances
-from sandbox.aws.cloud import ACCOUNT, Cloud
+from sandbox.aws.cloud import Cloud
 from sandbox.aws.notices import timestamp
 from sandbox.aws.paging import page
 from sandbox.aws.status_checks import FILTERS, summary
@@ -42,11 +42,9 @@ class Maintenance(BaseModel):
 
 def announce(cloud: Cloud, command: Maintenance) -> dict[str, str]:
     """Let DescribeInstanceStatus show it; `{"event": …}`, the id that it has there."""
-    ec2 = instances.find(command.instance, cloud.region, ACCOUNT)
-    if ec2 is None:
-        raise instances.UnknownInstance(f"no instance {command.instance}")
+    _, instance = instances.find(cloud, command.instance)
     event = command.event or f"instance-event-{uuid.uuid4().hex[:17]}"
-    scheduled = _scheduled(ec2.get_instance(command.instance))
+    scheduled = _scheduled(instance)
     scheduled[event] = {
         "InstanceEventId": event,
         "Code": command.code,

@@ -11,7 +11,7 @@ from moto.ec2.models.instances import Instance
 from pydantic import BaseModel, ConfigDict
 
 from sandbox.aws import instances
-from sandbox.aws.cloud import ACCOUNT, Cloud
+from sandbox.aws.cloud import Cloud
 from sandbox.aws.notices import timestamp
 
 CHECKS = ("instance", "system", "attached-ebs")
@@ -30,10 +30,8 @@ class Impairment(BaseModel):
 
 def impair(cloud: Cloud, command: Impairment) -> dict[str, list[str]]:
     """Let DescribeInstanceStatus show it; `{"failed": […]}`, the checks that fail now."""
-    ec2 = instances.find(command.instance, cloud.region, ACCOUNT)
-    if ec2 is None:
-        raise instances.UnknownInstance(f"no instance {command.instance}")
-    failed = _failed(ec2.get_instance(command.instance))
+    _, instance = instances.find(cloud, command.instance)
+    failed = _failed(instance)
     if command.lasts is None:
         failed.pop(command.check, None)
     else:

@@ -15,7 +15,7 @@ from sandbox import access
 from sandbox.kubernetes.certificates import server_context
 from sandbox.kubernetes.cluster import Settings
 from sandbox.kubernetes.servers import Servers
-from sandbox.process import report_ready, wait_for_stop
+from sandbox.process import exit_on_errors, report_ready, wait_for_stop
 
 
 def _arguments() -> argparse.Namespace:
@@ -80,7 +80,7 @@ def main() -> NoReturn:
     arguments = _arguments()
     # Objects here hold no cycles: looking for them would only stop the world again and again.
     gc.set_threshold(100_000, 50, 100)
-    with tempfile.TemporaryDirectory(prefix="leeway-kubernetes-") as temporary:
+    with exit_on_errors(), tempfile.TemporaryDirectory(prefix="leeway-kubernetes-") as temporary:
         asyncio.run(_serve(arguments, arguments.certificate or Path(temporary)))
     # Nothing is left to save, and taking a million objects apart would outlast the stop's two
     # seconds.

@@ -24,7 +24,8 @@ from sandbox.lambda_service.runtime_api import RUNTIME_PREFIX, RuntimeApi
 from sandbox.lambda_service.server import Handler, LambdaApi, answer_errors
 from sandbox.lambda_service.service import Service
 from sandbox.listening import listen, port_of, refused
-from sandbox.process import report_ready, wait_for_stop
+from sandbox.process import exit_on_errors, report_ready, wait_for_stop
+from sandbox.reasons import CALLER_NOT_LOCAL, ReasonError
 
 _MAX_BODY_BYTES = 8 * 2**20
 # The runtime client reports an error's stack trace in a header, up to 1 MiB of it.
@@ -62,7 +63,7 @@ def _check_caller(gate: access.Gate) -> Middleware:
             return refused(*refusal)
         # Workers run on this machine.
         if request.path.startswith(RUNTIME_PREFIX) and request.remote != access.LOOPBACK:
-            return refused(HTTPStatus.FORBIDDEN, "only this machine's workers call this")
+            return refused(HTTPStatus.FORBIDDEN, ReasonError(CALLER_NOT_LOCAL))
         return await handler(request)
 
     return check
@@ -123,7 +124,8 @@ def main() -> None:
     # Each worker takes two descriptors: a pipe and a connection.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    asyncio.run(_serve(_arguments()))
+    with exit_on_errors():
+        asyncio.run(_serve(_arguments()))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from lightkube.codecs import from_dict
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Node
 
-from sandbox.autoscaler import Group, as_launched, plan, survey
+from sandbox.autoscaler import Group, as_launched, plan, read_state
 from sandbox.kubernetes.controllers.scheduling_info import NodeInfo, PodInfo, read_pod_info
 from sandbox.provisioning import client
 from sandbox.sandbox import Sandbox
@@ -33,8 +33,8 @@ def _node(**spec: Any) -> dict[str, Any]:
     }
 
 
-def _group(name: str = "spot", *, desired: int = 1, most: int = 10, coming: int = 0) -> Group:
-    return Group(name, desired, most, coming, as_launched(_node()))
+def _group(name: str = "spot", *, desired: int = 1, maximum: int = 10, launching: int = 0) -> Group:
+    return Group(name, desired, maximum, launching, as_launched(_node()))
 
 
 def _object(number: int, cpu: str = "500m", priority: int = 0, **spec: Any) -> dict[str, Any]:
@@ -69,11 +69,11 @@ def test_as_many_nodes_are_added_as_the_pods_need() -> None:
 
 
 def test_nodes_that_are_on_their_way_and_room_that_is_left_count() -> None:
-    assert plan(_pods(9), [NodeInfo(_node())], [_group(coming=1)]) == {"spot": 1}
+    assert plan(_pods(9), [NodeInfo(_node())], [_group(launching=1)]) == {"spot": 1}
 
 
 def test_a_group_is_not_raised_past_its_maximum_and_the_next_one_takes_over() -> None:
-    groups = [_group("first", desired=4, most=5), _group("second", most=2)]
+    groups = [_group("first", desired=4, maximum=5), _group("second", maximum=2)]
     assert plan(_pods(12), [], groups) == {"first": 1, "second": 1}
 
 
@@ -86,9 +86,9 @@ def test_pods_of_a_priority_below_the_cutoff_are_no_reason(
 
 
 def _added(
-    pods: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]], coming: int = 0
+    pods: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]], launching: int = 0
 ) -> Mapping[str, int]:
-    return plan(*survey(pods, nodes), [_group(coming=coming)])
+    return plan(*read_state(pods, nodes), [_group(launching=launching)])
 
 
 def test_a_pod_that_has_just_been_bound_does_not_wait_for_the_node_that_it_fills() -> None:
@@ -100,7 +100,7 @@ def test_a_pod_that_has_just_been_bound_does_not_wait_for_the_node_that_it_fills
 
 def test_a_pod_finds_its_node_whether_it_is_seen_to_be_ready_or_on_its_way() -> None:
     waiting = _waiting(1, cpu="2")
-    assert _added([waiting], [_node()]) == _added([waiting], [], coming=1) == {}
+    assert _added([waiting], [_node()]) == _added([waiting], [], launching=1) == {}
 
 
 def test_who_preempts_others_has_their_room_and_only_they_are_a_reason() -> None:

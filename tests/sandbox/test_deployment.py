@@ -153,9 +153,9 @@ def test_a_template_is_put_into_the_sandbox(project: Path, aws: str, service: Se
         (RULE.replace("TARGET", "Receiver"), "Rule: no AWS::Lambda::Permission lets"),
         (
             DURABLE + RULE.replace("TARGET", "Worker") + PERMISSION,
-            "Rule: Worker is durable and needs an alias",
+            "Rule: the durable function Worker needs an alias",
         ),
-        (DURABLE + SCHEDULE, "Nightly: Worker is durable and needs an alias"),
+        (DURABLE + SCHEDULE, "Nightly: the durable function Worker needs an alias"),
     ],
 )
 def test_wiring_that_would_silently_fail_is_refused(project: Path, added: str, said: str) -> None:

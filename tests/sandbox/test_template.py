@@ -177,15 +177,19 @@ def test_tables_and_queues_are_in_the_shape_of_their_apis(project: Path) -> None
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("!Ref Table", "!Ref Tabel", "Receiver: there is no parameter or resource Tabel"),
-        ("!Ref Table", "!GetAtt Table.Colour", "Receiver: the sandbox does not know Colour"),
-        ("!Ref Table", "!ImportValue x", "Receiver: the sandbox does not resolve Fn::ImportValue"),
-        ("!If [Green", "!If [Blue", "Receiver: there is no condition Blue"),
+        ("!Ref Table", "!Ref Tabel", "Receiver: the template has no parameter or resource Tabel"),
+        (
+            "!Ref Table",
+            "!GetAtt Table.Colour",
+            "Receiver: the sandbox does not support the attribute Colour",
+        ),
+        ("!Ref Table", "!ImportValue x", "Receiver: the sandbox does not support Fn::ImportValue"),
+        ("!If [Green", "!If [Blue", "Receiver: the template has no condition Blue"),
         ("[0, !Split", "[9, !Split", "Receiver: Fn::Select of"),
         ("!Ref Colour, memory", "!Ref Colour, disk", "Receiver: Fn::FindInMap of"),
-        ("CodeUri: receiver", "CodeUri: nowhere", "Receiver: there is no folder"),
+        ("CodeUri: receiver", "CodeUri: nowhere", "Receiver: the folder"),
         ("Pattern: {source: [aws.ec2]}", "Patern: {}", "Receiver"),
-        (", Default: green", "", "Colour: this parameter has no default"),
+        (", Default: green", "", "parameter Colour has no default"),
     ],
 )
 def test_what_cannot_be_resolved_is_named(
@@ -200,7 +204,7 @@ def test_what_cannot_be_resolved_is_named(
 
 
 def test_a_parameter_that_the_template_lacks_is_refused(project: Path) -> None:
-    with pytest.raises(TemplateError, match="Color: the template has no such parameter"):
+    with pytest.raises(TemplateError, match="The template has no parameter Color"):
         _read(project, Color="red")
 
 

@@ -20,6 +20,7 @@ from sandbox.kubernetes.objects import (
     with_condition,
 )
 from sandbox.kubernetes.store import Change
+from sandbox.reasons import INSTANCE_REPORT_INVALID, ReasonError
 
 type State = Literal["pending", "running", "stopped", "terminated"]
 
@@ -84,7 +85,7 @@ class Instances:
             case "running" if node:
                 self._run(instance, copy(node), join)
             case _:
-                raise ValueError(f"{state!r} with node {node!r}")
+                raise ReasonError(INSTANCE_REPORT_INVALID, state=state, node=node)
 
     def _run(self, instance: str, manifest: Object, join: float | None) -> None:
         if self._states.get(instance) == "running":
