@@ -448,7 +448,7 @@ class ReadyCounts:
             match entry["kind"]:
                 case "node-ready":
                     self._nodes.add(entry["node"])
-                case "node-gone":
+                case "node-deleted":
                     self._nodes.discard(entry["node"])
                 case "pod-running":
                     self._pods.add(entry["uid"])

@@ -57,9 +57,9 @@ class Startup:
         # The functions have the same rights as on EKS, so that a missing right shows here first.
         rights = ["--rbac", str(RBAC)]
         # The first nodes join without a delay, because no function watches the cluster yet.
-        standing = ["--standing", str(self.scenario.nodes)]
+        initial = ["--initial-nodes", str(self.scenario.nodes)]
         kubernetes = self._start(
-            "kubernetes", [*cluster, *certificate, *rights, *standing, *self._seed()]
+            "kubernetes", [*cluster, *certificate, *rights, *initial, *self._seed()]
         )
         aws = self._start("aws", self._seed())
         warming.start()

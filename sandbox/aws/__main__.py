@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The command line; every duration is in seconds."""
+    """Parse the command line; every duration is in seconds."""
     parser = argparse.ArgumentParser(prog="python -m sandbox.aws", description=__doc__)
     access.arguments(parser)
     parser.add_argument("--port", type=int, default=0, help="0 is any free port")
     parser.add_argument("--region", default="us-east-1")
     parser.add_argument("--seed", type=int)
     parser.add_argument(
-        "--schedule-speed", type=float, default=1.0, help="times as fast as life; 0: on command"
+        "--schedule-speed",
+        type=float,
+        default=1.0,
+        help="times as fast as real time; 0: only on command",
     )
     parser.add_argument("--instance-start", type=float, default=1.0)
     parser.add_argument("--instance-stop", type=float, default=1.0)
@@ -34,12 +37,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve until SIGTERM, SIGINT or the end of the process that started this one."""
+    """Serve until SIGTERM, SIGINT, or the exit of the process that started this one."""
     options = parse(arguments)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="aws %(levelname)s %(message)s"
     )
-    # moto reads these as it is imported: one account, no CORS headers on every answer.
+    # moto reads these on import: one account, no CORS headers in answers.
     os.environ.setdefault("MOTO_ACCOUNT_ID", "123456789012")
     os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
     logging.getLogger("botocore").setLevel(logging.WARNING)
@@ -48,26 +51,26 @@ def main(arguments: list[str]) -> None:
 
 
 async def serve(options: argparse.Namespace) -> None:
-    """Build everything, say that it is ready, and answer requests."""
+    """Build the server, report that it is ready, and answer requests."""
     from sandbox.aws.server import start
 
     port = await start(build(options), options.host, options.port)
     report_ready(port=port, url=f"http://127.0.0.1:{port}")
     await wait_for_stop()
-    # Nothing outlives the process, so there is nothing to close; threads may be mid-call.
+    # No state outlives the process, so nothing needs to be closed; threads may be in a call.
     os._exit(0)
 
 
 def build(options: argparse.Namespace) -> "Front":
-    """The cloud as the command line wants it."""
+    """Build the server with the options of the command line."""
     from moto.moto_api._internal import mock_random
 
-    from sandbox.aws.cloud import Cloud, Pace
+    from sandbox.aws.cloud import Cloud, Delays
     from sandbox.aws.server import Front
 
     if options.seed is not None:
         mock_random.seed(options.seed)
-    pace = Pace(
+    delays = Delays(
         options.instance_start,
         options.instance_stop,
         options.health_check,
@@ -76,7 +79,7 @@ def build(options: argparse.Namespace) -> "Front":
         options.minimum_heartbeat,
     )
     return Front(
-        Cloud(options.region, pace, options.seed),
+        Cloud(options.region, delays, options.seed),
         access.Gate.of(options, "/moto-api"),
         schedule_speed=options.schedule_speed,
     )

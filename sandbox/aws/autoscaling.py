@@ -1,8 +1,8 @@
-"""Answers the Auto Scaling actions whose rules moto lacks or is too kind about.
+"""Auto Scaling actions that moto lacks, or whose rules moto does not enforce.
 
-Stands in for CompleteLifecycleAction, RecordLifecycleActionHeartbeat, hooks given at creation,
+CompleteLifecycleAction, RecordLifecycleActionHeartbeat, hooks of CreateAutoScalingGroup,
 TerminateInstanceInAutoScalingGroup, DetachInstances, forced deletion, activities and limits.
-LaunchInstances is in `synchronous`.
+LaunchInstances is in `launch_instances`.
 """
 
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ from moto.core.responses import ActionResult, EmptyResult
 from sandbox.aws import groups
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.eventbridge import EventBus
-from sandbox.aws.groups import KeepingGroup
+from sandbox.aws.groups import ReconcilingGroup
 from sandbox.aws.launch_instances import Launch, Launches
 from sandbox.aws.lifecycle_hooks import LifecycleActions, WaitingHook, check
 
@@ -32,7 +32,7 @@ DETACHABLE = {"InService", "Standby"}
 
 
 class Scaling(AutoScalingBackend):
-    """moto's Auto Scaling with AWS's rules for what leaves a group, and how."""
+    """moto's Auto Scaling, with AWS's rules about instances that leave a group."""
 
     cloud: ClassVar[Cloud]
     actions: ClassVar[LifecycleActions]
@@ -41,17 +41,17 @@ class Scaling(AutoScalingBackend):
         super().__init__(*args, **kwargs)
         self.launches = Launches()
 
-    def group(self, name: str | None) -> KeepingGroup:
-        """The group of this name; raises ValidationError."""
+    def group(self, name: str | None) -> ReconcilingGroup:
+        """Return the group of this name; raises ValidationError."""
         group = self.autoscaling_groups.get(name or "")
-        if not isinstance(group, KeepingGroup):
+        if not isinstance(group, ReconcilingGroup):
             raise ValidationError("AutoScalingGroup name not found - null")
         return group
 
-    def member(self, instance_id: str) -> tuple[KeepingGroup, InstanceState]:
-        """An instance's group and membership; raises ValidationError."""
+    def member(self, instance_id: str) -> tuple[ReconcilingGroup, InstanceState]:
+        """Return the group and the membership of an instance; raises ValidationError."""
         for group in self.autoscaling_groups.values():
-            assert isinstance(group, KeepingGroup)
+            assert isinstance(group, ReconcilingGroup)
             if state := group.state_of(instance_id):
                 return group, state
         raise ValidationError(
@@ -59,17 +59,17 @@ class Scaling(AutoScalingBackend):
         )
 
     def describe_auto_scaling_instances(self, instance_ids: list[str]) -> list[InstanceState]:
-        """As moto does; of some instances, without a look at all others."""
+        """Describe members; with ids, without a walk through all members."""
         if not instance_ids:
             return super().describe_auto_scaling_instances(instance_ids)
-        groups = [g for g in self.autoscaling_groups.values() if isinstance(g, KeepingGroup)]
+        groups = [g for g in self.autoscaling_groups.values() if isinstance(g, ReconcilingGroup)]
         found = (group.state_of(one) for one in instance_ids for group in groups)
         return [state for state in found if state]
 
     def create_auto_scaling_group(
         self, name: str, *args: Any, **kwargs: Any
     ) -> FakeAutoScalingGroup:
-        """As moto does, but never over an existing group nor outside the group's own limits."""
+        """Create a group; refuse an existing name, and a size outside of the limits."""
         if name in self.autoscaling_groups:
             raise AutoscalingClientError(
                 "AlreadyExists",
@@ -82,7 +82,7 @@ class Scaling(AutoScalingBackend):
     def update_auto_scaling_group(  # type: ignore[override]
         self, name: str, **kwargs: Any
     ) -> FakeAutoScalingGroup:
-        """As moto does, within limits, and without forgetting the policy that isn't named."""
+        """Update a group within its limits; keep a policy that the request does not name."""
         group = self.group(name)
         for limit in ("min_size", "max_size"):
             if kwargs[limit] is None:
@@ -96,7 +96,7 @@ class Scaling(AutoScalingBackend):
         return super().update_auto_scaling_group(name, **kwargs)
 
     def set_desired_capacity(self, group_name: str, desired_capacity: int | None) -> None:
-        """As moto does, between minimum and maximum."""
+        """Set the desired capacity; refuse a value outside of minimum and maximum."""
         group = self.group(group_name)
         wanted = desired_capacity or 0
         if wanted > (group.max_size or 0):
@@ -126,7 +126,7 @@ class Scaling(AutoScalingBackend):
             del self.lifecycle_hooks[key]
 
     def terminate_instance(self, instance_id: str, should_decrement: bool) -> Any:
-        """Take an instance out by its hooks; without decrementing, the group replaces it."""
+        """Terminate an instance after its hooks; the group replaces it unless it decrements."""
         group, state = self.member(instance_id)
         if state.lifecycle_state.startswith("Terminating"):
             return next(a for a in group.activities if instance_id in a.description)
@@ -146,7 +146,7 @@ class Scaling(AutoScalingBackend):
     def detach_instances(
         self, group_name: str, instance_ids: list[str], should_decrement: bool
     ) -> Any:
-        """Let members go, all of them or, with a ValidationError, none."""
+        """Detach all of these members, or none and raise ValidationError."""
         group = self.group(group_name)
         states = []
         for instance_id in instance_ids:
@@ -172,20 +172,20 @@ class Scaling(AutoScalingBackend):
         return [group.detach(state) for state in states]
 
     def resume_processes(self, group_name: str, scaling_processes: list[str]) -> None:
-        """As moto does; the group then catches up."""
+        """Resume processes; the group then reconciles its size."""
         super().resume_processes(group_name, scaling_processes)
-        self.group(group_name).settle_soon()
+        self.group(group_name).reconcile_soon()
 
     def notify_terminate_instances(self, instance_ids: list[str]) -> None:
-        """Nothing: a group learns of a death by its health check, not from the EC2 call."""
+        """Do nothing: a group notices a terminated instance by its health check."""
 
     def put_hook(self, group: str, specification: dict[str, Any]) -> None:
-        """Store a hook, or change it; raises ValidationError."""
+        """Create or replace a hook; raises ValidationError."""
         transition = specification.get("LifecycleTransition")
         heartbeat = specification.get("HeartbeatTimeout")
         result = specification.get("DefaultResult")
         name = specification["LifecycleHookName"]
-        check(transition, heartbeat, result, self.cloud.pace.minimum_heartbeat)
+        check(transition, heartbeat, result, self.cloud.delays.minimum_heartbeat)
         self.lifecycle_hooks[f"{group}_{name}"] = WaitingHook(
             name,
             group,
@@ -196,13 +196,13 @@ class Scaling(AutoScalingBackend):
         )
 
     def delete_lifecycle_hook(self, as_name: str, name: str) -> None:
-        """As moto does; what waits for the hook goes on."""
+        """Delete a hook; instances that wait for it continue."""
         super().delete_lifecycle_hook(as_name, name)
         self.actions.drop_hook(as_name, name)
 
 
 def _given_again(policy: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A stored policy as a request would give it: its template by id, without the name as well."""
+    """Return a stored policy in the form of a request: the template by id, without its name."""
     if not policy:
         return None
     template = policy["LaunchTemplate"]
@@ -211,7 +211,7 @@ def _given_again(policy: dict[str, Any] | None) -> dict[str, Any] | None:
     return policy | {"LaunchTemplate": template | {"LaunchTemplateSpecification": specification}}
 
 
-def _is_of(hook: LifecycleHook, group: KeepingGroup) -> bool:
+def _is_of(hook: LifecycleHook, group: ReconcilingGroup) -> bool:
     return hook.auto_scaling_group_name == group.name
 
 
@@ -226,17 +226,17 @@ def _check_sizes(desired: int | None, least: int | None, most: int | None) -> No
 
 
 class ScalingResponse(AutoScalingResponse):
-    """The actions themselves; what is not here is moto's."""
+    """The actions that differ from moto's."""
 
     @property
     def scaling(self) -> Scaling:
-        """The models of the caller's account and region."""
+        """The backend of the caller's account and region."""
         backend = self.autoscaling_backend
         assert isinstance(backend, Scaling)
         return backend
 
     def call_action(self) -> TYPE_RESPONSE:
-        """As moto does; an unknown group is an error of the caller, not of the server."""
+        """Call an action; an unknown group is a client error, where moto answers a server error."""
         name = self._get_param("AutoScalingGroupName")
         known = name is None or name in self.scaling.autoscaling_groups
         if not known and self._get_action() != "CreateAutoScalingGroup":
@@ -246,7 +246,7 @@ class ScalingResponse(AutoScalingResponse):
         return answer
 
     def create_auto_scaling_group(self) -> ActionResult:
-        """Hooks of the request are there before the first instance is launched."""
+        """Create a group; its hooks exist before the first instance is launched."""
         name = self._get_param("AutoScalingGroupName")
         known = name in self.scaling.autoscaling_groups
         hooks = self._get_param("LifecycleHookSpecificationList", [])
@@ -255,7 +255,7 @@ class ScalingResponse(AutoScalingResponse):
         return super().create_auto_scaling_group()
 
     def update_auto_scaling_group(self) -> ActionResult:
-        """moto's, with the flags that it leaves out."""
+        """Update a group, including the flags that moto ignores."""
         result = super().update_auto_scaling_group()
         group = self.scaling.group(self._get_param("AutoScalingGroupName"))
         group.capacity_rebalance = self._get_bool_param(
@@ -264,7 +264,7 @@ class ScalingResponse(AutoScalingResponse):
         return result
 
     def launch_instances(self) -> ActionResult:
-        """At once, in one zone; the answer is the same for as long as its token is known."""
+        """Launch at once in one zone; a known client token gets the same answer again."""
         wanted = Launch(
             self._get_param("AutoScalingGroupName"),
             self._get_int_param("RequestedCapacity"),
@@ -277,13 +277,13 @@ class ScalingResponse(AutoScalingResponse):
         return ActionResult(self.scaling.launches.answer(group, wanted, token))
 
     def delete_auto_scaling_group(self) -> ActionResult:
-        """Refused while there are members, unless ForceDelete."""
+        """Delete a group; refuse while it has members, unless ForceDelete."""
         force = self._get_bool_param("ForceDelete", False)
         self.scaling.end_group(self._get_param("AutoScalingGroupName"), force=force)
         return EmptyResult()
 
     def describe_auto_scaling_groups(self) -> ActionResult:
-        """moto's, without the instances where the caller does not want them."""
+        """Describe groups, without instances if the caller asks for that."""
         found = super().describe_auto_scaling_groups()
         if self._get_bool_param("IncludeInstances", True):
             return found
@@ -292,34 +292,34 @@ class ScalingResponse(AutoScalingResponse):
         return ActionResult({**page, "AutoScalingGroups": groups})
 
     def describe_scaling_activities(self) -> ActionResult:
-        """Newest first; of one group, or of all."""
+        """Describe the activities of one group or of all groups, newest first."""
         name = self._get_param("AutoScalingGroupName")
         chosen = [self.scaling.group(name)] if name else self.scaling.autoscaling_groups.values()
         activities: list[Activity] = []
         for group in chosen:
-            assert isinstance(group, KeepingGroup)
+            assert isinstance(group, ReconcilingGroup)
             activities.extend(group.activities)
         limit = self._get_int_param("MaxRecords", 100)
         return ActionResult({"Activities": activities[:limit]})
 
     def describe_instance_refreshes(self) -> ActionResult:
-        """None: the sandbox does not start any."""
+        """Return no refresh: the sandbox does not support instance refreshes."""
         self.scaling.group(self._get_param("AutoScalingGroupName"))
         return ActionResult({"InstanceRefreshes": []})
 
     def put_lifecycle_hook(self) -> ActionResult:
-        """With its metadata, and refused where AWS would."""
+        """Create or replace a hook with its metadata; refuse as AWS does."""
         group = self.scaling.group(self._get_param("AutoScalingGroupName"))
         self.scaling.put_hook(group.name, self._get_params())
         return EmptyResult()
 
     def complete_lifecycle_action(self) -> ActionResult:
-        """By token, else by instance."""
+        """Find the action by its token, or by the instance without a token."""
         self.scaling.actions.complete(*self._action(), self._get_param("LifecycleActionResult"))
         return EmptyResult()
 
     def record_lifecycle_action_heartbeat(self) -> ActionResult:
-        """By token, else by instance."""
+        """Find the action by its token, or by the instance without a token."""
         self.scaling.actions.heartbeat(*self._action())
         return EmptyResult()
 
@@ -334,7 +334,7 @@ class ScalingResponse(AutoScalingResponse):
 
 
 class _WithoutInstances:
-    """A group as it is described to those who do not ask for its instances."""
+    """A group, described without its instances."""
 
     instances: tuple[()] = ()
 
@@ -346,7 +346,7 @@ class _WithoutInstances:
 
 
 def install(cloud: Cloud, bus: EventBus) -> None:
-    """Put these groups and actions in moto's place."""
+    """Let moto use these classes for groups and actions."""
     Scaling.cloud, Scaling.actions = cloud, groups.install(cloud, bus)
     autoscaling_backends.backend = Scaling
-    moto_autoscaling.FakeAutoScalingGroup = KeepingGroup  # type: ignore[misc]
+    moto_autoscaling.FakeAutoScalingGroup = ReconcilingGroup  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Answers the control API: what the sandbox's AWS is told to do, and what it saw."""
+"""The control API of the sandbox's AWS."""
 
 import threading
 import time
@@ -24,14 +24,14 @@ from sandbox.reasons import EVENT_INVALID, ReasonError
 
 
 class ClusterLink(BaseModel):
-    """Where an EKS cluster's API answers, and the file that holds its CA's certificate (PEM)."""
+    """The endpoint of an EKS cluster, and the file with the certificate of its CA (PEM)."""
 
     endpoint: str
     ca_file: Path
 
 
 class Links(BaseModel):
-    """The other processes; each field given is added to or replaces what was linked before."""
+    """The other processes; each field adds to the links, or replaces links of the same name."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
@@ -41,7 +41,7 @@ class Links(BaseModel):
 
 
 class FaultList(BaseModel):
-    """The faults that shall be in force, in place of those before."""
+    """The faults that replace all present faults."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,7 +49,7 @@ class FaultList(BaseModel):
 
 
 class ThrottleSwitch(BaseModel):
-    """Whether calls are limited by token buckets, and what share of these others leave."""
+    """Whether token buckets limit the calls, and the share of the buckets that others leave."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -58,7 +58,7 @@ class ThrottleSwitch(BaseModel):
 
 
 class ScheduleSpeed(BaseModel):
-    """How many times as fast as life schedules tick; 0: only on command."""
+    """How many times faster than real time schedules run; 0: only on command."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -66,7 +66,7 @@ class ScheduleSpeed(BaseModel):
 
 
 class FireSchedule(BaseModel):
-    """A schedule or scheduled rule, by name or ARN, that shall invoke its target now."""
+    """A schedule or scheduled rule, by name or ARN, to run now."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -74,7 +74,7 @@ class FireSchedule(BaseModel):
 
 
 class Control(ControlApi):
-    """Lets an outside hand move AWS, and see what happened in it."""
+    """Lets the command line and tests control AWS and read its state."""
 
     def __init__(self, cloud: Cloud, bus: EventBus, nodes: NodeLink, throttle: Throttle):
         super().__init__(
@@ -104,7 +104,7 @@ class Control(ControlApi):
         self._reached: set[tuple[str, str, str]] = set()  # access key, call, and kind of record
 
     def link(self, links: Links) -> None:
-        """Connect to other processes; raises OSError when a CA file can't be read."""
+        """Connect to other processes; raises OSError if a CA file cannot be read."""
         with self._cloud.lock:
             for name, cluster in links.eks.items():
                 link_cluster(self._cloud, name, cluster.endpoint, cluster.ca_file)
@@ -118,8 +118,7 @@ class Control(ControlApi):
         )
 
     def count(self, access_key: str, call: str, kinds: Iterable[str] = ()) -> None:
-        """One more call of this action; `kinds` are how the keys begin that it reaches in a
-        table."""
+        """Count a call; `kinds` are the key prefixes that it reads or writes in a table."""
         with self._counting:
             self._calls[access_key, call] += 1
             self._reached.update((access_key, call, kind) for kind in kinds)

@@ -1,6 +1,6 @@
-"""Finds instances, their tags and their images by id at once, where moto walks through them all.
+"""An index of instances by id, where moto walks through all instances, tags and images.
 
-With a thousand instances those walks were a third of the processor that a storm took here.
+With a thousand instances these walks took a third of the processor time of a storm.
 """
 
 import copy
@@ -13,7 +13,7 @@ from moto.ec2.models.elastic_block_store import Volume
 from moto.ec2.models.instances import Instance, Reservation
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, filter_dict_attribute_mapping, get_prefix
 
-# What moto's DescribeInstances lacks: launch-time, by the day or by the hour.
+# The filter launch-time of DescribeInstances, by day or by hour, which moto lacks.
 filter_dict_attribute_mapping["launch-time"] = "launched_in"
 Instance.launched_in = property(  # type: ignore[attr-defined]
     lambda self: [f"{self.launch_time:%Y-%m-%d}*", f"{self.launch_time:%Y-%m-%dT%H}:*"]
@@ -21,20 +21,20 @@ Instance.launched_in = property(  # type: ignore[attr-defined]
 
 
 class IndexedInstances(EC2Backend):
-    """moto's EC2, with an index; what is not in the index is looked for as moto does."""
+    """moto's EC2 with an index; moto searches for instances that the index does not have."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._index: dict[str, tuple[Instance, Reservation]] = {}
 
     def run_instances(self, *args: Any, **kwargs: Any) -> Reservation:
-        """As moto does."""
+        """Launch instances, and add them to the index."""
         reservation = super().run_instances(*args, **kwargs)
         self._index |= {instance.id: (instance, reservation) for instance in reservation.instances}
         return reservation
 
     def forget(self, instance: Instance) -> None:
-        """The instance is not described any more."""
+        """Remove an instance from the index and from all descriptions."""
         _, reservation = self._index.pop(instance.id)
         reservation.instances.remove(instance)
         if not reservation.instances:
@@ -42,17 +42,17 @@ class IndexedInstances(EC2Backend):
         self.tags.pop(instance.id, None)
 
     def get_instance(self, instance_id: str) -> Instance:
-        """As moto does."""
+        """Return an instance; raise moto's error if it does not exist."""
         return self._find(instance_id) or super().get_instance(instance_id)
 
     def get_instance_by_id(self, instance_id: str) -> Instance | None:
-        """As moto does."""
+        """Return an instance, or None."""
         return self._find(instance_id) or super().get_instance_by_id(instance_id)
 
     def _find(self, instance_id: str) -> Instance | None:
         if found := self._index.get(instance_id):
             return found[0]
-        # One that is being launched is looked for, too: by the volume that is attached to it.
+        # During a launch, moto attaches a volume to an instance that is not in the index yet.
         newest = next(reversed(self.reservations.values()), None)
         launched = newest.instances if newest else []
         return next((one for one in launched if one.id == instance_id), None)
@@ -60,7 +60,7 @@ class IndexedInstances(EC2Backend):
     def get_multi_instances_by_id(
         self, instance_ids: list[str], filters: Any = None
     ) -> list[Instance]:
-        """As moto does."""
+        """Return the instances with these ids."""
         if not all(name in self._index for name in instance_ids):
             return super().get_multi_instances_by_id(instance_ids, filters)
         instances = [self._index[name][0] for name in instance_ids]
@@ -69,7 +69,7 @@ class IndexedInstances(EC2Backend):
     def get_reservations_by_instance_ids(
         self, instance_ids: list[str], filters: Any = None
     ) -> list[Reservation]:
-        """As moto does; filters are left to it."""
+        """Return the reservations of these instances; moto handles filters."""
         if filters or not all(name in self._index for name in instance_ids):
             return super().get_reservations_by_instance_ids(instance_ids, filters)
         chosen: dict[str, Reservation] = {}
@@ -82,7 +82,7 @@ class IndexedInstances(EC2Backend):
         return list(chosen.values())
 
     def describe_tags(self, filters: dict[str, list[str]] | None = None) -> list[dict[str, str]]:
-        """As moto does; of one resource, without a look at all others."""
+        """Return tags; those of one resource without a walk through all tags."""
         resource = _only(filters, "resource-id")
         if resource is None:
             return super().describe_tags(filters)
@@ -99,7 +99,7 @@ class IndexedInstances(EC2Backend):
         exec_users: list[str] | None = None,
         owners: list[str] | None = None,
     ) -> list[Ami]:
-        """As moto does; of one image, without a look at all others."""
+        """Return images; one image without a walk through all images."""
         image = _only(filters, "image-id")
         if image in self.amis and not (ami_ids or exec_users or owners):
             return [self.amis[image]]
@@ -108,14 +108,14 @@ class IndexedInstances(EC2Backend):
     def describe_volumes(
         self, volume_ids: list[str] | None = None, filters: Any = None
     ) -> list[Volume]:
-        """As moto does; by ids, without a look at all others."""
+        """Return volumes; those with given ids without a walk through all volumes."""
         if volume_ids and not filters and all(name in self.volumes for name in volume_ids):
             return [self.volumes[name] for name in volume_ids]
         return super().describe_volumes(volume_ids, filters)
 
 
 def _only(filters: Mapping[str, list[str]] | None, key: str) -> str | None:
-    """The one literal value of the one filter, if that is what it filters by."""
+    """Return the value, if this is the only filter and it has one value without wildcards."""
     if not filters or list(filters) != [key] or len(filters[key]) != 1:
         return None
     [value] = filters[key]

@@ -1,10 +1,9 @@
-"""Launches instances of a group while the caller waits, as LaunchInstances does.
+"""LaunchInstances: launches instances of a group while the caller waits.
 
 Sources: EC2 Auto Scaling API reference, "LaunchInstances"; user guide, "Launch instances
-synchronously" and "Launching instances with synchronous provisioning". AWS does not document what a
-success does to the desired capacity, nor the answer of a group that is at its maximum, or whose
-Launch process is suspended: here the desired capacity grows by what was launched, and such groups
-refuse.
+synchronously" and "Launching instances with synchronous provisioning". AWS does not document three
+cases. Here, a success raises the desired capacity by the launched units; a group at its maximum and
+a group with a suspended Launch process refuse.
 """
 
 import time
@@ -14,21 +13,20 @@ from typing import Any
 from moto.autoscaling.exceptions import AutoscalingClientError, ValidationError
 from moto.ec2.models.instances import Instance
 
-from sandbox.aws.groups import KeepingGroup, LaunchError
+from sandbox.aws.groups import LaunchError, ReconcilingGroup
 
 TOKEN_LIVES = 8 * 3600.0
-"""Seconds for which the answer to a token is kept."""
+"""Seconds for which the answer of a client token is kept."""
 
 LARGEST = 100
-"""Instances of one call."""
+"""The most instances of one call."""
 
 RETRY = "retry-with-group-configuration"
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What a caller asked for; a token stands for one of these. `capacity` is in the group's
-    units."""
+    """The parameters of a call, of which a client token allows one set. `capacity` is in units."""
 
     group: str
     capacity: int
@@ -40,12 +38,12 @@ class Launch:
 
 @dataclass
 class Launches:
-    """The answers to LaunchInstances, by token."""
+    """The answers of LaunchInstances, by client token."""
 
     _answers: dict[str, tuple[float, Launch, dict[str, Any]]] = field(default_factory=dict)
 
-    def answer(self, group: KeepingGroup, wanted: Launch, token: str) -> dict[str, Any]:
-        """Launch, or answer as before; raises what AWS refuses with."""
+    def answer(self, group: ReconcilingGroup, wanted: Launch, token: str) -> dict[str, Any]:
+        """Launch, or return the answer of a known token; raises AWS's errors."""
         at, known, before = self._answers.get(token, (0.0, wanted, {}))
         if time.time() - at < TOKEN_LIVES:
             if known != wanted:
@@ -60,7 +58,7 @@ class Launches:
         units = sum(group.weight_of(instance.instance_type) for instance in launched)
         if units < wanted.capacity and wanted.retry == RETRY:
             units = wanted.capacity
-            group.settle_soon()
+            group.reconcile_soon()
         group.desired_capacity = (group.desired_capacity or 0) + units
         answer = {
             "AutoScalingGroupName": group.name,
@@ -72,8 +70,8 @@ class Launches:
         return answer
 
 
-def _check(group: KeepingGroup, wanted: Launch) -> None:
-    """Raise what AWS refuses with, before anything is launched."""
+def _check(group: ReconcilingGroup, wanted: Launch) -> None:
+    """Raise AWS's errors before the launch."""
     if group.warm_pool:
         message = "LaunchInstances is not supported for groups with a warm pool."
         raise AutoscalingClientError("UnsupportedOperation", message)
@@ -99,7 +97,7 @@ def _check(group: KeepingGroup, wanted: Launch) -> None:
 
 
 def _is_mixed(policy: dict[str, Any]) -> bool:
-    """Whether a group may have both, On-Demand and Spot Instances."""
+    """Whether a group can have both On-Demand and Spot Instances."""
     distribution = policy.get("InstancesDistribution") or {}
     share = distribution.get("OnDemandPercentageAboveBaseCapacity")
     if not policy or share is None or int(share) == 100:
@@ -107,8 +105,8 @@ def _is_mixed(policy: dict[str, Any]) -> bool:
     return int(share) != 0 or bool(int(distribution.get("OnDemandBaseCapacity") or 0))
 
 
-def _place(group: KeepingGroup, wanted: Launch) -> tuple[str, str | None]:
-    """The zone and the subnet to launch in; raises ValidationError."""
+def _place(group: ReconcilingGroup, wanted: Launch) -> tuple[str, str | None]:
+    """Return the zone and the subnet of the launch; raises ValidationError."""
     if max(map(len, (wanted.zones, wanted.zone_ids, wanted.subnets))) > 1:
         raise ValidationError("At most one Availability Zone or subnet can be specified.")
     if wanted.zones and wanted.zone_ids:

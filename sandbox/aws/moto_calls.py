@@ -1,4 +1,4 @@
-"""Hands requests to moto, by the shortest way that moto has for each."""
+"""Passes requests to moto, by the fastest entry point of each service."""
 
 import functools
 from collections.abc import Callable
@@ -37,26 +37,26 @@ CLASSES = {
 
 
 class _ServerRequest(Request):
-    from_wsgi_server = True  # whoever serves adds the date
+    from_wsgi_server = True  # the server adds the Date header
 
 
 class Moto(DomainDispatcherApplication):
-    """moto's dispatcher, remembering what moto looks up anew for every call (0.5 of 1.4 ms)."""
+    """moto's dispatcher with a cache of lookups that take 0.5 of the 1.4 ms of a call."""
 
     def __init__(self) -> None:
         super().__init__(create_backend_app)
         self._known: dict[str | None, Any] = {}
-        remembered = functools.cache(method_names_from_class)
-        moto_responses.method_names_from_class = remembered  # type: ignore[attr-defined]
+        cached = functools.cache(method_names_from_class)
+        moto_responses.method_names_from_class = cached  # type: ignore[attr-defined]
 
     def get_backend_for_host(self, host: str | None) -> Any:
-        """The moto backend that serves a host name."""
+        """Return the moto application of a host name."""
         if host not in self._known:
             self._known[host] = super().get_backend_for_host(host)
         return self._known[host]
 
     def answer(self, call: Call | None, environ: Environ) -> Answer:
-        """What moto says to a request."""
+        """Return moto's answer to a request."""
         if call and call.service in CLASSES:
             return _dispatched(CLASSES[call.service].dispatch, environ)
         said: list[Any] = []

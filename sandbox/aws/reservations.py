@@ -1,7 +1,6 @@
-"""Puts instances into capacity reservations, on command.
+"""Assigns instances to capacity reservations on command, for the filter of DescribeInstances.
 
-Stands in for launches that target a reservation, and for DescribeInstances' filter by it, which
-moto lacks.
+moto has neither launches into a reservation nor this filter.
 """
 
 from moto.ec2 import utils as moto_utils
@@ -15,7 +14,7 @@ _ATTRIBUTE = "capacity_reservation_id"
 
 
 class Reserve(BaseModel):
-    """One command: the instance runs in this capacity reservation."""
+    """A command: the instance runs in this capacity reservation."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -24,7 +23,7 @@ class Reserve(BaseModel):
 
 
 def put_into(cloud: Cloud, command: Reserve) -> dict[str, str]:
-    """Let DescribeInstances find the instance by its reservation."""
+    """Assign an instance to a reservation."""
     _, instance = instances.find(cloud, command.instance)
     setattr(instance, _ATTRIBUTE, command.reservation)
     return {"reservation": command.reservation}

@@ -1,6 +1,6 @@
-"""Fires what is scheduled when it is due: in real time, quicker, or only when told to.
+"""Runs schedules and scheduled rules when they are due: in real time, faster, or on command.
 
-Stands in for the entry of EventBridge's schedules and scheduled rules, which moto only stores.
+moto only stores them.
 """
 
 from collections.abc import Callable
@@ -14,15 +14,16 @@ from sandbox.aws.timers import Timer
 from sandbox.control import NotFoundError
 from sandbox.reasons import SCHEDULE_NOT_FOUND
 
-# Fires once for the given time and returns the functions it reached.
+# Invokes the target once for the given time; returns the functions that it invokes.
 Fire = Callable[[datetime], list[str]]
 
 
 @dataclass(eq=False)
 class ScheduledTarget:
-    """One schedule or scheduled rule that is enabled; `over` is called once it is never due again.
+    """An enabled schedule or scheduled rule.
 
-    `seen` is the time up to which it was fired, on a entry of its own that `speed` may set_speed.
+    `seen` is the time up to which it has run; with another speed this is not the real time.
+    `on_finished` is called when it is never due again.
     """
 
     name: str
@@ -39,7 +40,7 @@ class ScheduledTarget:
 
 
 class ScheduleClock:
-    """All targets, by ARN. Every method is called under the cloud's lock."""
+    """All enabled schedules, by ARN. The caller of a method holds the cloud's lock."""
 
     def __init__(self, cloud: Cloud, speed: float):
         self._cloud = cloud
@@ -47,19 +48,19 @@ class ScheduleClock:
         self.speed = speed
 
     def add(self, entry: ScheduledTarget) -> None:
-        """Start a entry, in place of the one that the ARN had."""
+        """Add a schedule, or replace the one with this ARN."""
         self.remove(entry.arn)
         self._targets[entry.arn] = entry
         self._schedule_next(entry, _next(entry))
 
     def remove(self, arn: str) -> None:
-        """Stop a entry, if there is one."""
+        """Remove a schedule, if it exists."""
         entry = self._targets.pop(arn, None)
         if entry and entry.timer:
             entry.timer.cancel()
 
     def set_speed(self, speed: float) -> None:
-        """Let all targets run so many times as fast from now on; 0 stops them."""
+        """Run all schedules at this speed from now on; 0 stops them."""
         self.speed = speed
         now = datetime.now(UTC)
         for entry in list(self._targets.values()):
@@ -67,7 +68,7 @@ class ScheduleClock:
             self._schedule_next(entry, _next(entry))
 
     def fire(self, name: str) -> list[str]:
-        """Fire now, by name or ARN; a one-time schedule then ends. The functions reached.
+        """Run a schedule now, by name or ARN; return the functions. A one-time schedule then ends.
 
         Raises:
             NotFoundError: no enabled schedule has that name or ARN.
@@ -79,7 +80,7 @@ class ScheduleClock:
         return [function for entry in found for function in self._fire(entry, now)]
 
     def show(self) -> list[dict[str, Any]]:
-        """The targets, with the time at which each is due next if nothing changes."""
+        """Return the schedules with the next due time of each."""
         return [
             {
                 "name": entry.name,
@@ -125,5 +126,5 @@ def _next(entry: ScheduledTarget) -> datetime | None:
         return entry.since if first else entry.expression.next(entry.since)
     due = entry.expression.next(entry.seen)
     if due is None and isinstance(entry.expression, At):
-        return entry.seen  # what was to be once and lies in the past is made up for
+        return entry.seen  # a one-time schedule in the past is due at once
     return due

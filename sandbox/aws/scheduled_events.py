@@ -1,6 +1,6 @@
-"""Has EC2 announce, on command, that it will reboot, stop or retire an instance.
+"""Lets EC2 schedule events of an instance on command: reboot, stop, retirement, maintenance.
 
-Stands in for hardware that fails, and for DescribeInstanceStatus telling of it, which moto lacks.
+moto's DescribeInstanceStatus shows no events.
 """
 
 import time
@@ -22,8 +22,11 @@ BY_CODE = "event.code"
 
 
 class Maintenance(BaseModel):
-    """One command: what is scheduled `starts_in` seconds from now, or, with the `event` that is
-    answered, what becomes of it. `over` is how EC2 begins the description of what is done with."""
+    """A command: an event that starts in `starts_in` seconds.
+
+    With the id of an earlier answer as `event`, the command changes that event. `over` is the
+    prefix with which EC2 marks a finished event in its description.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -41,7 +44,7 @@ class Maintenance(BaseModel):
 
 
 def announce(cloud: Cloud, command: Maintenance) -> dict[str, str]:
-    """Let DescribeInstanceStatus show it; `{"event": …}`, the id that it has there."""
+    """Schedule or change an event; return its id, `{"event": …}`."""
     _, instance = instances.find(cloud, command.instance)
     event = command.event or f"instance-event-{uuid.uuid4().hex[:17]}"
     scheduled = _scheduled(instance)

@@ -1,6 +1,6 @@
-"""Decides which types and markets a group launches, and gives each Spot instance its request.
+"""Selects the types and markets that a group launches; creates the request of a Spot instance.
 
-Stands in for allocation strategies and for the Spot requests behind a group, which moto lacks.
+moto has neither allocation strategies nor the Spot requests of a group.
 """
 
 import time
@@ -22,10 +22,10 @@ Plan = list[tuple[str, str | None, int]]  # instance type, market ("spot" or Non
 
 
 def plan(group: FakeAutoScalingGroup, zone: str, count: int, without: Collection[str] = ()) -> Plan:
-    """What to launch in a zone, of other types than those `without`; nothing where none is left.
+    """Return the launches in a zone, without the types `without`; empty if no type is left.
 
-    On demand takes the first type, as "prioritized" does; Spot takes the cheapest of the zone. The
-    share of Spot is kept over the group as it stands. Weights are not looked at.
+    On demand uses the first type, as "prioritized" does; Spot uses the cheapest type of the zone.
+    The share of Spot applies to the whole group. Weights are ignored.
     """
     policy = group.mixed_instances_policy
     if not policy:
@@ -90,7 +90,7 @@ class FulfilledRequest(SpotInstanceRequest):
         )
 
     def get_filter_value(self, filter_name: str, method_name: str | None = None) -> Any:
-        """What DescribeSpotInstanceRequests filters by."""
+        """Return the value for a filter of DescribeSpotInstanceRequests."""
         match filter_name:
             case "status-code":
                 return self.status_code
@@ -115,15 +115,14 @@ class FulfilledRequest(SpotInstanceRequest):
 
 
 def request_for(instance: Instance) -> None:
-    """Let DescribeSpotInstanceRequests and DescribeInstances show the instance's request."""
+    """Create the Spot request of an instance."""
     request = FulfilledRequest(instance)
     instance.ec2_backend.spot_instance_requests[request.id] = request
     instance.spot_instance_request_id = request.id  # type: ignore[attr-defined]
 
 
 def mark(instance: Instance, state: str, status: str, at: float | None = None) -> None:
-    """Let DescribeSpotInstanceRequests show what becomes of the instance's request, and since when
-    (epoch seconds; now when None)."""
+    """Set state and status of the request of an instance, at a time (epoch seconds; None: now)."""
     request_id = getattr(instance, "spot_instance_request_id", None)
     request = instance.ec2_backend.spot_instance_requests.get(request_id)
     if request:
@@ -132,10 +131,10 @@ def mark(instance: Instance, state: str, status: str, at: float | None = None) -
 
 
 def announce(instance: Instance, action: str, at: float) -> None:
-    """Let DescribeSpotInstanceRequests show that the instance is taken back, from `at` on (epoch
-    seconds). One that is to be terminated is called so at once, though it runs for two minutes yet.
+    """Set the request of an instance to its interruption, at `at` (epoch seconds).
 
-    Source: EC2 user guide, "State changes for a Spot request".
+    The request is closed at once, although the instance runs for two more minutes. Source: EC2 user
+    guide, "State changes for a Spot request".
     """
     if action == "terminate":
         mark(instance, "closed", "instance-terminated-no-capacity", at)
@@ -144,7 +143,7 @@ def announce(instance: Instance, action: str, at: float) -> None:
 
 
 def forget(instance: Instance) -> None:
-    """The instance's request is not shown any more."""
+    """Delete the request of an instance."""
     request_id = getattr(instance, "spot_instance_request_id", None)
     instance.ec2_backend.spot_instance_requests.pop(request_id, None)
 

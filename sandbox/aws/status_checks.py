@@ -1,7 +1,6 @@
-"""Has status checks of an instance fail, and pass again, on command.
+"""Lets status checks of an instance fail, and pass again, on command.
 
-Stands in for hardware and networks that fail, and for DescribeInstanceStatus telling of it: moto's
-instances pass every check.
+The instances of moto pass every check.
 """
 
 import time
@@ -19,7 +18,7 @@ FILTERS = {f"{check}-status.status": check for check in CHECKS}
 
 
 class Impairment(BaseModel):
-    """One command: the check has failed for `lasts` seconds; None says that it passes."""
+    """A command: the check has failed for `lasts` seconds; with None it passes."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -29,7 +28,7 @@ class Impairment(BaseModel):
 
 
 def impair(cloud: Cloud, command: Impairment) -> dict[str, list[str]]:
-    """Let DescribeInstanceStatus show it; `{"failed": […]}`, the checks that fail now."""
+    """Set a status check; return the checks that fail now, `{"failed": […]}`."""
     _, instance = instances.find(cloud, command.instance)
     failed = _failed(instance)
     if command.lasts is None:
@@ -40,7 +39,7 @@ def impair(cloud: Cloud, command: Impairment) -> dict[str, list[str]]:
 
 
 def _failed(instance: Instance) -> dict[str, float]:
-    """Since when which checks fail, in epoch seconds."""
+    """Return the failed checks with the time since when they fail, in epoch seconds."""
     found: dict[str, float] = instance.__dict__.setdefault("failed_checks", {})
     return found
 

@@ -1,7 +1,8 @@
-"""Server-side apply: merges what a manager applies, and finds its conflicts with the others.
+"""Server-side apply: merges an applied configuration, and finds conflicts with other managers.
 
-Rules: Kubernetes' server-side apply. A field that somebody else owns with another value is a
-conflict unless forced; a field that a manager stops applying goes when nobody else owns it.
+Rules: Kubernetes' server-side apply. A field that another manager owns with another value is a
+conflict unless forced. A field that a manager no longer applies is removed if it has no other
+owner.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from sandbox.kubernetes.ownership import Path
 from sandbox.kubernetes.patches import is_set, merge_keys
 from sandbox.kubernetes.registry import Kind
 
-_KUBECTL = "kubectl"  # the manager's name unless somebody gives another
+_KUBECTL = "kubectl"  # kubectl's default field manager
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -67,9 +68,9 @@ def merged(
 
 
 def _applied_before(live: Object) -> set[Path]:
-    """Return the fields that `kubectl apply` without `--server-side` has set, by its annotation.
+    """Return the fields that `kubectl apply` without `--server-side` set, by its annotation.
 
-    A server lets kubectl's server-side apply take these over without a conflict.
+    kubectl's server-side apply may take ownership of these fields without a conflict.
     """
     text = annotation(live, _LAST_APPLIED)
     try:
@@ -80,7 +81,7 @@ def _applied_before(live: Object) -> set[Path]:
 
 
 def _note_applied(kind: Kind, result: Object, applied: Object) -> None:
-    """Keep the annotation up to date, so that client-side apply can go on from here."""
+    """Update the annotation of client-side apply, which can then be used again."""
     metadata = result["metadata"]
     kept = {key: one for key, one in applied["metadata"].items() if key != "managedFields"}
     text = encode(kind.typed({**applied, "metadata": kept})).decode() + "\n"
@@ -88,7 +89,7 @@ def _note_applied(kind: Kind, result: Object, applied: Object) -> None:
 
 
 def _deepest_first(path: Path) -> tuple[int, bool, Path]:
-    """Order removals: a list's item (`.`) before its fields; without its key it is not found."""
+    """Sort removals: a list item (`.`) before its fields, because its key identifies it."""
     return -len(path), path[-1] != ".", path
 
 
@@ -125,7 +126,7 @@ def _describe(entry: Object) -> str:
 
 
 def _field(path: Path) -> str:
-    """Write a path as error causes do: `.spec.containers[name="c"].image`."""
+    """Format a path for an error cause: `.spec.containers[name="c"].image`."""
     told = ""
     for element in path:
         if element.startswith("f:"):
@@ -162,7 +163,7 @@ def _merge_items(keys: tuple[str, ...], live: list[Object], applied: list[Object
 
 
 def _remove(obj: Any, path: Path) -> None:
-    """Remove one field or list item; what is not there is gone already."""
+    """Remove one field or list item, if it exists."""
     name, below = path[0][2:], path[1:]
     if not isinstance(obj, dict) or name not in obj:
         return

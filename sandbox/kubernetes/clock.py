@@ -1,4 +1,4 @@
-"""The clock on the API server's wall, which may be told to be wrong."""
+"""The clock of the API server, which a fault can make wrong."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from email.utils import formatdate
 
 
 class Clock:
-    """A clock that is so many seconds ahead of the machine's own; behind where negative."""
+    """A clock that is `ahead` seconds ahead of the machine's clock; behind if negative."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
 
     def now(self) -> float:
-        """Return what it shows, in seconds since the epoch."""
+        """Return the time in seconds since the epoch."""
         return time.time() + self.ahead
 
     def date(self) -> str:
-        """Return what it shows, as HTTP's `Date` has it."""
+        """Return the time in the format of HTTP's `Date` header."""
         return formatdate(self.now(), usegmt=True)
 
 
 CLOCK = Clock()
-"""The one clock of this process, which is one API server's machine."""
+"""The clock of this process."""

@@ -1,4 +1,4 @@
-"""The sandbox's own API, over plain HTTP on a port of its own: instances, journal, faults."""
+"""The control API of the cluster, over HTTP on its own port: instances, journal, faults."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ type Listening = Callable[[bool], Awaitable[None]]
 
 
 class FaultList(msgspec.Struct, forbid_unknown_fields=True):
-    """The faults that shall hold, in place of those before."""
+    """The faults that replace all present faults."""
 
     faults: list[Fault]
 
 
 class InstanceReport(msgspec.Struct):
-    """An instance runs (as this node, which joins after so many seconds), or does so no more."""
+    """The state of an instance, and the Node that joins after `join` seconds if it runs."""
 
     instance: str
     state: str
@@ -37,7 +37,7 @@ class InstanceReport(msgspec.Struct):
 
 
 class Control(ControlApi):
-    """Lets an outside hand move the cluster, and see what happened in it."""
+    """Lets the command line and tests control the cluster and read its state."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Control(ControlApi):
         }
 
     async def _replace_faults(self, body: Any, _query: Query) -> FaultList:
-        """One fault that refuses closes the API's port until the next PUT."""
+        """Replace the faults; one with `refuse` closes the API's port until the next PUT."""
         wanted = msgspec.convert(body, FaultList)
         self._faults.replace(wanted.faults)
         await self._listen(not self._faults.refusing)
@@ -107,7 +107,7 @@ class Control(ControlApi):
         return {"instance": told.instance, "state": told.state}
 
     def _count(self, change: Change) -> None:
-        """Keep count of the running pods, so that asking for it costs nothing."""
+        """Update the number of running pods, so that a status request is cheap."""
         is_running = change.type != "DELETED" and change.object["status"]["phase"] == "Running"
         before = change.previous
         was_running = before is not None and before["status"]["phase"] == "Running"

@@ -1,6 +1,6 @@
-"""What the API server fills in when an object is written.
+"""Sets the defaults of the API server when an object is written.
 
-Rules: the defaulting functions of Kubernetes' API groups, as far as clients look at their fields.
+Rules: the defaulting functions of Kubernetes' API groups, for the fields that clients read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sandbox.kubernetes.store import Store
 
 _TOLERATED_SECONDS = 300
 _SHARES = {"maxUnavailable": "25%", "maxSurge": "25%"}
-# The defaults that are always the same; those of sections are filled into the section there is.
+# Constant defaults; those of a section are merged into an existing section.
 _ALWAYS: dict[Kind, Object] = {
     registry.POD: {"spec": {"enableServiceLinks": True}},
     registry.NAMESPACE: {"spec": {"finalizers": ["kubernetes"]}},
@@ -56,7 +56,7 @@ _ALWAYS: dict[Kind, Object] = {
     registry.STORAGE_CLASS: {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
     registry.PERSISTENT_VOLUME_CLAIM: {"spec": {"volumeMode": "Filesystem"}},
 }
-# What a new object's status is, whatever was sent.
+# The status of a new object; the server ignores the status of a request.
 _STATUS: dict[Kind, Object] = {
     registry.NAMESPACE: {"phase": "Active"},
     registry.DEPLOYMENT: {},
@@ -104,7 +104,7 @@ def fill(kind: Kind, obj: Object) -> None:
 
 
 def admit(kind: Kind, obj: Object, store: Store) -> None:
-    """Set what only a new object is given, in place: its first status, a pod's priority."""
+    """Set the fields of a new object in place: its first status, the priority of a pod."""
     if kind is registry.POD:
         _admit_pod(obj, store)
     elif kind in _STATUS:
@@ -150,14 +150,14 @@ def _write_quantities(sections: Iterable[Any]) -> None:
 
 
 def _admit_pod(pod: Object, store: Store) -> None:
-    """Do what the admission plugins do: priority, tolerations of lost nodes, first status."""
+    """Apply the admission plugins: priority, tolerations of lost nodes, first status."""
     spec = pod["spec"]
     tolerations = spec.setdefault("tolerations", [])
     toleration = {"operator": "Exists", "effect": "NoExecute"}
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(_covers(one, key) for one in tolerations):
-            patience = {"tolerationSeconds": _TOLERATED_SECONDS}
-            tolerations.append({"key": key, **toleration, **patience})
+            limit = {"tolerationSeconds": _TOLERATED_SECONDS}
+            tolerations.append({"key": key, **toleration, **limit})
     found = _priority_class(spec, store)
     if found is not None:
         spec["priorityClassName"] = name_of(found)

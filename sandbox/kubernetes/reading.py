@@ -1,4 +1,4 @@
-"""Answers get and list: selectors, pages, and the table form that kubectl asks for."""
+"""Handles get and list: selectors, pages, and the tables of kubectl."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sandbox.kubernetes.store import Key, Store
 
 
 def selection(call: Call) -> tuple[dict[str, str], ObjectTest | None]:
-    """Return what a call selects: the fields set equal, for indexes, and the whole predicate."""
+    """Return the selection of a call: the fields of equalities, for indexes, and the predicate."""
     terms, by_fields = parse_fields(call.kind.plural, call.query.get("fieldSelector", ""))
     if call.target.name:
         name = call.target.name
@@ -37,7 +37,7 @@ def selection(call: Call) -> tuple[dict[str, str], ObjectTest | None]:
 
 
 def candidates(store: Store, call: Call, equal: dict[str, str]) -> Iterable[Object]:
-    """Return the objects a selection can match, by the narrowest index there is, in list order."""
+    """Return the objects that a selection can match, by the best index, in list order."""
     kind, namespace = call.kind, call.target.namespace
     name, node = equal.get("metadata.name"), equal.get("spec.nodeName")
     if name and (namespace or not kind.namespaced):
@@ -49,7 +49,7 @@ def candidates(store: Store, call: Call, equal: dict[str, str]) -> Iterable[Obje
 
 
 def get(store: Store, call: Call) -> Object:
-    """Answer a get: the object itself, or its table."""
+    """Return the object of a get, or its table."""
     target = call.target
     obj = store.read(call.kind, target.namespace, target.name)
     if tables.wants_table(call.accept):
@@ -64,17 +64,17 @@ def table_of(call: Call, objects: list[Object], metadata: Object) -> Object:
 
 
 def listing(store: Store, call: Call) -> Object:
-    """Answer a list, or a page of one.
+    """Return a list, or a page of a list.
 
-    All pages show what there was at the version of the first, which they carry, so that a watch
-    from there misses nothing.
+    All pages show the state at the version of the first page and have that version, so that a watch
+    from there misses no change.
     """
     as_table = tables.wants_table(call.accept)
     equal, test = selection(call)
     limit = max(0, call.number("limit"))
     asked = version_of(store, call)
     if asked == 0:
-        limit = 0  # A server that answers from its cache gives all at once.
+        limit = 0  # A server that answers from its cache ignores the limit.
     revision = store.revision
     found = iter(candidates(store, call, equal))
     _check_version_match(call)
@@ -113,7 +113,7 @@ def _check_version_match(call: Call) -> None:
 
 
 def _as_of(store: Store, call: Call, revision: int, after: Key) -> Iterator[Object]:
-    """Yield what was behind a key at a version: what there is now, with all since then undone."""
+    """Yield the objects after a key at a version: the present ones, with later changes undone."""
     kind, namespace = call.kind, call.target.namespace
     found = {key_of(obj): obj for obj in store.every(kind, namespace, after)}
     for change in store.undoing(kind, revision):
@@ -126,7 +126,7 @@ def _as_of(store: Store, call: Call, revision: int, after: Key) -> Iterator[Obje
 
 
 def version_of(store: Store, call: Call) -> int | None:
-    """Return the version a list or a watch asks for; 400 for no number, 504 for one to come."""
+    """Return the version of a list or watch request; 400 if invalid, 504 for a future one."""
     text = call.query.get("resourceVersion", "")
     if not text:
         return None
@@ -139,7 +139,7 @@ def version_of(store: Store, call: Call) -> int | None:
 
 
 def _outdated(store: Store, after: Key) -> errors.ApiError:
-    """410 for a token older than what the server remembers, with one that goes on regardless."""
+    """410 for a token older than the history, with a token that continues inconsistently."""
     message = (
         "The provided continue parameter is too old to display a consistent list result. You can "
         "start a new list without the continue parameter, or use the continue token in this "

@@ -1,4 +1,4 @@
-"""Answers reviews: who somebody is, and what they or others may do."""
+"""Handles reviews: the identity of the caller, and permissions of the caller or of others."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _GROUP = "authorization.k8s.io"
 
 
 def is_review(path: str) -> bool:
-    """Say whether a path is that of a kind of review."""
+    """Whether a path is the path of a review."""
     return _PATH.fullmatch(path) is not None
 
 
 def answer(authorizer: Authorizer, user: User, path: str, body: Object) -> Object | None:
-    """Answer a review; None for a kind that there is not, 403 for who may not ask about others."""
+    """Answer a review; None for an unknown kind, 403 without permission to review others."""
     found = _PATH.fullmatch(path)
     if found is None:
         return None
@@ -86,7 +86,7 @@ def _verdict(authorizer: Authorizer, user: User, spec: Object) -> Object:
 
 
 def _told(rules: list[Object]) -> Object:
-    """Return rules as a review tells them: those of resources and those of paths apart."""
+    """Return rules as in a review: separate lists for resources and for paths."""
     resources = ("verbs", "apiGroups", "resources", "resourceNames")
     paths = ("verbs", "nonResourceURLs")
     return {

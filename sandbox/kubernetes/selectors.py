@@ -1,7 +1,7 @@
-"""Label and field selectors, parsed once into predicates.
+"""Label and field selectors, parsed into predicates.
 
-Rules: Kubernetes' "Labels and Selectors" and "Field Selectors"; which fields can be selected is
-a fixed list per kind, anything else is refused with 400.
+Rules: Kubernetes' "Labels and Selectors" and "Field Selectors". Each kind has a fixed list of
+selectable fields; another field is refused with 400.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _all(tests: list[LabelTest]) -> LabelTest:
 
 
 def parse_labels(text: str) -> LabelTest | None:
-    """Parse the `labelSelector` parameter; None when it selects everything. 400 when malformed."""
+    """Parse the `labelSelector` parameter; None if it selects everything, 400 if malformed."""
     if not text.strip():
         return None
     tests = []
@@ -123,7 +123,7 @@ def requirements(expressions: list[Object] | None) -> list[LabelTest]:
 
 
 def format_selector(selector: Object | None) -> str:
-    """Write a `LabelSelector` as the string form that `/scale` and tables show."""
+    """Return the string form of a `LabelSelector`, for `/scale` and tables."""
     selector = selector or {}
     parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
     for one in selector.get("matchExpressions") or ():
@@ -136,7 +136,7 @@ def format_selector(selector: Object | None) -> str:
 
 
 def field_value(obj: Object, path: str) -> str:
-    """Return a field as selectors compare it: a string, empty where it is not set."""
+    """Return a field as selectors compare it: a string, empty if it is not set."""
     if path == "source":
         value: Any = at(obj, "source.component") or obj.get("reportingComponent")
     else:
@@ -149,8 +149,8 @@ def field_value(obj: Object, path: str) -> str:
 def parse_fields(plural: str, text: str) -> tuple[list[tuple[str, str, bool]], ObjectTest | None]:
     """Parse the `fieldSelector` parameter of a kind.
 
-    Returns its requirements as (path, value, wanted), for indexes, and the predicate, None when
-    it selects everything. 400 for a field that this kind can't be selected by.
+    Returns its requirements as (path, value, wanted), for indexes, and the predicate, which is None
+    if it selects everything. 400 for a field that is not selectable.
     """
     terms: list[tuple[str, str, bool]] = []
     allowed = ("metadata.name", "metadata.namespace", *_FIELDS.get(plural, ()))

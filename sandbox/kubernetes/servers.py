@@ -1,4 +1,4 @@
-"""Runs one cluster's servers: the API over HTTPS, the control API over HTTP."""
+"""Runs the servers of one cluster: the API over HTTPS, the control API over HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LAST_ANSWERS_SECONDS = 0.2
 
 @dataclasses.dataclass(frozen=True)
 class Addresses:
-    """Where the servers listen, and what a client needs to talk to them."""
+    """The ports of the servers, and the CA and token that a client needs."""
 
     port: int
     control_port: int
@@ -82,17 +82,17 @@ class Servers:
         self._port = 0
 
     async def start(self, port: int) -> Addresses:
-        """Listen; `port` 0 takes any free one."""
+        """Listen; `port` 0 means any free port."""
         await self._runner.setup()
         await self._control_runner.setup()
         self._port = port
         await self.listen(True)
-        # Only the sandbox's other processes call it, and they run on this machine.
+        # Only the other processes of the sandbox call it, on this machine.
         await listen(self._control_runner, LOOPBACK)
         return Addresses(self._port, port_of(self._control_runner), self._ca, self._token)
 
     async def listen(self, accepting: bool) -> None:
-        """Open the API's port, or close it and every connection, as a dead API server's."""
+        """Open the port of the API, or close it and every connection."""
         if accepting and not self._sites:
             self._sites = await listen(
                 self._runner, self._host, self._port, ssl_context=self._tls, reuse_address=True
@@ -108,7 +108,7 @@ class Servers:
                 await site.stop()
 
     async def stop(self) -> None:
-        """Close everything, without waiting for watches to end by themselves."""
+        """Close the servers without waiting for open watches."""
         await self.listen(False)
         await self._runner.cleanup()
         await self._control_runner.cleanup()

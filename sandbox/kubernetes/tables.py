@@ -1,7 +1,7 @@
-"""The table form of objects, as `kubectl get` asks for it and prints it.
+"""Tables of objects for `kubectl get`.
 
-Rules: the printers of Kubernetes' API server, without most of what only `-o wide` shows. Kinds
-without columns of their own show their name and age.
+Rules: the printers of Kubernetes' API server, with few of the columns of `-o wide`. Other kinds
+have the columns name and age.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sandbox.kubernetes.objects import (
 from sandbox.kubernetes.registry import Kind
 
 _META = "meta.k8s.io/v1"
-# Answers are JSON always, which whoever asks for another of these takes too.
+# Answers are always JSON; a client that accepts one of these accepts JSON too.
 _MEDIA_TYPES = (
     "application/json",
     "application/yaml",
@@ -40,7 +40,7 @@ _ROLE = "node-role.kubernetes.io/"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Column:
-    """A column: its name, what stands in it, and whether only `-o wide` shows it."""
+    """A column: its name, its cells, and whether only `-o wide` shows it."""
 
     name: str
     cell: Callable[[Object], Any]
@@ -64,7 +64,7 @@ def wants_table(accept: str) -> bool:
 
 
 def table(kind: Kind, objects: list[Object], metadata: Object, included: str) -> Object:
-    """Return a `meta.k8s.io/v1` Table; `included` says how much of each object comes along."""
+    """Return a `meta.k8s.io/v1` Table; `included` is the part of each object in its row."""
     columns = [_NAME, *_TABLES.get(kind, [_AGE])]
     return {
         "kind": "Table",
@@ -90,7 +90,7 @@ def _included(kind: Kind, obj: Object, included: str) -> Object | None:
 
 
 def _age(text: str | None) -> str:
-    """Return how long ago a time was, in the one or two units that kubectl writes."""
+    """Return the age of a time in kubectl's format of one or two units."""
     if not text:
         return "<unknown>"
     seconds = max(0, int(CLOCK.now() - epoch(text)))

@@ -1,4 +1,4 @@
-"""Answers watches: replays what a version has missed, then tells each change as it comes."""
+"""Handles watches: sends the changes since a version, then each new change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_PENDING = 100_000
 
 
 class Watch:
-    """One client's watch: what it selects, and the lines it has not read yet."""
+    """The watch of one client: its selection, and the lines that are not sent yet."""
 
     def __init__(self, store: Store, call: Call) -> None:
         self._store = store
@@ -36,7 +36,7 @@ class Watch:
         self._timeout = call.number("timeoutSeconds", usual)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Yield chunks of whole lines until the watch's time is over."""
+        """Yield chunks of whole lines until the timeout of the watch."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._timeout
         bookmark = min(end, loop.time() + _BOOKMARK_SECONDS)
@@ -70,7 +70,7 @@ class Watch:
         return self._store.listen(self._call.kind, self._changed)
 
     def _backlog(self) -> Iterator[bytes]:
-        """Yield what comes before the live changes: all there is, or all since a version."""
+        """Yield the initial lines: all present objects, or all changes since a version."""
         initial = self._call.query.get("sendInitialEvents") == "true"
         if not self._version or initial:
             for obj in candidates(self._store, self._call, self._equal):
@@ -97,7 +97,7 @@ class Watch:
         return self._test is None or self._test(obj)
 
     def _line(self, change: Change) -> bytes | None:
-        """Return the event as this watch sees it: what leaves its selection is deleted to it."""
+        """Return the event for this watch; an object that leaves the selection is DELETED."""
         selects = self._selects(change.object)
         told: str = change.type
         if change.type == "MODIFIED" and change.previous is not None and self._test is not None:
@@ -125,6 +125,6 @@ class Watch:
 
 
 def _last_selected(before: Object, now: Object) -> Object:
-    """Return an object as it last was in a selection, under the version with which it left."""
+    """Return an object as it last was in a selection, with the version of the change."""
     version = now["metadata"]["resourceVersion"]
     return {**before, "metadata": {**before["metadata"], "resourceVersion": version}}

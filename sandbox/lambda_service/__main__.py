@@ -1,4 +1,4 @@
-"""``python -m sandbox.lambda_service``: runs the Lambda service until told to stop."""
+"""Runs the Lambda service until it is stopped: ``python -m sandbox.lambda_service``."""
 
 import argparse
 import asyncio
@@ -28,7 +28,7 @@ from sandbox.process import exit_on_errors, report_ready, wait_for_stop
 from sandbox.reasons import CALLER_NOT_LOCAL, ReasonError
 
 _MAX_BODY_BYTES = 8 * 2**20
-# The runtime client reports an error's stack trace in a header, up to 1 MiB of it.
+# The runtime client sends the stack trace of an error in a header of up to 1 MiB.
 _MAX_HEADER_BYTES = 2 * 2**20
 _BLOCKING_CALLS = 32
 
@@ -36,7 +36,7 @@ _BLOCKING_CALLS = 32
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m sandbox.lambda_service", description=__doc__)
     access.arguments(parser)
-    parser.add_argument("--port", type=int, default=0, help="0: any free one")
+    parser.add_argument("--port", type=int, default=0, help="0: any free port")
     parser.add_argument("--region", default="us-east-1")
     parser.add_argument("--aws", help="URL of the sandbox's AWS, for functions and dead letters")
     parser.add_argument("--concurrency", type=int, default=200, help="invocations per function")
@@ -44,14 +44,12 @@ def _arguments() -> argparse.Namespace:
         "--starts",
         type=int,
         default=STARTS_A_SECOND,
-        help="durable executions that may be started in a second; 0: any number",
+        help="durable executions that may start in a second; 0: no limit",
     )
     parser.add_argument(
         "--retry-delay", type=float, default=1.0, help="seconds before the first retry"
     )
-    parser.add_argument(
-        "--keep", type=int, default=2000, help="executions that are remembered once they have ended"
-    )
+    parser.add_argument("--keep", type=int, default=2000, help="number of ended executions to keep")
     return parser.parse_args()
 
 
@@ -121,7 +119,7 @@ def main() -> None:
         stream=sys.stderr,
         format="%(asctime)s lambda %(levelname)s %(name)s: %(message)s",
     )
-    # Each worker takes two descriptors: a pipe and a connection.
+    # Each worker needs two descriptors: a pipe and a connection.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with exit_on_errors():

@@ -1,4 +1,4 @@
-"""The sandbox's own API: which functions there are, faults, the journal, the status."""
+"""The control API of the Lambda service: functions, faults, journal, status."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class _FaultsBody(BaseModel):
 
 
 class Control(ControlApi):
-    """Lets an outside hand say what there is, and see what happened."""
+    """Lets the command line and tests control the Lambda service and read its state."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(

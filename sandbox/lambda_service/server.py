@@ -1,4 +1,4 @@
-"""The Lambda API over HTTP: invocations, durable executions, callbacks."""
+"""The Lambda API over HTTP: invocations and durable executions."""
 
 import asyncio
 import datetime
@@ -38,7 +38,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer what Lambda refuses in the shape that its clients read."""
+    """Answer a ServiceError in the format of Lambda's clients."""
     try:
         return await handler(request)
     except ServiceError as error:
@@ -46,7 +46,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 class LambdaApi:
-    """The operations of Lambda that the sandbox knows."""
+    """The operations of Lambda that the sandbox supports."""
 
     def __init__(self, service: Service, starts: StartQuota) -> None:
         self._starts = starts
@@ -59,7 +59,7 @@ class LambdaApi:
         }
 
     def routes(self) -> list[web.RouteDef]:
-        """The API's routes."""
+        """Return the routes of the API."""
         functions = "/functions/{function}"
         return [
             web.post(f"/2015-03-31{functions}/invocations", self._invoke),
@@ -222,7 +222,7 @@ def _answer(outcome: Outcome, version: str, headers: dict[str, str]) -> web.Resp
 
 
 def _converted(response: HTTPResponse) -> web.Response:
-    """The library's answer, with the header that botocore reads an error's code from."""
+    """Return the answer of the library, with the error code in the header for botocore."""
     headers = dict(response.headers)
     if response.status_code >= 400 and isinstance(response.body, dict):
         headers["x-amzn-ErrorType"] = str(response.body.get("Type", "ServiceException"))
@@ -230,7 +230,7 @@ def _converted(response: HTTPResponse) -> web.Response:
 
 
 def _epoch(timestamp: str | None) -> str | None:
-    """A timestamp of a query string, as epoch seconds."""
+    """Return a timestamp of a query string in epoch seconds."""
     if timestamp is None:
         return None
     return str(datetime.datetime.fromisoformat(timestamp).timestamp())

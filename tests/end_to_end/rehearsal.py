@@ -65,7 +65,7 @@ class Rehearsal:
         """Nodes that nothing has happened to yet, as instance → node."""
         entries = self.sandbox.journal()
         groups = {e["instance"]: e["group"] for e in entries if e["kind"] == "instance-state"}
-        gone = {e["instance"] for e in entries if e["kind"] in ("node-gone", "reclaimed")}
+        gone = {e["instance"] for e in entries if e["kind"] in ("node-deleted", "reclaimed")}
         found = {
             e["instance"]: e["node"]
             for e in entries

@@ -135,7 +135,7 @@ def storm(
     assert set(results) == {"drained"}
     cut_short = [e for e in seen.of("invocation") if e["outcome"] in {"killed", "timeout"}]
     assert not cut_short, "no function dies, whatever fails around it"
-    struck = [e for e in seen.of("eviction") if e["status"] in {401, 500} or not e["heard"]]
+    struck = [e for e in seen.of("eviction") if e["status"] in {401, 500} or not e["answered"]]
     assert struck, "no call met a fault"
     return seen
 

@@ -1,1 +1,1 @@
-"""The controllers, the scheduler and the kubelets: what makes the cluster live."""
+"""The controllers, the scheduler and the kubelets of the cluster."""

@@ -1,4 +1,4 @@
-"""What controllers of workloads share: each follows one kind and what its objects control."""
+"""The base of the workload controllers, which watch one kind and its dependents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GATHER_SECONDS = 0.05
 
 
 class Controller(abc.ABC):
-    """Reconciles each object of a kind soon after it, or something it controls, has changed."""
+    """Reconciles each object of a kind after a change of it or of its dependents."""
 
     def __init__(
         self, cluster: Cluster, kind: Kind, owned: Kind, gather: float = _GATHER_SECONDS
@@ -34,10 +34,10 @@ class Controller(abc.ABC):
         self._store = cluster.store
         self._kind = kind
         self._owned = owned
-        self._queue: WorkQueue[Key] = WorkQueue(cluster, self._look, after=gather)
+        self._queue: WorkQueue[Key] = WorkQueue(cluster, self._reconcile_key, after=gather)
 
     def start(self) -> None:
-        """Begin to follow changes."""
+        """Start to watch changes."""
         self._store.listen(self._kind, lambda change: self._queue.add(key_of(change.object)))
         self._store.listen(self._owned, self._owned_changed)
 
@@ -46,7 +46,7 @@ class Controller(abc.ABC):
         if owner is not None and owner["kind"] == self._kind.kind:
             self._queue.add((namespace_of(change.object), owner["name"]))
 
-    def _look(self, key: Key) -> None:
+    def _reconcile_key(self, key: Key) -> None:
         owner = self._store.get(self._kind, *key)
         if owner is None or is_terminating(owner):
             return
@@ -69,10 +69,10 @@ class Controller(abc.ABC):
 
     @abc.abstractmethod
     def reconcile(self, owner: Object, owned: list[Object]) -> Object | None:
-        """Do what brings an object closer to its wish; return its status then, None to leave it."""
+        """Reconcile an object with its spec; return its new status, or None to keep it."""
 
 
 def _available_in(pod: Object, min_ready: int, now: float) -> float:
-    """Return in how many seconds a Ready pod becomes available."""
+    """Return the seconds until a Ready pod is available."""
     ready = condition(pod, "Ready")
     return epoch(ready["lastTransitionTime"]) + min_ready - now if ready and min_ready else 0.0

@@ -1,4 +1,4 @@
-"""Settles a new cluster: its first objects, and everybody who lives in it."""
+"""Bootstraps a new cluster: creates its first objects and starts its controllers."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical":
 
 @dataclasses.dataclass(frozen=True)
 class Controllers:
-    """Those the API itself has to talk to."""
+    """The controllers that the API calls directly."""
 
     instances: Instances
     disruption: Disruption
 
 
 def bootstrap(cluster: Cluster) -> Controllers:
-    """Create what every cluster has and start its controllers.
+    """Start the controllers and create the initial objects of every cluster.
 
-    The order matters in one place: the budgets' bookkeeping hears of a pod before anybody acts.
+    The disruption controller comes first, so that budgets count a pod before other controllers act.
     """
     disruption = Disruption(cluster)
     instances = Instances(cluster)

@@ -1,4 +1,4 @@
-"""The DaemonSet controller: one pod on every node that takes it."""
+"""The DaemonSet controller: one pod on every eligible node."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from sandbox.kubernetes.objects import (
 )
 from sandbox.kubernetes.store import Change
 
-# With a thousand nodes coming, looking at all of them for each would take too long.
+# Gather changes: to check a thousand nodes after the change of each takes too long.
 _GATHER_SECONDS = 0.1
-# What every daemon pod tolerates, as the controller adds it.
+# The tolerations that the controller adds to every daemon pod.
 _TOLERATIONS: list[Object] = [
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": effect}
     for key, effect in (
@@ -47,15 +47,15 @@ type _Placing = tuple[object, object]
 
 
 class DaemonSets(Controller):
-    """Follows DaemonSets, nodes and daemon pods."""
+    """Watches DaemonSets, nodes and daemon pods."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, registry.DAEMON_SET, registry.POD, _GATHER_SECONDS)
-        # By node, and by DaemonSet and its generation: what was decided, and on what grounds.
+        # By node, and by DaemonSet and generation: the labels and taints of the node, the decision.
         self._decided: dict[str, dict[tuple[str, int], tuple[_Placing, bool]]] = {}
 
     def start(self) -> None:
-        """Begin to follow changes."""
+        """Start to watch changes."""
         super().start()
         self._store.listen(registry.NODE, self._node_changed)
 
@@ -68,7 +68,7 @@ class DaemonSets(Controller):
                 self._queue.add(key_of(daemon_set))
 
     def reconcile(self, owner: Object, owned: list[Object]) -> Object:
-        """See to it that each node has its pod, or none."""
+        """Create missing daemon pods, and delete those on nodes that are not eligible."""
         pods: dict[str, list[Object]] = collections.defaultdict(list)
         for pod in owned:
             pods[_meant_for(pod)].append(pod)
@@ -87,7 +87,9 @@ class DaemonSets(Controller):
                 spawn(self._cluster, registry.DAEMON_SET, owner, spec=_pinned(tolerant, name))
             del pods[name]
         for pod in (pod for lost in pods.values() for pod in lost if not is_bound(pod)):
-            delete(self._cluster, registry.POD, pod)  # Its node went before it came there.
+            delete(
+                self._cluster, registry.POD, pod
+            )  # Its node was deleted before the pod was bound.
         current = sum(is_bound(pod) for pod in owned)
         available = self.available(owner, owned)
         return {
@@ -102,7 +104,7 @@ class DaemonSets(Controller):
         }
 
     def _is_wanted(self, owner: Object, info: PodInfo, node: Object) -> bool:
-        """Say whether a node takes the pods; decided anew when its labels or taints are others."""
+        """Whether a node is eligible; cached until its labels or taints change."""
         decided = self._decided.setdefault(name_of(node), {})
         key, placing = (uid_of(owner), owner["metadata"]["generation"]), _placing(node)
         if key not in decided or decided[key][0] != placing:
@@ -123,7 +125,7 @@ def _takes(node_info: NodeInfo, info: PodInfo) -> bool:
 
 
 def _pinned(spec: Object, node: str) -> Object:
-    """Return a daemon pod's spec for one node, which it names in each term of its affinity."""
+    """Return the spec of a daemon pod for one node, with the node in each affinity term."""
     affinity = spec.get("affinity") or {}
     node_affinity = affinity.get("nodeAffinity") or {}
     required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}

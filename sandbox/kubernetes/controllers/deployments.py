@@ -1,4 +1,4 @@
-"""The Deployment controller: one ReplicaSet per template, rolled over within surge and budget."""
+"""The Deployment controller: one ReplicaSet per template, rolled over within the bounds."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _AFTER_DEADLINE_SECONDS = 1.0  # conditions have whole seconds
 
 
 class Deployments(Controller):
-    """Follows Deployments and their ReplicaSets."""
+    """Watches Deployments and their ReplicaSets."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, registry.DEPLOYMENT, registry.REPLICA_SET)
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
-        """Begin to follow changes."""
+        """Start to watch changes."""
         super().start()
         self._store.listen(registry.DEPLOYMENT, self._deployment_changed)
 
@@ -51,7 +51,7 @@ class Deployments(Controller):
                 timer.cancel()
 
     def reconcile(self, owner: Object, owned: list[Object]) -> Object:
-        """Have the current template's set, and move the replicas to it."""
+        """Create the ReplicaSet of the present template, and move replicas to it."""
         digest = _template_hash(owner)
         old = sorted(owned, key=_revision)
         current = next((one for one in old if labels_of(one).get(_HASH_LABEL) == digest), None)
@@ -71,14 +71,14 @@ class Deployments(Controller):
         return status
 
     def _begin(self, deployment: Object, current: Object) -> Object:
-        """Return a Deployment whose status says that a rollout to a new set has begun."""
+        """Return a Deployment with the condition of a started rollout."""
         before = deployment["status"]
         others = [one for one in before.get("conditions") or () if one["type"] != "Progressing"]
         begun = [*others, rollouts.created(name_of(current))]
         return {**deployment, "status": {**before, "conditions": begun}}
 
     def _with_min_ready(self, deployment: Object, current: Object) -> Object:
-        """Carry a changed minReadySeconds over to the current set."""
+        """Copy a changed minReadySeconds to the current ReplicaSet."""
         seconds = deployment["spec"].get("minReadySeconds", 0)
         if current["spec"].get("minReadySeconds", 0) == seconds:
             return current
@@ -111,7 +111,7 @@ class Deployments(Controller):
         )
 
     def _roll(self, deployment: Object, current: Object, others: list[Object]) -> None:
-        """Move replicas from the old sets to the current one, one step: up first, then down."""
+        """Do one step of a rollout: scale the current ReplicaSet up, or the old ones down."""
         old = [one for one in others if rollouts.still_run([one])]
         if deployment["spec"].get("paused"):
             active = [one for one in (current, *old) if rollouts.wish(one)]
@@ -130,7 +130,7 @@ class Deployments(Controller):
             self._scale(one, size)
 
     def _scale(self, replica_set: Object, replicas: int) -> bool:
-        """Set a ReplicaSet's size; says whether that was another before."""
+        """Set the size of a ReplicaSet; return whether it changes."""
         if rollouts.wish(replica_set) == replicas:
             return False
         metadata = {"generation": replica_set["metadata"]["generation"] + 1}
@@ -139,7 +139,7 @@ class Deployments(Controller):
         return True
 
     def _watch_progress(self, deployment: Object, status: Object) -> None:
-        """Look again when a rollout that makes no progress has failed."""
+        """Reconcile again at the progress deadline of a rollout."""
         uid = uid_of(deployment)
         timer = self._deadlines.pop(uid, None)
         if timer is not None:
@@ -147,14 +147,14 @@ class Deployments(Controller):
         end = rollouts.deadline(deployment, status)
         if end is not None:
             wait = max(0.0, end - CLOCK.now()) + _AFTER_DEADLINE_SECONDS
-            self._deadlines[uid] = self._cluster.later(wait, self._look_again, deployment)
+            self._deadlines[uid] = self._cluster.later(wait, self._requeue, deployment)
 
-    def _look_again(self, deployment: Object) -> None:
+    def _requeue(self, deployment: Object) -> None:
         self._deadlines.pop(uid_of(deployment), None)
         self._queue.add(key_of(deployment))
 
     def _number(self, deployment: Object, current: Object, old: list[Object]) -> None:
-        """Give the current set the highest revision, and the deployment the same."""
+        """Set the highest revision on the current ReplicaSet and on the Deployment."""
         revision = _revision(current)
         newest = max(map(_revision, old), default=0)
         if revision <= newest:

@@ -1,8 +1,8 @@
-"""The disruption controller: keeps the status of PodDisruptionBudgets.
+"""The disruption controller, which updates the status of PodDisruptionBudgets.
 
-Rules: `disruptionsAllowed = max(0, currentHealthy − desiredHealthy)`; percentages, and any
-maxUnavailable, are of the count the pods' owners want and round up; a pod that an eviction has
-just been granted for does not count as healthy.
+Rules: `disruptionsAllowed = max(0, currentHealthy − desiredHealthy)`. Percentages and
+maxUnavailable refer to the replicas of the pods' owners; percentages round up. A pod with a granted
+eviction does not count as healthy.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SCALED = {
 
 
 class _Budget:
-    """What is known of one budget between changes: its selector, and its pods in numbers."""
+    """The cached state of one budget: its selector and its pods."""
 
     def __init__(self, key: Key, selector: Object | None) -> None:
         self.key = key
@@ -54,7 +54,7 @@ class _Budget:
         self._number_of: collections.Counter[str] = collections.Counter()
 
     def put(self, pod: Object) -> None:
-        """Count a pod in, in its present state; one that has finished does not count."""
+        """Add a pod in its present state; a finished pod does not count."""
         if is_finished(pod):
             return
         uid, reference = uid_of(pod), controller_of(pod)
@@ -70,7 +70,7 @@ class _Budget:
             self.healthy.add(uid)
 
     def drop(self, uid: str) -> None:
-        """Count a pod out."""
+        """Remove a pod."""
         owner = self.pods.pop(uid, None)
         if owner is None:
             return
@@ -83,7 +83,7 @@ class _Budget:
 
 
 class Disruption:
-    """Watches budgets, pods and their owners; answers which budgets cover a pod."""
+    """Watches budgets, pods and their owners; returns the budgets of a pod."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -95,7 +95,7 @@ class Disruption:
         self._expiring: set[Key] = set()
 
     def start(self) -> None:
-        """Begin to follow changes."""
+        """Start to watch changes."""
         self._store.listen(registry.BUDGET, self._budget_changed)
         self._store.listen(registry.POD, self._pod_changed)
         for kind in _SCALED.values():
@@ -206,7 +206,7 @@ class Disruption:
         self._queue.add(key)
 
     def _still_disrupted(self, budget: Object) -> dict[str, str]:
-        """Return the pods with a granted eviction that have not begun to leave, as name → uid."""
+        """Return the pods with a granted eviction that are not terminating yet, as name → uid."""
         fresh = CLOCK.now() - self._cluster.settings.grant_expiry
         found = {}
         for name, at in (budget["status"].get("disruptedPods") or {}).items():
@@ -216,11 +216,11 @@ class Disruption:
         return found
 
     def _expectation(self, spec: Object, known: _Budget) -> tuple[int, int, str]:
-        """Return how many pods are expected, how many must stay healthy, and what is wrong."""
+        """Return the expected pods, the pods that must stay healthy, and an error message."""
         maximum = spec.get("maxUnavailable")
         minimum: int | str = spec.get("minAvailable", 1)
         if maximum is None and isinstance(minimum, int):
-            # A pod of no controller can be counted only where no share of anything is asked.
+            # Only an integer minAvailable works for pods without a controller.
             return len(known.pods), minimum, ""
         expected, problem = self._scale(known)
         if problem:
@@ -230,7 +230,7 @@ class Disruption:
         return expected, share(minimum, expected, math.ceil), ""
 
     def _scale(self, known: _Budget) -> tuple[int, str]:
-        """Add up what the owners of the covered pods want."""
+        """Return the sum of the replicas of the pods' owners, and an error message."""
         for name in known.unowned.values():
             return 0, f'found no controllers for pod "{name}"'
         wanted: dict[str, int] = {}
@@ -242,7 +242,7 @@ class Disruption:
             owner = self._store.get(kind, known.key[0], reference["name"])
             if owner is None:
                 continue
-            # A Deployment's wish counts once, whichever of its ReplicaSets the pods are from.
+            # The replicas of a Deployment count once for the pods of all its ReplicaSets.
             above = controller_of(owner)
             if above is not None and above["kind"] in _SCALED:
                 top = self._store.get(_SCALED[above["kind"]], known.key[0], above["name"])

@@ -1,4 +1,4 @@
-"""Collects what nobody owns any more: dependents, pods of lost nodes, leaving namespaces."""
+"""Garbage collection: dependents, pods of deleted nodes, terminating namespaces."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from sandbox.kubernetes.objects import (
 from sandbox.kubernetes.registry import KINDS, Kind
 from sandbox.kubernetes.store import Change
 
-# Admission must have seen that a namespace is leaving before its contents are looked at.
+# Admission must know that a namespace is terminating before its objects are deleted.
 _NAMESPACE_RESTS_SECONDS = 5.0
 _SWEEP_SECONDS = 60.0
 
 
 class Garbage:
-    """Follows every deletion."""
+    """Watches every deletion."""
 
     def __init__(self, cluster: Cluster, instances: Instances) -> None:
         self._cluster = cluster
@@ -35,7 +35,7 @@ class Garbage:
         self._owners: WorkQueue[str] = WorkQueue(cluster, self._collect)
 
     def start(self) -> None:
-        """Begin to follow changes."""
+        """Start to watch changes."""
         self._store.listen(None, self._changed)
         self._store.listen(registry.NODE, self._node_changed)
         self._store.listen(registry.POD, self._pod_changed)
@@ -56,7 +56,7 @@ class Garbage:
             self._cluster.later(_NAMESPACE_RESTS_SECONDS, self._namespaces.add, name_of(obj))
 
     def _collect(self, uid: str) -> None:
-        """Delete an owner's dependents."""
+        """Delete the dependents of an owner."""
         for kind, dependent in self._store.dependents(uid):
             if not is_terminating(dependent):
                 delete(self._cluster, kind, dependent)
@@ -83,8 +83,7 @@ class Garbage:
             self._drop_after_quarantine(pod)
 
     def _drop_after_quarantine(self, pod: Object) -> None:
-        """Wait for the node, which is not known yet, or known no more, as the pod garbage
-        collector does."""
+        """Delete the pod after a time without its Node, as the pod garbage collector does."""
         self._cluster.later(self._cluster.settings.pod_quarantine, self._drop_lost, pod)
 
     def _drop_lost(self, pod: Object) -> None:
@@ -93,7 +92,7 @@ class Garbage:
             drop(self._cluster, pod, died=not self._instances.has_kubelet(name))
 
     def _node_changed(self, change: Change) -> None:
-        """Drop the pods of a node that is no more; those that a kubelet still runs, later."""
+        """Delete the pods of a deleted Node, or later if a kubelet still runs them."""
         if change.type != "DELETED":
             return
         name = name_of(change.object)
@@ -105,9 +104,9 @@ class Garbage:
 
 
 def drop(cluster: Cluster, pod: Object, *, died: bool) -> None:
-    """Delete a pod without waiting for a kubelet that will never answer.
+    """Delete a pod without a wait for its kubelet.
 
-    `died` says that its end has been written down when its node died.
+    `died`: the journal has the end of the pod since its node died.
     """
     lost = None if is_finished(pod) else targeted(pod, "lost")["status"]
     finish_pod(cluster, pod, None if died or is_finished(pod) else "forced", lost)

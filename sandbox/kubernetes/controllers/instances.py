@@ -1,4 +1,4 @@
-"""Nodes come and go with their instances: joining, getting ready, dying, being cleaned up."""
+"""The Node objects of instances: join, readiness, dead kubelets, removal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TAINTED_AFTER_SECONDS = 0.05
 
 
 class Instances:
-    """What is known of each instance, and the life of its Node object."""
+    """The state of each instance, and its Node object."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -47,35 +47,37 @@ class Instances:
         self._returns: list[Callable[[str], None]] = []
 
     def start(self) -> None:
-        """Begin to follow changes."""
+        """Start to watch changes."""
         self._cluster.store.listen(registry.NODE, self._node_changed)
 
     def watch_deaths(self, listener: Callable[[str], None]) -> None:
-        """Tell the listener the name of each node whose kubelet dies, at that moment."""
+        """Call the listener with the node name when a kubelet stops."""
         self._deaths.append(listener)
 
     def watch_returns(self, listener: Callable[[str], None]) -> None:
-        """Tell the listener the name of each node whose instance was stopped and runs again."""
+        """Call the listener with the node name when a stopped instance runs again."""
         self._returns.append(listener)
 
     def states(self) -> dict[str, str]:
-        """Return the state of every instance by its id."""
+        """Return the state of every instance, by id."""
         return dict(self._states)
 
     def is_alive(self, node: str) -> bool:
-        """Say whether a node's kubelet runs. A node of no known instance is taken to live."""
+        """Whether the kubelet of a node runs; true for a node without a known instance."""
         instance = self._instance_of.get(node)
         return instance is None or self._states[instance] == "running"
 
     def has_kubelet(self, node: str) -> bool:
-        """Say whether the kubelet of a known instance runs under this name, with a Node or not."""
+        """Whether a known instance runs a kubelet of this name, with or without a Node."""
         return self._states.get(self._instance_of.get(node, "")) == "running"
 
     def report(self, instance: str, state: str, node: Object | None, join: float | None) -> None:
-        """Take in that an instance runs, is stopped or is terminated.
+        """Handle the report that an instance runs, is stopped or is terminated.
 
-        `node` is the manifest of the node it becomes, after `join` seconds (None: the usual
-        time). ValueError for another state, or for a running instance without a node's name.
+        `node` is the manifest of its Node, which joins after `join` seconds (None: the usual time).
+
+        Raises:
+            ReasonError: the state is unknown, or a running instance has no node.
         """
         match state:
             case "stopped":
@@ -95,8 +97,8 @@ class Instances:
         self._nodes[instance] = name
         self._instance_of[name] = instance
         self._started += 1
-        stands = self._started <= self._cluster.settings.standing
-        usual = 0.0 if stands else self._cluster.jitter(self._cluster.settings.node_join)
+        is_initial = self._started <= self._cluster.settings.initial_nodes
+        usual = 0.0 if is_initial else self._cluster.jitter(self._cluster.settings.node_join)
         seconds = usual if join is None else join
         self._joining[instance] = self._cluster.later(seconds, self._join, instance, manifest)
 
@@ -127,7 +129,7 @@ class Instances:
         self._be_ready_soon(instance, name)
 
     def _come_back(self, instance: str, name: str) -> None:
-        """A stopped instance keeps its Node object, and its kubelet finds its pods there."""
+        """Handle a kubelet that starts again with its Node and its pods."""
         self._be_ready_soon(instance, name)
         for listener in self._returns:
             listener(name)
@@ -179,12 +181,12 @@ class Instances:
             {"key": _UNREACHABLE, "effect": effect, "timeAdded": timestamp()}
             for effect in ("NoSchedule", "NoExecute")
         ]
-        if state == "stopped":  # the cloud's node lifecycle controller keeps such a Node, tainted
+        if state == "stopped":  # the cloud node lifecycle controller keeps and taints such a Node
             taints.append({"key": _SHUTDOWN, "effect": "NoSchedule", "timeAdded": timestamp()})
         self._replace(node, conditions, taints)
 
     def _clean_up(self, instance: str) -> None:
-        """Delete the Node object of an instance that is gone, as the cloud controller does."""
+        """Delete the Node of a terminated instance, as the cloud controller does."""
         name = self._nodes.pop(instance)
         if self._instance_of.get(name) == instance:
             node = self._cluster.store.get(registry.NODE, "", name)
@@ -201,7 +203,7 @@ class Instances:
         self._cluster.store.replace(registry.NODE, {**node, "spec": spec, "status": status})
 
     def _taint_cordoned(self, name: str) -> None:
-        """Mirror a cordon as a taint, as the node lifecycle controller does a moment later."""
+        """Set or remove the taint of a cordon, as the node lifecycle controller does."""
         node = self._cluster.store.get(registry.NODE, "", name)
         if node is None:
             return
@@ -214,11 +216,11 @@ class Instances:
         self._replace(node, node["status"].get("conditions") or [], taints)
 
     def _node_changed(self, change: Change) -> None:
-        """Write down what an observer of nodes sees."""
+        """Add the changes of nodes to the journal."""
         journal, node, old = self._cluster.journal, change.object, change.previous
         name = name_of(node)
         if change.type == "DELETED":
-            journal.add("node-gone", node=name, instance=_instance_id(node))
+            journal.add("node-deleted", node=name, instance=_instance_id(node))
             return
         if is_ready(node) and (old is None or not is_ready(old)):
             journal.add("node-ready", node=name)
@@ -233,10 +235,10 @@ class Instances:
         taints, past = _without(node, _CORDONED), _without(old, _CORDONED)
         for taint in taints:
             if taint not in past:
-                journal.add("node-tainted", node=name, taint=_told(taint))
+                journal.add("node-tainted", node=name, taint=_taint_text(taint))
         for taint in past:
             if taint not in taints:
-                journal.add("node-untainted", node=name, taint=_told(taint))
+                journal.add("node-untainted", node=name, taint=_taint_text(taint))
 
 
 def _fresh_node(manifest: Object) -> Object:
@@ -294,7 +296,7 @@ def _without(node: Object, *keys: str) -> list[Object]:
     return [one for one in taints_of(node) if one["key"] not in keys]
 
 
-def _told(taint: Object) -> str:
+def _taint_text(taint: Object) -> str:
     value = f"={taint['value']}" if taint.get("value") else ""
     return f"{taint['key']}{value}:{taint['effect']}"
 

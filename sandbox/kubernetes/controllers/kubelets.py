@@ -1,8 +1,8 @@
-"""The kubelets: start the pods bound to their nodes, end them gracefully, die with the instance.
+"""The kubelets: they start and stop the pods of their nodes, and stop with the instance.
 
-Annotations on a pod say how it behaves: `sandbox.leeway.sh/starts-after` and `…/ends-after` are
-how long it takes to become ready and to stop; `…/runs-for` ends a job's pod, `…/fails: "true"`
-ends it badly. A `preStop` hook that sleeps takes that long as well.
+Annotations of a pod set its times: `sandbox.leeway.sh/starts-after` until it is Ready,
+`…/ends-after` until it has stopped, `…/runs-for` until it completes. A `preStop` hook that sleeps
+adds its time.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from sandbox.kubernetes.store import Change
 
 _PREFIX = "sandbox.leeway.sh/"
 _SLEEP = re.compile(r"\bsleep (\d+(?:\.\d+)?)(?![\w.])")
-_EXIT_CODES = {"graceful": 143, "grace-ran-out": 137}  # 128 + SIGTERM, 128 + SIGKILL
+_EXIT_CODES = {"graceful": 143, "grace-period-expired": 137}  # 128 + SIGTERM, 128 + SIGKILL
 
 
 class Kubelets:
-    """All kubelets at once: one timer per pod that is about to start or to end."""
+    """All kubelets: one timer for each pod that starts or ends."""
 
     def __init__(self, cluster: Cluster, instances: Instances, volumes: Volumes) -> None:
         self._cluster = cluster
         self._instances = instances
         self._volumes = volumes
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._stopped: set[str] = set()  # pods that have ended, until their objects are gone
+        self._stopped: set[str] = set()  # pods that have ended, until their objects are deleted
         self._addresses = 0
 
     def start(self) -> None:
-        """Begin to follow changes."""
+        """Start to watch changes."""
         self._instances.watch_deaths(self._node_died)
         self._instances.watch_returns(self._node_returned)
         self._cluster.store.listen(registry.POD, self._pod_changed)
@@ -72,7 +72,7 @@ class Kubelets:
             self._volumes.when_attached(pod, node, self._begin)
 
     def _is_known(self, name: str) -> bool:
-        """Whether there is a kubelet: one that runs outlives its Node object."""
+        """Whether a kubelet of this name exists; a running one can outlive its Node."""
         node = self._cluster.store.get(registry.NODE, "", name)
         return node is not None or self._instances.has_kubelet(name)
 
@@ -118,7 +118,7 @@ class Kubelets:
         self._cluster.store.amend(registry.POD, pod, status=status)
 
     def _end(self, pod: Object) -> None:
-        """Stop a pod in the time it takes, or when its grace runs out; once."""
+        """Stop a pod after its stop time or its grace period, whichever is shorter."""
         if uid_of(pod) in self._stopped:
             return
         usual = self._cluster.settings.pod_end
@@ -136,7 +136,7 @@ class Kubelets:
         self._finish(pod, "graceful")
 
     def _killed(self, pod: Object) -> None:
-        self._finish(pod, "grace-ran-out")
+        self._finish(pod, "grace-period-expired")
 
     def _finish(self, pod: Object, how: str) -> None:
         self._stopped.add(uid_of(pod))
@@ -150,7 +150,7 @@ class Kubelets:
                 journal_end(self._cluster, pod, "died-with-node")
 
     def _node_returned(self, node: str) -> None:
-        """A kubelet that starts again starts its pods again, and ends those that shall go."""
+        """Start the pods of a restarted kubelet again, and end the terminating ones."""
         for pod in self._cluster.store.on_node(node):
             if is_terminating(pod):
                 self._end(pod)
@@ -171,7 +171,7 @@ class Kubelets:
 
 
 def _pre_stop_seconds(pod: Object) -> float:
-    """Return how long the longest `preStop` hook sleeps: as an action, or by the command sleep."""
+    """Return the longest sleep of the `preStop` hooks: by an action or by the command sleep."""
     longest = 0.0
     for container in pod["spec"]["containers"]:
         hook = (container.get("lifecycle") or {}).get("preStop") or {}
@@ -204,7 +204,7 @@ def _container_status(container: Object, now: str) -> Object:
 
 
 def _stopped_status(pod: Object, exit_code: int) -> Object:
-    """Return what the status says once all containers have ended with an exit code."""
+    """Return the status of a pod whose containers have all exited with this code."""
     now = timestamp()
     conditions = pod["status"].get("conditions")
     for kind in ("Ready", "ContainersReady"):

@@ -1,4 +1,4 @@
-"""Makes a controller's pods from its template."""
+"""Creates the pods of a controller from its template."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def spawn(
     labels: dict[str, str] | None = None,
     spec: Object | None = None,
 ) -> Object | None:
-    """Create a pod from an owner's template; `labels` and `spec` are set over the template's.
+    """Create a pod from the template of its owner; `labels` and `spec` override the template.
 
-    None where the namespace is leaving or the name is still taken.
+    None if the namespace is terminating or the name exists.
     """
     namespace = namespace_of(owner)
     home = cluster.store.get(registry.NAMESPACE, "", namespace)

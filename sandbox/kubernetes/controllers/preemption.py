@@ -1,7 +1,7 @@
-"""Makes node_info for a pod by deleting pods of lower priority.
+"""Preemption: deletes pods of lower priority to make room for a pod.
 
-Rules: kube-scheduler's default preemption, without regard for PodDisruptionBudgets (a real one
-prefers victims whose budgets allow it, but goes on where there are none).
+Rules: kube-scheduler's default preemption. PodDisruptionBudgets are ignored; a real scheduler
+prefers victims whose budgets allow it, but does not require that.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _NO_VICTIMS = "No preemption victims found for incoming pod"
 
 
 def why_not(info: PodInfo, refused: dict[str, tuple[list[str], bool]], nodes: NodeInfos) -> str:
-    """Say why no node's pods give way, in kube-scheduler's words.
+    """Return kube-scheduler's message about preemption that does not help.
 
-    `refused` has by node why it was refused, and whether that stays so whoever goes.
+    `refused` has, by node, the reasons and whether they remain without the other pods.
     """
     if not info.preempts:
         return "not eligible due to preemptionPolicy=Never."
@@ -41,7 +41,7 @@ def why_not(info: PodInfo, refused: dict[str, tuple[list[str], bool]], nodes: No
 
 
 def preempt(cluster: Cluster, nodes: NodeInfos, topology: Topology, info: PodInfo) -> str | None:
-    """Delete the cheapest victims on one node; returns the node, None where it does not help."""
+    """Delete the cheapest victims on one node; return the node, or None if it does not help."""
     if not info.preempts:
         return None
     for node_info in nodes.values():
@@ -77,14 +77,14 @@ def preempt(cluster: Cluster, nodes: NodeInfos, topology: Topology, info: PodInf
 
 
 def _victims(node_info: NodeInfo, info: PodInfo) -> list[PodInfo]:
-    """Return the pods that must go for this one to fit, of the lowest priorities; maybe none."""
+    """Return the pods of the lowest priorities without which this pod fits; empty if none."""
     freed: dict[str, int] = {}
     victims = []
     lower = [one for one in node_info.pods.values() if one.priority < info.priority]
     takers = {one.uid for one in node_info.port_holders(info.ports)}
     if not takers <= {one.uid for one in lower}:
         return []
-    # Who holds a port that is needed goes first.
+    # Pods that hold a needed port are the first victims.
     for one in sorted(lower, key=lambda other: (other.uid not in takers, other.priority)):
         victims.append(one)
         for name, value in one.requests.items():

@@ -1,4 +1,4 @@
-"""The ReplicaSet controller: keeps the number of pods that each one wants."""
+"""The ReplicaSet controller, which keeps the number of pods."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sandbox.kubernetes.objects import Object, epoch, is_finished, is_ready, is_
 
 
 class ReplicaSets(Controller):
-    """Follows ReplicaSets and their pods."""
+    """Watches ReplicaSets and their pods."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, registry.REPLICA_SET, registry.POD)
 
     def reconcile(self, owner: Object, owned: list[Object]) -> Object:
-        """Create what is missing, delete what is too much."""
+        """Create missing pods, delete surplus pods."""
         running = [pod for pod in owned if not is_finished(pod)]
         pods = [pod for pod in running if not is_terminating(pod)]
         leaving = len(running) - len(pods)
@@ -44,6 +44,6 @@ class ReplicaSets(Controller):
 
 
 def _removal_order(pod: Object) -> tuple[bool, bool, float]:
-    """Sort pods by who goes first when there are too many: unbound, unready, youngest."""
+    """Sort surplus pods by deletion order: unbound, not Ready, youngest."""
     born = epoch(pod["metadata"]["creationTimestamp"])
     return bool(pod["spec"].get("nodeName")), is_ready(pod), -born

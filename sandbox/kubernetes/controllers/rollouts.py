@@ -1,4 +1,4 @@
-"""How a Deployment's rollout goes on: how large its ReplicaSets may be now, and how far it is.
+"""The steps of a Deployment's rollout: the sizes of its ReplicaSets, and its progress.
 
 Rules: kube-controller-manager's deployment controller (`rolling.go`, `progress.go`).
 """
@@ -22,7 +22,7 @@ _COUNTS = ("replicas", "readyReplicas", "availableReplicas")
 
 
 def bounds(deployment: Object) -> tuple[int, int]:
-    """Return how many pods there may be above the wanted number, and how many may be missing.
+    """Return the allowed surge and the allowed number of unavailable pods.
 
     Both are 0 with the strategy Recreate. With a rolling update one of them is at least 1.
     """
@@ -37,7 +37,7 @@ def bounds(deployment: Object) -> tuple[int, int]:
 
 
 def size_of_new(deployment: Object, new: Object, old: list[Object]) -> int:
-    """Return the size that the new ReplicaSet of a rolling update may have now."""
+    """Return the allowed size of the new ReplicaSet of a rolling update."""
     wanted, size = int(deployment["spec"]["replicas"]), wish(new)
     if size >= wanted:
         return wanted
@@ -47,16 +47,16 @@ def size_of_new(deployment: Object, new: Object, old: list[Object]) -> int:
 
 
 def sizes_of_old(deployment: Object, new: Object, old: list[Object]) -> list[int]:
-    """Return the sizes that the old ReplicaSets of a rolling update may have now.
+    """Return the allowed sizes of the old ReplicaSets of a rolling update.
 
-    The ReplicaSets' statuses may be older than their specs, so the wanted sizes and the pods of
-    the new ReplicaSet that are not available yet limit the step as well as the available pods.
+    The status of a ReplicaSet can be older than its spec, so the desired sizes and the unavailable
+    pods of the new ReplicaSet limit the step as well as the available pods.
     """
     _, unavailable = bounds(deployment)
     least = int(deployment["spec"]["replicas"]) - unavailable
     sizes = list(map(wish, old))
     most = wish(new) + sum(sizes) - least - max(0, wish(new) - available(new))
-    # Pods that are not available serve nobody, so they go first.
+    # Unavailable pods serve no requests, so they are removed first.
     for at, one in enumerate(old):
         cut = max(0, min(most, sizes[at] - available(one)))
         sizes[at] -= cut
@@ -70,7 +70,7 @@ def sizes_of_old(deployment: Object, new: Object, old: list[Object]) -> list[int
 
 
 def still_run(old: list[Object]) -> bool:
-    """Say whether pods of old ReplicaSets exist, those that are being deleted included."""
+    """Whether pods of old ReplicaSets exist, including terminating pods."""
     return any(
         wish(one) or one["status"]["replicas"] or one["status"].get("terminatingReplicas")
         for one in old
@@ -107,7 +107,7 @@ def status_of(deployment: Object, new: Object, old: list[Object], now: float) ->
 
 
 def deadline(deployment: Object, status: Object) -> float | None:
-    """Return when a rollout that makes no progress has failed (epoch seconds); None for never."""
+    """Return the progress deadline of a rollout (epoch seconds), or None."""
     progress = condition({"status": status}, "Progressing")
     seconds = deployment["spec"].get("progressDeadlineSeconds", _NO_DEADLINE)
     if progress is None or seconds == _NO_DEADLINE or deployment["spec"].get("paused"):
@@ -120,7 +120,7 @@ def deadline(deployment: Object, status: Object) -> float | None:
 def _with_progress(
     conditions: list[Object], deployment: Object, new: Object, counted: Object, now: float
 ) -> list[Object]:
-    """Return the conditions with how far the rollout is."""
+    """Return the conditions with the progress of the rollout."""
     spec, before = deployment["spec"], deployment["status"]
     if spec.get("progressDeadlineSeconds", _NO_DEADLINE) == _NO_DEADLINE:
         return [one for one in conditions if one["type"] != "Progressing"]
@@ -149,7 +149,7 @@ def _with_progress(
 
 
 def _has_moved(before: Object, counted: Object) -> bool:
-    """Say whether pods were replaced or have become ready or available since the last status."""
+    """Whether pods were replaced or became ready or available since the last status."""
     old = {name: int(before.get(name, 0)) for name in ("updatedReplicas", *_COUNTS)}
     outdated: int = counted["replicas"] - counted["updatedReplicas"]
     more = ("updatedReplicas", "readyReplicas", "availableReplicas")
@@ -159,7 +159,7 @@ def _has_moved(before: Object, counted: Object) -> bool:
 
 
 def created(name: str) -> Object:
-    """Return the condition with which a rollout to a new ReplicaSet begins."""
+    """Return the condition of a started rollout to a new ReplicaSet."""
     told = f'Created new replica set "{name}"'
     return _progress("True", "NewReplicaSetCreated", told, None)
 
@@ -178,10 +178,10 @@ def _condition(kind: str, status: str, reason: str, message: str) -> Object:
 
 
 def wish(replica_set: Object) -> int:
-    """Return how many pods a ReplicaSet shall have."""
+    """Return the desired number of pods of a ReplicaSet."""
     return int(replica_set["spec"]["replicas"])
 
 
 def available(replica_set: Object) -> int:
-    """Return how many of its pods are available."""
+    """Return the number of available pods of a ReplicaSet."""
     return int(replica_set["status"].get("availableReplicas", 0))

@@ -1,8 +1,8 @@
-"""The scheduler: binds pending pods to nodes with node_info, or says why there is none.
+"""The scheduler: binds pending pods to nodes, or reports why no node fits.
 
 Rules: the filters of kube-scheduler (cordon, taints, node affinity, resources, spread, pod
-affinity), highest priority first. A few fitting nodes are compared, not all; the one with the
-fewest of its kind and the lowest load wins.
+affinity), highest priority first. It compares a few of the nodes that fit, and selects the one with
+the fewest similar pods and the lowest load.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RETRY_SECONDS = 0.2
 
 
 class Scheduler:
-    """Follows nodes and pods; works off pending pods between requests."""
+    """Watches nodes and pods; schedules pending pods between requests."""
 
     def __init__(self, cluster: Cluster, volumes: Volumes) -> None:
         self._cluster = cluster
@@ -49,14 +49,14 @@ class Scheduler:
         self._topology = Topology(self._nodes)
         self._pending: dict[str, PodInfo] = {}
         self._heap: list[tuple[int, int, str]] = []
-        self._parked: dict[str, PodInfo] = {}
+        self._unschedulable: dict[str, PodInfo] = {}
         self._failed: dict[str, tuple[str, str]] = {}
         self._count = 0
         self._running = False
         self._retrying = False
 
     def start(self) -> None:
-        """Begin to follow changes."""
+        """Start to watch changes."""
         self._cluster.store.listen(registry.NODE, self._node_changed)
         self._cluster.store.listen(registry.POD, self._pod_changed)
         self._cluster.store.listen(
@@ -99,16 +99,16 @@ class Scheduler:
             elif node_info is not None and uid not in node_info.pods:
                 self._take(pod, node_info)
             elif node_info is not None and is_terminating(pod):
-                self._leaves(node_info.pods[uid], node_info)
+                self._pod_terminates(node_info.pods[uid], node_info)
             self._pending.pop(uid, None)
-            self._parked.pop(uid, None)
+            self._unschedulable.pop(uid, None)
         elif gone or is_terminating(pod):
             self._pending.pop(uid, None)
-            self._parked.pop(uid, None)
+            self._unschedulable.pop(uid, None)
             promised = self._nodes.get(pod["status"].get("nominatedNodeName", ""))
             if promised is not None:
                 promised.nominated.pop(uid, None)
-        elif uid not in self._pending and uid not in self._parked:
+        elif uid not in self._pending and uid not in self._unschedulable:
             ours = pod["spec"].get("schedulerName", _SCHEDULER) == _SCHEDULER
             if ours and not pod["spec"].get("schedulingGates"):
                 self._enqueue(read_pod_info(pod))
@@ -119,7 +119,7 @@ class Scheduler:
             node_info.add_pod(info)
             self._topology.placed(info, node_info)
 
-    def _leaves(self, info: PodInfo, node_info: NodeInfo) -> None:
+    def _pod_terminates(self, info: PodInfo, node_info: NodeInfo) -> None:
         if not info.terminating and self._topology.leaves(info, node_info):
             self._retry_soon()
 
@@ -140,15 +140,15 @@ class Scheduler:
             self._cluster.soon(self._work)
 
     def _retry_soon(self) -> None:
-        """Look at parked pods again, a moment after something got better for them."""
+        """Retry unschedulable pods shortly after a change that can help them."""
         self._failed.clear()
-        if self._parked and not self._retrying:
+        if self._unschedulable and not self._retrying:
             self._retrying = True
             self._cluster.later(_RETRY_SECONDS, self._retry)
 
     def _retry(self) -> None:
         self._retrying = False
-        parked, self._parked = self._parked, {}
+        parked, self._unschedulable = self._unschedulable, {}
         for info in parked.values():
             self._enqueue(info)
 
@@ -169,7 +169,7 @@ class Scheduler:
         pod = self._cluster.store.get(registry.POD, info.namespace, info.name)
         if pod is None or uid_of(pod) != info.uid or is_terminating(pod):
             return
-        # Pods of one owner fail alike until a node or a leaving pod changes something.
+        # Pods of one owner fail for the same reasons until a node or a pod changes.
         why = self._failed.get(info.shape)
         if info.claims:
             info.volume_terms, missing = self._volumes.places(info.namespace, info.claims)
@@ -179,7 +179,7 @@ class Scheduler:
             if node_info is not None:
                 self._bind(pod, node_info)
                 return
-            why = self._explain(info)
+            why = self._failure_message(info)
             self._failed[info.shape] = why
         self._park(pod, info, *why)
 
@@ -208,9 +208,9 @@ class Scheduler:
         return best
 
     def _refusal(self, info: PodInfo, node_info: NodeInfo) -> tuple[list[str], bool] | None:
-        """Return why a node can't take a pod, and whether it could if other pods were gone.
+        """Return why a pod does not fit a node, and whether that is true without other pods too.
 
-        The second is True where it still could not. None where the node can take the pod.
+        None if the pod fits.
         """
         why = node_info.taint_reason(info)
         if why is not None:
@@ -241,8 +241,8 @@ class Scheduler:
             owner=self._cluster.owner_name(bound),
         )
 
-    def _explain(self, info: PodInfo) -> tuple[str, str]:
-        """Say why no node takes a pod, and why no pod gives way to it."""
+    def _failure_message(self, info: PodInfo) -> tuple[str, str]:
+        """Return why no node fits a pod, and why preemption does not help."""
         if not self._nodes:
             return "no nodes available to schedule pods", ""
         refused = {
@@ -261,8 +261,8 @@ class Scheduler:
         return why, f"0/{total} nodes are available: {total} {NOT_HELPFUL}."
 
     def _park(self, pod: Object, info: PodInfo, why: str, no_preemption: str) -> None:
-        """Mark a pod as fitting nowhere, and make node_info for it where its priority allows."""
-        self._parked[info.uid] = info
+        """Mark a pod as unschedulable, and try preemption."""
+        self._unschedulable[info.uid] = info
         nominated = None
         message = why
         if no_preemption:

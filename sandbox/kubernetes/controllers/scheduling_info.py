@@ -1,4 +1,4 @@
-"""What a pod needs of a node and what a node has left, in integers, read once per pod and node."""
+"""The scheduler's view of pods and nodes, in integers, parsed once per pod and node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sandbox.kubernetes.objects import (
 from sandbox.kubernetes.quantities import milli
 from sandbox.kubernetes.selectors import LabelTest, label_selector, requirements
 
-# Protocol, port and address of a port of a node that a pod takes.
+# Protocol, port and address of a host port.
 type HostPort = tuple[str, int, str]
 EVERY_ADDRESS = "0.0.0.0"
 
@@ -30,11 +30,11 @@ _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedu
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spread:
-    """A topology spread constraint, or one term of pod affinity: pods counted by a node label.
+    """A topology spread constraint, or one term of pod affinity: pods are counted by a node label.
 
-    Pods that are being deleted count for affinity and not for spread. `scope` names the nodes
-    that count: those of a pod's node affinity and, where the constraint asks, without taints that
-    it does not tolerate; empty for all nodes.
+    Terminating pods count for affinity but not for spread. `scope` identifies the nodes that count:
+    by the node affinity of the pod and, with nodeTaintsPolicy Honor, by its tolerations; it is
+    empty if all nodes count.
     """
 
     topology_key: str
@@ -50,7 +50,7 @@ class Spread:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class PodInfo:
-    """One pod as the scheduler sees it. Resources are in thousandths of their units."""
+    """The scheduler's view of a pod. Resources are in thousandths of their units."""
 
     uid: str
     namespace: str
@@ -74,19 +74,19 @@ class PodInfo:
 
     @property
     def shape(self) -> str:
-        """Return what pods have in common that fit alike: their owner, or themselves."""
+        """Return a key that is equal for pods with the same requirements: owner or uid."""
         alone = not self.owner or self.pinned_to or self.claims
         return self.uid if alone else self.owner
 
     def counts(self, spread: Spread, node_info: NodeInfo) -> bool:
-        """Say whether a node and its pods count for a spread constraint of this pod."""
+        """Whether a node and its pods count for a spread constraint of this pod."""
         if spread.honors_affinity and not node_info.matches(self):
             return False
         return not spread.honors_taints or node_info.taint_reason(self) is None
 
 
 def read_pod_info(pod: Object) -> PodInfo:
-    """Read a pod's needs."""
+    """Parse the requirements of a pod."""
     spec = pod["spec"]
     affinity = spec.get("affinity") or {}
     node_terms, pinned_to = _node_terms(spec, affinity.get("nodeAffinity") or {})
@@ -120,7 +120,7 @@ def read_pod_info(pod: Object) -> PodInfo:
 
 
 def _spread(constraint: Object, pod: Object, has_terms: bool) -> Spread:
-    """Read a topology spread constraint."""
+    """Parse a topology spread constraint."""
     spec, labels = pod["spec"], labels_of(pod)
     selector = constraint.get("labelSelector")
     same = [key for key in constraint.get("matchLabelKeys") or () if key in labels]
@@ -149,7 +149,7 @@ def _spread(constraint: Object, pod: Object, has_terms: bool) -> Spread:
 
 
 def _host_ports(spec: Object) -> frozenset[HostPort]:
-    """Return the ports of its node that a pod takes: its containers' and its sidecars'."""
+    """Return the host ports of a pod: those of its containers and sidecars."""
     sidecars = [
         one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"
     ]
@@ -162,14 +162,14 @@ def _host_ports(spec: Object) -> frozenset[HostPort]:
 
 
 def claims_of(pod: Object) -> list[str]:
-    """Return the names of the volume claims a pod mounts."""
+    """Return the names of the volume claims of a pod."""
     volumes = pod["spec"].get("volumes") or ()
     sources = [one.get("persistentVolumeClaim") for one in volumes]
     return [source["claimName"] for source in sources if source]
 
 
 def _requests(spec: Object) -> dict[str, int]:
-    """Add up a pod's requests: containers together, or the largest init container."""
+    """Return the requests of a pod: the sum of its containers, or its largest init container."""
     total: dict[str, int] = {"pods": 1000}
     for container in spec.get("containers") or ():
         for name, value in ((container.get("resources") or {}).get("requests") or {}).items():
@@ -183,7 +183,7 @@ def _requests(spec: Object) -> dict[str, int]:
 
 
 def _node_terms(spec: Object, affinity: Object) -> tuple[list[list[LabelTest]], str | None]:
-    """Return alternatives, each a list of tests that must all pass, and the one node named."""
+    """Return alternative lists of tests, and the node name that the affinity requires."""
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     pinned_to = None
     alternatives = []
@@ -212,7 +212,7 @@ def _pod_terms(affinity: Object | None, namespace: str) -> list[Spread]:
 
 
 class NodeInfo:
-    """One node: what it offers, what is taken, and by whom."""
+    """The scheduler's view of a node: allocatable resources, used resources, pods."""
 
     def __init__(self, node: Object) -> None:
         self.pods: dict[str, PodInfo] = {}
@@ -222,7 +222,7 @@ class NodeInfo:
         self.refresh(node)
 
     def refresh(self, node: Object) -> None:
-        """Take over the node's present labels, taints and resources."""
+        """Update labels, taints and resources from the Node."""
         self.name = name_of(node)
         self.labels = labels_of(node)
         self.cordoned = bool(node["spec"].get("unschedulable"))
@@ -234,7 +234,7 @@ class NodeInfo:
         }
 
     def add_pod(self, info: PodInfo) -> None:
-        """Count a pod in."""
+        """Add a pod."""
         self.nominated.pop(info.uid, None)
         if info.uid in self.pods:
             return
@@ -244,7 +244,7 @@ class NodeInfo:
             self.used[name] = self.used.get(name, 0) + value
 
     def remove_pod(self, uid: str) -> None:
-        """Count a pod out."""
+        """Remove a pod."""
         info = self.pods.pop(uid, None)
         if info is None:
             return
@@ -253,7 +253,7 @@ class NodeInfo:
             self.used[name] -= value
 
     def taint_reason(self, info: PodInfo) -> str | None:
-        """Say why the pod may not be put here, by cordon and taints; None when it may."""
+        """Return why cordon or taints refuse the pod, or None."""
         if self.cordoned and not _tolerates(info.tolerations, _UNSCHEDULABLE):
             return "node(s) were unschedulable"
         for taint in self.taints:
@@ -262,7 +262,7 @@ class NodeInfo:
         return None
 
     def matches(self, info: PodInfo) -> bool:
-        """Say whether the pod's node selector and affinity accept this node."""
+        """Whether the node selector and affinity of the pod match this node."""
         if info.pinned_to is not None and info.pinned_to != self.name:
             return False
         return not info.node_terms or any(
@@ -270,11 +270,11 @@ class NodeInfo:
         )
 
     def can_hold(self, info: PodInfo) -> bool:
-        """Say whether the pod fits when nothing else is here."""
+        """Whether the pod fits the empty node."""
         return all(value <= self.allocatable.get(name, 0) for name, value in info.requests.items())
 
     def port_holders(self, ports: Iterable[HostPort]) -> list[PodInfo]:
-        """Return the pods here that hold one of these ports."""
+        """Return the pods that use one of these host ports."""
         wanted = list(ports)
         return [
             other
@@ -283,7 +283,7 @@ class NodeInfo:
         ]
 
     def insufficient(self, info: PodInfo, *, freed: dict[str, int] | None = None) -> list[str]:
-        """Return the resources that do not suffice, as the scheduler names them."""
+        """Return the insufficient resources in kube-scheduler's words."""
         held = self.reserved_by_nominated(info)
         short = []
         for name, value in info.requests.items():
@@ -294,7 +294,7 @@ class NodeInfo:
         return short
 
     def reserved_by_nominated(self, info: PodInfo) -> dict[str, int]:
-        """Add up what preempting pods of at least this priority are promised here."""
+        """Return the resources of nominated pods with at least this priority."""
         held: dict[str, int] = {}
         for other in self.nominated.values():
             if other.uid != info.uid and other.priority >= info.priority:
@@ -303,7 +303,7 @@ class NodeInfo:
         return held
 
     def load(self) -> float:
-        """Return the larger share of CPU or memory that is taken, 0 to 1."""
+        """Return the larger of the used shares of CPU and memory, 0 to 1."""
         return max(
             self.used.get(name, 0) / self.allocatable[name] if self.allocatable.get(name) else 0.0
             for name in ("cpu", "memory")
@@ -320,7 +320,7 @@ def _tolerates(tolerations: list[Object], taint: Object) -> bool:
 
 
 def tolerates(toleration: Object, taint: Object) -> bool:
-    """Say whether one toleration covers a taint."""
+    """Whether a toleration matches a taint."""
     effect, key = toleration.get("effect"), toleration.get("key")
     if effect and effect != taint["effect"]:
         return False

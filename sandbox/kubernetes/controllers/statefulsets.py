@@ -1,4 +1,4 @@
-"""The StatefulSet controller: pods with names of their own, in order, each with its claims."""
+"""The StatefulSet controller: pods with stable names and volume claims, in order."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from sandbox.kubernetes.objects import (
 
 
 class StatefulSets(Controller):
-    """Follows StatefulSets and their pods."""
+    """Watches StatefulSets and their pods."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, registry.STATEFUL_SET, registry.POD)
 
     def reconcile(self, owner: Object, owned: list[Object]) -> Object:
-        """Bring up one ordinal after the other; with all up, take the highest surplus one away."""
+        """Create pods in the order of their ordinals; then delete the highest surplus pod."""
         wanted = owner["spec"]["replicas"]
         in_order = owner["spec"]["podManagementPolicy"] == "OrderedReady"
         pods = {_ordinal(pod): pod for pod in owned}
@@ -73,7 +73,7 @@ class StatefulSets(Controller):
     def _claim(self, owner: Object, template: Object, name: str) -> None:
         metadata = {**template["metadata"], "name": name, "namespace": namespace_of(owner)}
         claim = {"metadata": metadata, "spec": template["spec"], "status": {"phase": "Pending"}}
-        # A claim outlives its pod: the next one of the name finds it again.
+        # A claim outlives its pod, and the next pod with this name uses it again.
         with contextlib.suppress(errors.ApiError):
             self._store.create(registry.PERSISTENT_VOLUME_CLAIM, claim)
 

@@ -1,7 +1,7 @@
-"""Evicts from nodes by NoExecute taints, and frees nodes that are out of service.
+"""Evicts pods by NoExecute taints, and deletes terminating pods of out-of-service nodes.
 
-Rules: the taint-eviction controller (tolerationSeconds counts from the taint on) and the pod
-garbage collector (leaving pods on a node that is not ready and out of service go at once).
+Rules: the taint-eviction controller (tolerationSeconds starts with the taint) and the pod garbage
+collector (terminating pods on a NotReady node with the out-of-service taint are deleted at once).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sandbox.kubernetes.store import Change
 
 
 class Taints:
-    """Follows the taints of nodes and the pods on them."""
+    """Watches the taints of nodes and their pods."""
 
     def __init__(self, cluster: Cluster, instances: Instances) -> None:
         self._cluster = cluster
@@ -38,7 +38,7 @@ class Taints:
         self._tainted: set[str] = set()
 
     def start(self) -> None:
-        """Begin to follow changes."""
+        """Start to watch changes."""
         self._cluster.store.listen(registry.NODE, self._node_changed)
         self._cluster.store.listen(registry.POD, self._pod_changed)
 
@@ -70,13 +70,13 @@ class Taints:
         if is_terminating(pod) or not taints:
             return
         tolerations = pod["spec"].get("tolerations") or ()
-        patience: list[float] = []
+        seconds: list[float] = []
         for taint in taints:
             covering = [one for one in tolerations if tolerates(one, taint)]
             bounds = [one["tolerationSeconds"] for one in covering if "tolerationSeconds" in one]
-            patience += bounds if covering else [0.0]
-        if patience:
-            timer = self._cluster.later(min(patience), self._evict, pod)
+            seconds += bounds if covering else [0.0]
+        if seconds:
+            timer = self._cluster.later(min(seconds), self._evict, pod)
             self._timers[uid_of(pod)] = timer
 
     def _evict(self, pod: Object) -> None:

@@ -1,7 +1,7 @@
 """Counts pods by topology domain, for spread constraints and pod (anti-)affinity.
 
-A count is made when a constraint is first met and kept up to date from then on, so that placing
-a pod never looks at all the others.
+A count is created at the first use of a constraint and then updated with each change, so that the
+scheduling of a pod does not read all other pods.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ NO_AFFINITY_MATCH = "node(s) didn't match pod affinity rules"
 
 
 class _Count:
-    """The pods of one namespace that one selector matches, by domain of one topology key.
+    """The number of pods in a namespace that match a selector, by domain of a topology key.
 
-    Only nodes count that count for `requester`, one of the pods that ask for this count.
+    Only nodes that count for `requester`, a pod with this constraint, are included.
     """
 
     def __init__(self, spread: Spread, requester: PodInfo) -> None:
@@ -38,7 +38,7 @@ class _Count:
         return not self.spread.scope or self._requester.counts(self.spread, node)
 
     def move(self, info: PodInfo, node: NodeInfo, by: int) -> bool:
-        """Count a pod in or out; says whether it is one that counts."""
+        """Add or remove a pod; return whether it counts."""
         domain = node.labels.get(self.topology_key)
         if (
             domain
@@ -57,16 +57,16 @@ class _Count:
 
 
 class Topology:
-    """Where the pods are that constraints speak of."""
+    """The counts of all constraints."""
 
     def __init__(self, nodes: dict[str, NodeInfo]) -> None:
         self._nodes = nodes
         self._counts: dict[_Key, _Count] = {}
-        # By what they keep away: the pods that keep others away, and where.
+        # The pods with a required anti-affinity term, and their nodes, by term.
         self._anti_affinity: dict[_Key, dict[str, tuple[Spread, NodeInfo]]] = {}
 
     def changed(self, node: NodeInfo, before: dict[str, str]) -> None:
-        """Take in that a node came or went, or that it had other labels before."""
+        """Handle a new or deleted node, or a change of its labels."""
         keys = {count.topology_key for count in self._counts.values()}
         if any(before.get(key) != node.labels.get(key) for key in keys) and node.pods:
             self._counts.clear()
@@ -75,7 +75,7 @@ class Topology:
             count.places = None
 
     def tainted(self, node: NodeInfo) -> None:
-        """Take in that a node's taints are others, or its cordon."""
+        """Handle a change of a node's taints or cordon."""
         self._forget(lambda spread: spread.honors_taints)
 
     def _forget(self, which: Callable[[Spread], bool]) -> None:
@@ -83,7 +83,7 @@ class Topology:
             del self._counts[key]
 
     def placed(self, info: PodInfo, node: NodeInfo) -> None:
-        """Take in that a pod is on a node."""
+        """Handle a pod that is bound to a node."""
         for count in self._counts.values():
             if count.spread.counts_terminating or not info.terminating:
                 count.move(info, node, 1)
@@ -91,7 +91,7 @@ class Topology:
             self._anti_affinity.setdefault(_key(term), {})[info.uid] = (term, node)
 
     def left(self, info: PodInfo, node: NodeInfo) -> None:
-        """Take in that a pod is gone from a node."""
+        """Handle a pod that is deleted from a node."""
         for count in self._counts.values():
             if count.spread.counts_terminating or not info.terminating:
                 count.move(info, node, -1)
@@ -102,13 +102,13 @@ class Topology:
                 self._anti_affinity.pop(_key(term), None)
 
     def leaves(self, info: PodInfo, node: NodeInfo) -> bool:
-        """Take in that a pod on a node is being deleted; says whether that may let others in."""
+        """Handle a pod that is terminating; return whether other pods may fit now."""
         info.terminating = True
         spreads = [one for one in self._counts.values() if not one.spread.counts_terminating]
         return sum(count.move(info, node, -1) for count in spreads) > 0
 
     def refusal(self, info: PodInfo, node: NodeInfo) -> str | None:
-        """Say why spread or pod affinity keep a pod off a node; None when they do not."""
+        """Return why spread or pod affinity refuse a pod on a node, or None."""
         if any(spread.topology_key not in node.labels for spread in info.spreads):
             return MISSING_LABEL
         for spread in info.spreads:
@@ -119,7 +119,7 @@ class Topology:
                 return "node(s) didn't match pod anti-affinity rules"
         for term in info.affinity:
             count = self._count(term, info)
-            # The first pod of a group that wants to be together may go anywhere.
+            # The first pod with an affinity to itself fits any node.
             first = not count.domains.total() and count.test(info.labels)
             if not count.at(node) and not first:
                 return NO_AFFINITY_MATCH
@@ -128,7 +128,7 @@ class Topology:
         return None
 
     def soft_spread_score(self, info: PodInfo, node: NodeInfo) -> int:
-        """Return how many of its kind a pod would meet, by its soft spread constraints."""
+        """Return the number of matching pods in the domain, by the soft spread constraints."""
         return sum(self._count(spread, info).at(node) for spread in info.soft_spreads)
 
     def _spreads(self, spread: Spread, info: PodInfo, node: NodeInfo) -> bool:

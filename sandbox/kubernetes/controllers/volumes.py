@@ -1,7 +1,7 @@
-"""Volumes take time: claims are provisioned, attached to a node, detached when the pod is gone.
+"""Volumes: provisions claims, attaches volumes to nodes, detaches them after the end of the pod.
 
-Rules: the attach/detach controller. A volume is attached to one node at a time; when a node dies
-without the out-of-service taint, its volumes stay attached until they are detached by force.
+Rules: the attach/detach controller. A volume is attached to one node at a time. If a node dies
+without the out-of-service taint, its volumes stay attached until the force-detach timeout.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ZONE = "topology.kubernetes.io/zone"
 
 
 class Volumes:
-    """Which pods wait for which volumes."""
+    """Attaches and detaches volumes, and tracks the pods that wait for them."""
 
     def __init__(self, cluster: Cluster, instances: Instances) -> None:
         self._cluster = cluster
@@ -41,13 +41,13 @@ class Volumes:
         self._waiting: dict[str, tuple[Object, str, Callable[[Object], None]]] = {}
 
     def start(self) -> None:
-        """Begin to follow changes."""
+        """Start to watch changes."""
         self._cluster.store.listen(registry.POD, self._pod_changed)
         self._cluster.store.listen(registry.VOLUME_ATTACHMENT, self._attachment_changed)
         self._cluster.store.listen(registry.NODE, self._node_changed)
 
     def places(self, namespace: str, claims: list[str]) -> tuple[list[LabelTest], str | None]:
-        """Return what the volumes of some claims ask of a node, or why no node will do."""
+        """Return the node requirements of the volumes of some claims, or why no node fits."""
         tests: list[LabelTest] = []
         for name in claims:
             claim = self._cluster.store.get(registry.PERSISTENT_VOLUME_CLAIM, namespace, name)
@@ -61,7 +61,7 @@ class Volumes:
         return tests, None
 
     def when_attached(self, pod: Object, node: str, then: Callable[[Object], None]) -> None:
-        """Call back with the pod once all its volumes are attached to its node."""
+        """Call `then` with the pod when all its volumes are attached to its node."""
         if not any(claims_of(pod)):
             then(pod)
             return
@@ -76,7 +76,7 @@ class Volumes:
             then(pod)
 
     def _attach(self, pod: Object, claim_name: str, node: str) -> bool:
-        """Say whether a claim's volume is attached to a node; if it is free, begin to."""
+        """Whether the volume of a claim is attached to a node; start to attach a free one."""
         store = self._cluster.store
         claim = store.get(registry.PERSISTENT_VOLUME_CLAIM, namespace_of(pod), claim_name)
         if claim is None:
@@ -192,7 +192,7 @@ class Volumes:
         return found is not None and has_taint(found, OUT_OF_SERVICE)
 
     def _node_changed(self, change: Change) -> None:
-        """Free the volumes of a dead node at once when somebody vouches that it is dead."""
+        """Detach the volumes of a dead node at once if it has the out-of-service taint."""
         name = name_of(change.object)
         if change.type == "DELETED" or not self._is_out_of_service(name):
             return

@@ -1,4 +1,4 @@
-"""Reconciles each changed thing once, however often it changed, without blocking the loop."""
+"""A queue of changed items, each reconciled once, that does not block the event loop."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sandbox.kubernetes.cluster import Cluster
 
 _log = logging.getLogger(__name__)
 _SLICE_SECONDS = 0.01
-_RESTS = 4  # times as long as it worked: a set of thousands takes a while to look at
+_RESTS = 4  # times as long as the last work, which takes long for sets of thousands
 
 
 class WorkQueue[Item: Hashable]:
-    """Items to reconcile, in the order they came, each once.
+    """Items to reconcile, in order of arrival, each once.
 
-    Work begins `after` some seconds, so that changes that come together are one, or later where
-    that would take more than a fifth of the processor; and is done in slices of some milliseconds,
-    between which the API answers requests.
+    Work starts `after` some seconds, so that several changes are reconciled together, or later if
+    it would use more than a fifth of the processor. It runs in slices of some milliseconds, between
+    which the API answers requests.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class WorkQueue[Item: Hashable]:
         self._worked = 0.0
 
     def add(self, item: Item) -> None:
-        """Have an item reconciled soon."""
+        """Add an item."""
         self._items[item] = None
         if not self._running:
             self._running = True
@@ -46,7 +46,7 @@ class WorkQueue[Item: Hashable]:
             del self._items[item]
             try:
                 self._reconcile(item)
-            except Exception:  # noqa: BLE001 (a controller goes on, whatever one item does)
+            except Exception:  # noqa: BLE001 (an error of one item must not stop the controller)
                 _log.exception("%s failed for %s", self._reconcile, item)
         self._worked += time.monotonic() - began
         if self._items:

@@ -105,7 +105,7 @@ def test_an_eviction_whose_answer_was_lost_is_in_the_journal_as_such(world: Live
     world.evict("unheard")
 
     entries = [one for one in world.journal("eviction") if one["pod"] == "default/unheard"]
-    assert [(one["status"], one["heard"]) for one in entries] == [(201, False), (201, True)]
+    assert [(one["status"], one["answered"]) for one in entries] == [(201, False), (201, True)]
     [deletion] = [one for one in world.journal("pod-deletion") if one["pod"] == "default/unheard"]
     assert (deletion["grace"], deletion["own_grace"], deletion["volumes"]) == (30, 30, False)
 

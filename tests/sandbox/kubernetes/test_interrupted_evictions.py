@@ -66,7 +66,7 @@ def test_a_client_that_disconnects_leaves_the_pod_and_takes_its_slot(live: Live)
     assert (list(status["disruptedPods"]), status["disruptionsAllowed"]) == ([first], 0)
     assert [live.evict(name).status_code for name in (first, second)] == [429, 429]
     assert "deletionTimestamp" not in live.api.get(f"{PODS}/{first}").json()["metadata"]
-    (cancelled,) = [e for e in live.journal("eviction") if not e["heard"]]
+    (cancelled,) = [e for e in live.journal("eviction") if not e["answered"]]
     assert (cancelled["pod"], cancelled["status"]) == (f"default/{first}", 499)
     live.until(lambda: status_of(live, "left")["disruptionsAllowed"] == 1)
     assert "disruptedPods" not in status_of(live, "left")

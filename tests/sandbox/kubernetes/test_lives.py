@@ -53,7 +53,7 @@ def test_a_pod_that_takes_longer_than_its_grace_is_killed(world: Live) -> None:
     world.evict(pod["metadata"]["name"], gracePeriodSeconds=1)
 
     [end] = world.until(lambda: ends(world, pod["metadata"]["uid"]))
-    assert end["how"] == "grace-ran-out"
+    assert end["how"] == "grace-period-expired"
 
 
 def test_a_second_delete_may_cut_the_grace(world: Live) -> None:
@@ -105,7 +105,7 @@ def test_pods_die_with_their_instance_and_come_back_elsewhere(world: Live) -> No
     world.until(lambda: world.api.get(f"/api/v1/nodes/{name}").status_code == 404)
     [end] = ends(world, doomed["metadata"]["uid"])
     assert end["how"] == "died-with-node"
-    [gone] = [one for one in world.journal("node-gone") if one["node"] == name]
+    [gone] = [one for one in world.journal("node-deleted") if one["node"] == name]
     assert gone["instance"] == f"i-{8:017x}"
     [successor] = world.until(lambda: world.pods("app=doomed"))
     assert successor["metadata"]["uid"] != doomed["metadata"]["uid"]
@@ -158,7 +158,7 @@ def test_a_node_joins_unready_and_becomes_ready(world: Live) -> None:
 
 
 def test_only_the_first_so_many_nodes_join_at_once(tmp_path: Path) -> None:
-    with running_cluster(tmp_path, "--standing", "2", "--node-join", "3600") as live:
+    with running_cluster(tmp_path, "--initial-nodes", "2", "--node-join", "3600") as live:
         for name in ("first", "second", "third"):
             live.report(f"i-{name}", "running", node={"metadata": {"name": name}})
         live.until(lambda: live.is_ready("first") and live.is_ready("second"))

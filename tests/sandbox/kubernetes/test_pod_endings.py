@@ -66,4 +66,4 @@ def test_a_pre_stop_hook_is_cut_by_the_grace(world: Live) -> None:
 
     world.until(lambda: world.api.get(f"{PODS}/cut").status_code == 404)
     [end] = [one for one in world.journal("pod-ended") if one["pod"] == "default/cut"]
-    assert end["how"] == "grace-ran-out"
+    assert end["how"] == "grace-period-expired"
