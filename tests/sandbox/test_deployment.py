@@ -123,7 +123,7 @@ def service(aws: str) -> Iterator[Service]:
         yield service
 
 
-def test_a_template_is_put_into_the_sandbox(project: Path, aws: str, service: Service) -> None:
+def test_a_template_is_deployed_into_the_sandbox(project: Path, aws: str, service: Service) -> None:
     deploy(read_template(project / "template.yaml", {}), aws, service.url, control_token.HEADERS)
 
     clients: dict[str, Any] = {
@@ -158,7 +158,9 @@ def test_a_template_is_put_into_the_sandbox(project: Path, aws: str, service: Se
         (DURABLE + SCHEDULE, "Nightly: the durable function Worker needs an alias"),
     ],
 )
-def test_wiring_that_would_silently_fail_is_refused(project: Path, added: str, said: str) -> None:
+def test_a_target_that_can_never_be_invoked_is_refused(
+    project: Path, added: str, said: str
+) -> None:
     path = project / "template.yaml"
     path.write_text(path.read_text() + added)
     nowhere = "http://127.0.0.1:9"

@@ -1,4 +1,4 @@
-"""A process of the sandbox ends when it is told to, and with the one that started it."""
+"""A process of the sandbox exits on SIGTERM and with its parent."""
 
 import json
 import signal
@@ -19,7 +19,7 @@ STARTS = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv
 
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_well_when_it_is_told_to(told: signal.Signals) -> None:
+def test_it_exits_cleanly_on_sigterm(told: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", SERVES], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline()) == {"ready": True, "pid": process.pid}
@@ -29,7 +29,7 @@ def test_it_ends_well_when_it_is_told_to(told: signal.Signals) -> None:
         assert process.wait(10) == 0
 
 
-def test_it_ends_when_the_process_that_started_it_is_killed() -> None:
+def test_it_exits_when_its_parent_process_is_killed() -> None:
     command = [sys.executable, "-c", STARTS, SERVES]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None

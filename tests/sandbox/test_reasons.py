@@ -1,4 +1,4 @@
-"""Reason codes are unique, complete and in use, and they reach the person who made the mistake."""
+"""Reason codes are unique, complete and in use, and each error shows its code."""
 
 import re
 import socket

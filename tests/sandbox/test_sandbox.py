@@ -1,4 +1,4 @@
-"""A whole sandbox, from its processes to pods that run, over HTTP only."""
+"""A whole sandbox, from its processes to running pods, over HTTP only."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def kube(sandbox: Sandbox) -> Iterator[Client]:
         yield client
 
 
-def test_nodes_are_ready_and_pods_run_when_it_is_up(kube: Client) -> None:
+def test_nodes_are_ready_and_pods_run_after_the_start(kube: Client) -> None:
     nodes = list(kube.list(Node))
     pods = list(kube.list(Pod, namespace="shop"))
 
@@ -54,13 +54,13 @@ def test_every_node_is_a_spot_instance_of_the_cluster(sandbox: Sandbox, kube: Cl
     assert {instance["InstanceLifecycle"] for instance in instances} == {"spot"}
 
 
-def test_eks_describes_the_cluster_with_the_api_that_runs(sandbox: Sandbox) -> None:
+def test_eks_describes_the_cluster_with_the_endpoint_of_the_sandbox(sandbox: Sandbox) -> None:
     eks = client("eks", sandbox.aws_url)
 
     assert eks.describe_cluster(name="smoke")["cluster"]["endpoint"] == sandbox.kubernetes_url
 
 
-def test_the_kubeconfig_is_readable_by_its_owner_only_and_its_token_counts(
+def test_the_kubeconfig_is_readable_only_by_its_owner_and_its_token_is_valid(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     assert sandbox.kubeconfig.stat().st_mode & 0o077 == 0
@@ -93,7 +93,7 @@ def test_an_event_is_delivered_to_the_functions_of_the_template(sandbox: Sandbox
     assert sandbox.send(notice) == ["leeway-receive-notice"]
 
 
-def test_later_commands_find_it_by_its_folder(
+def test_later_commands_find_the_sandbox_by_its_folder(
     sandbox: Sandbox, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = str(sandbox.state_dir)
@@ -106,7 +106,7 @@ def test_later_commands_find_it_by_its_folder(
     assert "no node 'no-such-node'" in capsys.readouterr().err
 
 
-def test_what_the_sandbox_refuses_is_bad_input(
+def test_a_refusal_of_the_sandbox_is_bad_input(
     sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, faults = ["--state-dir", str(sandbox.state_dir)], tmp_path / "faults.json"
@@ -139,7 +139,7 @@ def test_sam_gets_every_functions_environment_with_the_sandboxs_endpoints(
     assert by_function["ReceiveNoticeFunction"]["LEEWAY_CLUSTERS"] == "smoke"
 
 
-def test_up_says_where_it_is_and_down_ends_it(
+def test_up_prints_the_endpoints_and_down_stops_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = ["--state-dir", str(tmp_path)]
@@ -168,7 +168,7 @@ def test_up_says_where_it_is_and_down_ends_it(
     assert main.run(["sandbox", "status", *folder]) == 1
 
 
-def test_up_says_so_when_its_own_functions_do_not_reach_the_advertised_address(
+def test_up_warns_when_its_functions_cannot_reach_the_advertised_address(
     tmp_path: Path,
 ) -> None:
     folder = ["--state-dir", str(tmp_path)]
@@ -181,7 +181,7 @@ def test_up_says_so_when_its_own_functions_do_not_reach_the_advertised_address(
 
 
 def document(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of the first JSON document; more may come later."""
+    """The lines of the first JSON document of the output."""
     for line in lines:
         yield line
         if line == b"}\n":
@@ -225,13 +225,13 @@ def test_all_processes_stop_when_the_context_ends_with_an_exception(tmp_path: Pa
 
 
 @pytest.mark.parametrize("nodes", [3, 20, 100])
-def test_the_demos_world_has_some_seven_pods_a_node(nodes: int) -> None:
-    world = demo_scenario(seed=1, nodes=nodes)
+def test_the_demo_has_about_seven_pods_a_node(nodes: int) -> None:
+    scenario = demo_scenario(seed=1, nodes=nodes)
 
-    assert world.nodes == nodes
-    assert 6 <= world.pods / nodes <= 12
+    assert scenario.nodes == nodes
+    assert 6 <= scenario.pods / nodes <= 12
 
 
-def test_the_same_seed_makes_the_same_world() -> None:
+def test_the_same_seed_gives_the_same_scenario() -> None:
     assert demo_scenario(seed=4) == demo_scenario(seed=4)
     assert demo_scenario(seed=4) != demo_scenario(seed=5)

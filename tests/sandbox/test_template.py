@@ -1,4 +1,4 @@
-"""Reading a SAM template as a deployment would expand it."""
+"""SAM templates are read as a deployment expands them."""
 
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ def _read(project: Path, **parameters: Any) -> DeployedTemplate:
     return read_template(project / "template.yaml", parameters)
 
 
-def test_a_function_has_the_environment_that_a_deployment_would_give_it(project: Path) -> None:
+def test_a_function_has_the_environment_of_a_deployment(project: Path) -> None:
     receiver, _ = _read(project).functions
 
     assert receiver.environment == {
@@ -124,7 +124,7 @@ def test_parameters_override_the_templates_defaults(project: Path) -> None:
     assert [queue.logical_id for queue in template.queues] == ["Queue", "Unwanted"]
 
 
-def test_what_a_condition_forbids_does_not_exist(project: Path) -> None:
+def test_a_resource_with_a_false_condition_does_not_exist(project: Path) -> None:
     assert [queue.logical_id for queue in _read(project).queues] == ["Queue"]
 
 
@@ -192,7 +192,7 @@ def test_tables_and_queues_are_in_the_shape_of_their_apis(project: Path) -> None
         (", Default: green", "", "parameter Colour has no default"),
     ],
 )
-def test_what_cannot_be_resolved_is_named(
+def test_an_expression_that_cannot_be_resolved_is_named(
     project: Path, before: str, after: str, said: str
 ) -> None:
     path = project / "template.yaml"
@@ -203,12 +203,12 @@ def test_what_cannot_be_resolved_is_named(
         _read(project)
 
 
-def test_a_parameter_that_the_template_lacks_is_refused(project: Path) -> None:
+def test_an_unknown_parameter_is_refused(project: Path) -> None:
     with pytest.raises(TemplateError, match="The template has no parameter Color"):
         _read(project, Color="red")
 
 
-def test_the_projects_own_template_is_understood() -> None:
+def test_the_template_of_the_project_can_be_read() -> None:
     template = read_template(ROOT / "template.yaml", {"ClusterNames": "one,two"})
     functions = {function.name: function for function in template.functions}
 

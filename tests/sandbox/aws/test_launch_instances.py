@@ -1,4 +1,4 @@
-"""LaunchInstances answers with what it launched, or why not, as AWS documents it."""
+"""LaunchInstances returns its instances or its errors as AWS documents them."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def desired(aws: Sandbox, group: str) -> int:
 
 
 def mixed(aws: Sandbox, name: str, share: int, weights: dict[str, str], **more: Any) -> list[str]:
-    """A group with a mixed instances policy: this share is On-Demand, these types weigh so much."""
+    """A group with a mixed instances policy, a share of On-Demand, and weighted types."""
     template = aws.client("ec2").create_launch_template(
         LaunchTemplateName=f"{name}-mixed", LaunchTemplateData={"ImageId": "ami-12345678"}
     )
@@ -64,7 +64,7 @@ def mixed(aws: Sandbox, name: str, share: int, weights: dict[str, str], **more: 
     return list(aws.states(name))
 
 
-def test_it_launches_at_once_in_the_zone_and_the_group_wants_one_more(aws: Sandbox) -> None:
+def test_it_launches_at_once_in_the_zone_and_raises_the_desired_capacity(aws: Sandbox) -> None:
     aws.group("sync", 2)
     aws.client("autoscaling").put_lifecycle_hook(
         AutoScalingGroupName="sync", **hook("ready", "LAUNCHING")
@@ -78,7 +78,7 @@ def test_it_launches_at_once_in_the_zone_and_the_group_wants_one_more(aws: Sandb
     assert desired(aws, "sync") == 3
 
 
-def test_a_token_answers_again_and_launches_no_second_time(aws: Sandbox) -> None:
+def test_a_known_token_returns_the_same_answer_without_a_launch(aws: Sandbox) -> None:
     aws.group("tokens", 1)
     first = launch(aws, "tokens", "i-1-1", AvailabilityZones=ZONES[:1])
     again = launch(aws, "tokens", "i-1-1", AvailabilityZones=ZONES[:1])
@@ -88,7 +88,7 @@ def test_a_token_answers_again_and_launches_no_second_time(aws: Sandbox) -> None
     assert other == "IdempotentParameterMismatch"
 
 
-def test_a_zone_without_capacity_is_told_and_leaves_the_group_as_it_is(aws: Sandbox) -> None:
+def test_a_zone_without_capacity_is_reported_and_the_group_does_not_change(aws: Sandbox) -> None:
     aws.group("full", 1)
     fault = NO_CAPACITY | {"instance_type": "m5.large", "zone": "us-east-1a"}
     aws.control("PUT", "faults", {"faults": [fault]})
@@ -105,7 +105,7 @@ def test_a_zone_without_capacity_is_told_and_leaves_the_group_as_it_is(aws: Sand
     aws.control("PUT", "faults", {"faults": []})
 
 
-def test_what_documentation_says_is_not_supported_is_refused(aws: Sandbox) -> None:
+def test_requests_that_aws_documents_as_unsupported_are_refused(aws: Sandbox) -> None:
     aws.group("refused", 1, MaxSize=1)
     assert code(aws, "refused") == "ValidationError", "a zone has to be named"
     assert code(aws, "refused", AvailabilityZones=["us-east-1f"]) == "ValidationError"
@@ -130,7 +130,7 @@ def test_what_documentation_says_is_not_supported_is_refused(aws: Sandbox) -> No
     assert code(aws, "old", **in_zone) == "ValidationError"
 
 
-def test_capacity_is_counted_in_units_where_types_weigh(aws: Sandbox) -> None:
+def test_capacity_is_counted_in_units_for_weighted_types(aws: Sandbox) -> None:
     [member] = mixed(aws, "weighs", 0, {"m5.xlarge": "4"}, DesiredCapacity=4)
     described = aws.client("autoscaling").describe_auto_scaling_instances(InstanceIds=[member])
     assert described["AutoScalingInstances"][0]["WeightedCapacity"] == "4"

@@ -1,4 +1,4 @@
-"""When rate and at expressions are due."""
+"""Schedule expressions and their next due times."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -19,7 +19,9 @@ NOW = datetime(2026, 11, 21, 11, 30, 20, tzinfo=UTC)  # a Saturday
         ("at(2026-11-21T13:00:00)", "Europe/Berlin", datetime(2026, 11, 21, 12, tzinfo=UTC)),
     ],
 )
-def test_an_expression_is_due_next_at(text: str, zone: str | None, due: datetime | None) -> None:
+def test_an_expression_returns_its_next_due_time(
+    text: str, zone: str | None, due: datetime | None
+) -> None:
     assert parse(text, zone).next(NOW) == due
 
 
@@ -34,6 +36,6 @@ def test_an_expression_is_due_next_at(text: str, zone: str | None, due: datetime
         ("rate(1 minute)", "Mars/Olympus"),
     ],
 )
-def test_what_eventbridge_would_not_take_is_refused(text: str, zone: str | None) -> None:
+def test_an_invalid_or_unsupported_expression_is_refused(text: str, zone: str | None) -> None:
     with pytest.raises(BadExpressionError, match="Invalid Schedule Expression"):
         parse(text, zone)

@@ -1,6 +1,6 @@
-"""A cluster can stay up for a day: what it remembers of the past is bounded, however much happens.
+"""The memory of a cluster is bounded, so that it can run for days.
 
-These look into the cluster's process, since nothing that it answers tells how much it holds.
+These tests read the memory of the process, because no answer of the API shows it.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def made(cluster: Cluster, path: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the cluster live until a condition holds."""
+    """Run the event loop of the cluster until a condition is true."""
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.005)
 
 
 async def live_once(cluster: Cluster, controllers: Controllers, number: int) -> None:
-    """Let a node and a workload come, be seen, and go."""
+    """Create a node and a workload, use them, and delete them."""
     store, instance, name = cluster.store, f"i-{number:017x}", f"node-{number}"
     node = {"metadata": {"name": name}, "status": {"capacity": {"cpu": "4", "pods": "20"}}}
     controllers.instances.report(instance, "running", node, 0)
@@ -92,7 +92,7 @@ async def live_once(cluster: Cluster, controllers: Controllers, number: int) -> 
 
 
 def disruptions_allowed(store: Store, obj: dict[str, Any]) -> int:
-    """Return what a budget's status allows now."""
+    """Return the allowed disruptions of a budget."""
     found = store.read(registry.BUDGET, "default", obj["metadata"]["name"])
     return int(found["status"]["disruptionsAllowed"])
 
@@ -127,7 +127,7 @@ def _parts(one: object) -> Iterator[object]:
         yield from (getattr(one, name) for name in slots if hasattr(one, name))
 
 
-def test_what_has_come_and_gone_leaves_nothing_behind() -> None:
+def test_deleted_objects_leave_nothing_in_memory() -> None:
     async def measure() -> tuple[int, int]:
         cluster = Cluster(_AT_ONCE, Store(history=1))
         cluster.journal = Journal(longest=1)
@@ -144,7 +144,7 @@ def test_what_has_come_and_gone_leaves_nothing_behind() -> None:
 
     before, after = asyncio.run(measure())
 
-    # One entry left behind by each of the forty would show.
+    # One leaked entry for each of the forty would exceed this bound.
     assert after < before + 30
 
 
@@ -160,7 +160,7 @@ def test_the_watch_history_and_the_journal_keep_only_the_newest_entries() -> Non
     assert len(journal) <= 50
 
 
-def test_events_go_when_there_are_too_many() -> None:
+def test_old_events_are_deleted_above_the_limit() -> None:
     store = Store()
     events = Events(store, most=20)
     node = store.create(registry.NODE, {"metadata": {"name": "n"}, "spec": {}})

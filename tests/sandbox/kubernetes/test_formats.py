@@ -1,4 +1,4 @@
-"""What clients besides Leeway's ask of an API server: shapes, versions, patches, apply."""
+"""Features that other clients use: formats, versions, patches, apply."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def kubectl(live: Live, *arguments: str, text: str = "") -> subprocess.Completed
         ("*/*", 200),
     ],
 )
-def test_a_format_that_is_not_there_is_not_acceptable(live: Live, accept: str, code: int) -> None:
+def test_an_unsupported_format_is_not_acceptable(live: Live, accept: str, code: int) -> None:
     for params in ({}, {"watch": "1", "timeoutSeconds": "1"}):
         answer = live.api.get(_MAPS, params=params, headers={"Accept": accept})
         assert answer.status_code == code
@@ -47,7 +47,7 @@ def test_a_format_that_is_not_there_is_not_acceptable(live: Live, accept: str, c
         assert answer.json()["reason"] == "NotAcceptable"
 
 
-def test_what_leaves_a_watchs_selection_is_told_as_it_last_was_in_it(live: Live) -> None:
+def test_an_object_that_leaves_the_selection_is_sent_in_its_last_selected_form(live: Live) -> None:
     made = make(live, "leaver", a="1")
     version = made["metadata"]["resourceVersion"]
     live.patch(f"{_MAPS}/leaver", {"metadata": {"labels": {"map": "gone"}}, "data": {"a": "2"}})
@@ -100,7 +100,7 @@ def by_kubectl(live: Live, name: str, **data: str) -> dict[str, Any]:
     return own
 
 
-def test_kubectl_takes_over_on_the_server_what_it_applied_as_a_client(live: Live) -> None:
+def test_server_side_apply_takes_over_fields_of_client_side_apply(live: Live) -> None:
     own = by_kubectl(live, "taken-over", a="1")
     own["data"] = {"a": "2"}
 
@@ -115,7 +115,7 @@ def test_kubectl_takes_over_on_the_server_what_it_applied_as_a_client(live: Live
     assert last["data"] == {"a": "2"}
 
 
-def test_kubectl_does_not_take_over_what_it_did_not_apply(live: Live) -> None:
+def test_server_side_apply_does_not_take_over_fields_of_others(live: Live) -> None:
     own = by_kubectl(live, "shared", a="1")
     changed = live.api.patch(
         f"{_MAPS}/shared",
@@ -228,7 +228,7 @@ def test_kubectl_creates_without_a_file(
 
 
 def covers(found: Any, expected: Any) -> bool:
-    """Say whether what was found has all that was expected."""
+    """Whether a value contains the expected one."""
     if isinstance(expected, dict):
         return all(name in found and covers(found[name], expected[name]) for name in expected)
     if isinstance(expected, list):
@@ -251,7 +251,7 @@ def test_kubectl_creates_what_has_no_spec(live: Live) -> None:
 
 
 @needs_kubectl
-def test_what_is_not_known_of_protobuf_is_refused_and_not_lost(live: Live) -> None:
+def test_an_unsupported_protobuf_object_is_refused(live: Live) -> None:
     refused = kubectl(live, "create", "service", "clusterip", "by-hand", "--tcp=80")
 
     assert refused.returncode != 0

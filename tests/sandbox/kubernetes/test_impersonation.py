@@ -1,4 +1,4 @@
-"""Who has the right acts as somebody else, with their rights, and asks what others may do."""
+"""Impersonation, and reviews of other users' permissions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _LIST_PODS = {"verb": "list", "resource": "pods", "namespace": "default"}
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Return a cluster with a reader, and somebody who may stand in for that reader only."""
+    """Return a cluster with a reader, and a user who may impersonate only that reader."""
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "roles.yaml").write_text(_ROLES)
     with running_cluster(folder, "--rbac", str(folder / "roles.yaml")) as live:
@@ -70,7 +70,7 @@ def status_as(live: Live, path: str = PODS, token: str = "", **headers: str | li
     return answer.status_code, answer.json().get("message", "")
 
 
-def test_who_acts_as_another_has_the_rights_of_that_one(guarded: Live) -> None:
+def test_an_impersonated_user_determines_the_permissions(guarded: Live) -> None:
     assert status_as(guarded, user="reader")[0] == 200
     code, told = status_as(guarded, "/api/v1/nodes", user="reader")
     assert code == 403
@@ -84,7 +84,7 @@ def test_a_service_account_has_the_groups_of_its_namespace(guarded: Live) -> Non
     assert status_as(guarded, user="system:serviceaccount:other:runner")[0] == 403
 
 
-def test_each_name_needs_the_right_to_impersonate_it(guarded: Live) -> None:
+def test_each_impersonated_name_needs_the_permission(guarded: Live) -> None:
     token = eks_token("stand-in")
 
     assert status_as(guarded, token=token)[0] == 403
@@ -111,12 +111,12 @@ def test_a_group_without_a_user_is_refused(guarded: Live) -> None:
 
 
 def review(live: Live, plural: str, spec: dict[str, Any], token: str = "") -> Any:
-    """Ask a review; its answer."""
+    """Post a review; return its answer."""
     with live.client(token or live.token) as client:
         return client.post(f"{_REVIEWS}/{plural}", json={"spec": spec})
 
 
-def test_a_review_answers_for_others(guarded: Live) -> None:
+def test_a_review_returns_the_permissions_of_another_user(guarded: Live) -> None:
     def allowed(**who: Any) -> bool:
         spec = {**who, "resourceAttributes": _LIST_PODS}
         answer = review(guarded, "subjectaccessreviews", spec)
@@ -134,7 +134,7 @@ def test_a_review_answers_for_others(guarded: Live) -> None:
     assert review(guarded, place, local).json()["status"]["allowed"] is True
 
 
-def test_a_review_of_others_needs_a_right(guarded: Live) -> None:
+def test_a_review_of_another_user_needs_a_permission(guarded: Live) -> None:
     spec = {"user": "reader", "resourceAttributes": _LIST_PODS}
 
     refused = review(guarded, "subjectaccessreviews", spec, eks_token("powerless"))
@@ -143,7 +143,7 @@ def test_a_review_of_others_needs_a_right(guarded: Live) -> None:
     assert 'cannot create resource "subjectaccessreviews"' in refused.json()["message"]
 
 
-def test_a_review_of_others_names_somebody(guarded: Live) -> None:
+def test_a_review_needs_a_user_or_a_group(guarded: Live) -> None:
     spec = {"resourceAttributes": _LIST_PODS}
 
     assert review(guarded, "subjectaccessreviews", spec).status_code == 422
@@ -161,7 +161,7 @@ def test_a_review_of_others_names_somebody(guarded: Live) -> None:
         (["--list", "--as", "reader"], "pods"),
     ],
 )
-def test_kubectl_asks_as_somebody_else(guarded: Live, arguments: list[str], answer: str) -> None:
+def test_kubectl_can_impersonate_a_user(guarded: Live, arguments: list[str], answer: str) -> None:
     kubeconfig: Path = guarded.kubeconfig()
     command = ["kubectl", "--kubeconfig", str(kubeconfig), "auth", "can-i", *arguments]
 

@@ -10,60 +10,60 @@ from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
 
 
 @pytest.fixture(scope="module")
-def world(live: Live) -> Live:
+def cluster(live: Live) -> Live:
     """Return a cluster of two nodes."""
     live.add_nodes(1, 2)
     return live
 
 
-def test_a_deleted_pod_has_ended_before_it_goes(world: Live) -> None:
+def test_a_deleted_pod_has_ended_before_it_goes(cluster: Live) -> None:
     pod = bare_pod("held", restartPolicy="Never")
     pod["metadata"] |= {
         "finalizers": ["example.com/wait"],
         "annotations": {"sandbox.leeway.sh/runs-for": "1h"},
     }
-    world.create(PODS, pod)
+    cluster.create(PODS, pod)
     path = f"{PODS}/held"
-    world.until(lambda: world.api.get(path).json()["status"]["phase"] == "Running")
+    cluster.until(lambda: cluster.api.get(path).json()["status"]["phase"] == "Running")
 
-    world.api.delete(path)
+    cluster.api.delete(path)
 
-    world.until(lambda: world.api.get(path).json()["status"]["phase"] == "Failed")
-    [status] = world.api.get(path).json()["status"]["containerStatuses"]
+    cluster.until(lambda: cluster.api.get(path).json()["status"]["phase"] == "Failed")
+    [status] = cluster.api.get(path).json()["status"]["containerStatuses"]
     assert status["state"]["terminated"]["exitCode"] == 143
-    world.patch(path, {"metadata": {"finalizers": None}})
+    cluster.patch(path, {"metadata": {"finalizers": None}})
 
 
 @pytest.mark.parametrize(
     "hook",
     [{"sleep": {"seconds": 2}}, {"exec": {"command": ["sh", "-c", "nginx -s quit; sleep 2"]}}],
 )
-def test_a_pre_stop_hook_that_sleeps_takes_its_time(world: Live, hook: dict[str, Any]) -> None:
+def test_a_sleep_of_a_pre_stop_hook_delays_the_end(cluster: Live, hook: dict[str, Any]) -> None:
     name = "sleeps-by-" + next(iter(hook))
     container = {"name": "c", "image": "pause", "lifecycle": {"preStop": hook}}
-    world.create(PODS, {"metadata": {"name": name}, "spec": {"containers": [container]}})
-    world.until(lambda: world.api.get(f"{PODS}/{name}").json()["status"]["phase"] == "Running")
+    cluster.create(PODS, {"metadata": {"name": name}, "spec": {"containers": [container]}})
+    cluster.until(lambda: cluster.api.get(f"{PODS}/{name}").json()["status"]["phase"] == "Running")
 
-    world.api.delete(f"{PODS}/{name}")
+    cluster.api.delete(f"{PODS}/{name}")
 
-    world.until(lambda: world.api.get(f"{PODS}/{name}").status_code == 404)
+    cluster.until(lambda: cluster.api.get(f"{PODS}/{name}").status_code == 404)
     whole = {
-        one["kind"]: one["at"] for one in world.journal() if one.get("pod") == f"default/{name}"
+        one["kind"]: one["at"] for one in cluster.journal() if one.get("pod") == f"default/{name}"
     }
     assert whole["pod-ended"] - whole["pod-deletion"] >= 2
 
 
-def test_a_pre_stop_hook_is_cut_by_the_grace(world: Live) -> None:
+def test_the_grace_period_ends_a_pre_stop_hook(cluster: Live) -> None:
     container = {
         "name": "c",
         "image": "pause",
         "lifecycle": {"preStop": {"sleep": {"seconds": 90}}},
     }
-    world.create(PODS, {"metadata": {"name": "cut"}, "spec": {"containers": [container]}})
-    world.until(lambda: world.api.get(f"{PODS}/cut").json()["status"]["phase"] == "Running")
+    cluster.create(PODS, {"metadata": {"name": "cut"}, "spec": {"containers": [container]}})
+    cluster.until(lambda: cluster.api.get(f"{PODS}/cut").json()["status"]["phase"] == "Running")
 
-    world.evict("cut", gracePeriodSeconds=1)
+    cluster.evict("cut", gracePeriodSeconds=1)
 
-    world.until(lambda: world.api.get(f"{PODS}/cut").status_code == 404)
-    [end] = [one for one in world.journal("pod-ended") if one["pod"] == "default/cut"]
+    cluster.until(lambda: cluster.api.get(f"{PODS}/cut").status_code == 404)
+    [end] = [one for one in cluster.journal("pod-ended") if one["pod"] == "default/cut"]
     assert end["how"] == "grace-period-expired"

@@ -1,4 +1,4 @@
-"""What makes no sense is refused with a reason, and never breaks the server."""
+"""Invalid requests are refused with a reason and never stop the server."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_malformed_options_of_a_deletion_are_refused(
         ({}, {"requests": {"cpu": "lots"}}, 400, "quantities must match"),
     ],
 )
-def test_a_pod_that_nobody_could_run_is_refused(
+def test_an_invalid_pod_is_refused(
     live: Live, metadata: dict[str, Any], resources: dict[str, Any], code: int, told: str
 ) -> None:
     pod = bare_pod("odd")
@@ -76,21 +76,21 @@ def test_a_pod_that_nobody_could_run_is_refused(
     assert told in refused.json()["message"]
 
 
-def test_a_name_can_not_be_changed(live: Live) -> None:
+def test_a_name_cannot_be_changed(live: Live) -> None:
     refused = live.patch("/api/v1/namespaces/default", {"metadata": {"name": "other"}})
 
     assert refused.status_code == 400
     assert "does not match the name on the URL (default)" in refused.json()["message"]
 
 
-def test_only_a_dry_run_of_all_stages_is_known(live: Live) -> None:
+def test_only_the_dry_run_value_all_is_supported(live: Live) -> None:
     refused = live.api.post(PODS, json=bare_pod("dry"), params={"dryRun": "Some"})
 
     assert refused.status_code == 422
     assert live.api.get(f"{PODS}/dry").status_code == 404
 
 
-def test_a_priority_of_the_systems_own_height_is_refused(live: Live) -> None:
+def test_a_priority_above_the_limit_of_users_is_refused(live: Live) -> None:
     refused = live.api.post(_CLASSES, json={"metadata": {"name": "high"}, "value": 2_000_000_000})
     without = live.api.post(_CLASSES, json={"metadata": {"name": "none"}})
 
@@ -99,7 +99,7 @@ def test_a_priority_of_the_systems_own_height_is_refused(live: Live) -> None:
     assert without.json()["value"] == 0
 
 
-def test_a_page_of_a_forgotten_list_is_refused_with_a_way_to_go_on(live: Live) -> None:
+def test_a_page_of_an_expired_list_is_refused_with_a_new_token(live: Live) -> None:
     first = live.api.get("/api/v1/namespaces", params={"limit": 1}).json()["metadata"]["continue"]
     told = json.loads(base64.urlsafe_b64decode(first + "=" * (-len(first) % 4)))
     old = base64.urlsafe_b64encode(json.dumps({**told, "rv": 1}).encode()).decode()

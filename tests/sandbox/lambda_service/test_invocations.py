@@ -1,4 +1,4 @@
-"""Invoking plain functions, as boto3 sees it."""
+"""Invocations of plain functions with boto3."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ def test_a_function_gets_its_event_and_a_context(service: Any) -> None:
         ("arn:aws:lambda:us-east-1:123456789012:function:echo", "1"),
     ],
 )
-def test_a_function_answers_to_each_form_of_its_name(
+def test_a_function_is_invoked_by_each_form_of_its_name(
     service: Any, named: str, qualifier: str | None
 ) -> None:
     more = {"Qualifier": qualifier} if qualifier else {}
@@ -37,7 +37,7 @@ def test_a_function_answers_to_each_form_of_its_name(
 
 
 @pytest.mark.parametrize("named", ["nobody", "echo:nowhere"])
-def test_what_does_not_exist_is_not_found(service: Any, named: str) -> None:
+def test_a_missing_function_is_not_found(service: Any, named: str) -> None:
     with pytest.raises(ClientError) as raised:
         service.invoke(named)
 
@@ -45,7 +45,7 @@ def test_what_does_not_exist_is_not_found(service: Any, named: str) -> None:
     assert "Function not found" in raised.value.response["Error"]["Message"]
 
 
-def test_a_worker_sees_the_environment_of_lambda_and_of_the_template_only(service: Any) -> None:
+def test_a_worker_has_only_the_environment_of_lambda_and_of_the_template(service: Any) -> None:
     environment = service.invoke("environment")
 
     assert environment["COLOUR"] == "green"
@@ -58,7 +58,7 @@ def test_a_worker_sees_the_environment_of_lambda_and_of_the_template_only(servic
     assert "PYTEST_CURRENT_TEST" not in environment
 
 
-def test_functions_have_credentials_of_their_own(service: Any) -> None:
+def test_each_function_has_its_own_credentials(service: Any) -> None:
     status = service.control("GET", "status")["functions"]
 
     keys = {name: numbers["accessKey"] for name, numbers in status.items()}
