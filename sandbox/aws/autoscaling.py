@@ -1,7 +1,7 @@
 """Auto Scaling actions that moto lacks, or whose rules moto does not enforce.
 
 CompleteLifecycleAction, RecordLifecycleActionHeartbeat, hooks of CreateAutoScalingGroup,
-TerminateInstanceInAutoScalingGroup, DetachInstances, forced deletion, activities and limits.
+TerminateInstanceInAutoScalingGroup, DetachInstances, and the limits of the desired capacity.
 LaunchInstances is in `launch_instances`.
 """
 
@@ -10,11 +10,9 @@ from typing import Any, ClassVar
 import moto.autoscaling.models as moto_autoscaling
 from moto.autoscaling.exceptions import AutoscalingClientError, ValidationError
 from moto.autoscaling.models import (
-    Activity,
     AutoScalingBackend,
     FakeAutoScalingGroup,
     InstanceState,
-    LifecycleHook,
     autoscaling_backends,
 )
 from moto.autoscaling.responses import AutoScalingResponse
@@ -79,22 +77,6 @@ class Scaling(AutoScalingBackend):
         _check_sizes(kwargs["desired_capacity"], kwargs["min_size"], kwargs["max_size"])
         return super().create_auto_scaling_group(name, *args, **kwargs)
 
-    def update_auto_scaling_group(  # type: ignore[override]
-        self, name: str, **kwargs: Any
-    ) -> FakeAutoScalingGroup:
-        """Update a group within its limits; keep a policy that the request does not name."""
-        group = self.group(name)
-        for limit in ("min_size", "max_size"):
-            if kwargs[limit] is None:
-                kwargs[limit] = getattr(group, limit)
-        least, most = kwargs["min_size"], kwargs["max_size"]
-        if kwargs["desired_capacity"] is None:
-            kwargs["desired_capacity"] = max(least, min(most, group.desired_capacity or 0))
-        _check_sizes(kwargs["desired_capacity"], least, most)
-        if not (kwargs["mixed_instances_policy"] or kwargs["launch_template"]):
-            kwargs["mixed_instances_policy"] = _given_again(group.mixed_instances_policy)
-        return super().update_auto_scaling_group(name, **kwargs)
-
     def set_desired_capacity(self, group_name: str, desired_capacity: int | None) -> None:
         """Set the desired capacity; refuse a value outside of minimum and maximum."""
         group = self.group(group_name)
@@ -111,25 +93,11 @@ class Scaling(AutoScalingBackend):
             )
         super().set_desired_capacity(group_name, wanted)
 
-    def end_group(self, name: str | None, *, force: bool) -> None:
-        """Delete a group; raises ResourceInUse while it has members, unless forced."""
-        group = self.group(name)
-        if group.instance_states and not force:
-            raise AutoscalingClientError(
-                "ResourceInUse",
-                "You cannot delete an AutoScalingGroup while there are instances or pending Spot "
-                "instance request(s) still in the group.",
-            )
-        group.end()
-        del self.autoscaling_groups[group.name]
-        for key in [key for key, hook in self.lifecycle_hooks.items() if _is_of(hook, group)]:
-            del self.lifecycle_hooks[key]
-
     def terminate_instance(self, instance_id: str, should_decrement: bool) -> Any:
         """Terminate an instance after its hooks; the group replaces it unless it decrements."""
         group, state = self.member(instance_id)
         if state.lifecycle_state.startswith("Terminating"):
-            return next(a for a in group.activities if instance_id in a.description)
+            return group.activity("Terminating", instance_id)
         desired, least = group.desired_capacity or 0, group.min_size or 0
         if should_decrement:
             units = group.units_of(state)
@@ -141,7 +109,7 @@ class Scaling(AutoScalingBackend):
                 )
             group.desired_capacity = desired - units
         group.retire(state, "a user request")
-        return group.activities[0]
+        return group.activity("Terminating", instance_id)
 
     def detach_instances(
         self, group_name: str, instance_ids: list[str], should_decrement: bool
@@ -201,20 +169,6 @@ class Scaling(AutoScalingBackend):
         self.actions.drop_hook(as_name, name)
 
 
-def _given_again(policy: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a stored policy in the form of a request: the template by id, without its name."""
-    if not policy:
-        return None
-    template = policy["LaunchTemplate"]
-    specification = dict(template["LaunchTemplateSpecification"])
-    specification.pop("LaunchTemplateName", None)
-    return policy | {"LaunchTemplate": template | {"LaunchTemplateSpecification": specification}}
-
-
-def _is_of(hook: LifecycleHook, group: ReconcilingGroup) -> bool:
-    return hook.auto_scaling_group_name == group.name
-
-
 def _check_sizes(desired: int | None, least: int | None, most: int | None) -> None:
     wanted = least if desired is None else desired
     if wanted is None or least is None or most is None or least <= wanted <= most:
@@ -254,15 +208,6 @@ class ScalingResponse(AutoScalingResponse):
             self.scaling.put_hook(name, hook)
         return super().create_auto_scaling_group()
 
-    def update_auto_scaling_group(self) -> ActionResult:
-        """Update a group, including the flags that moto ignores."""
-        result = super().update_auto_scaling_group()
-        group = self.scaling.group(self._get_param("AutoScalingGroupName"))
-        group.capacity_rebalance = self._get_bool_param(
-            "CapacityRebalance", group.capacity_rebalance
-        )
-        return result
-
     def launch_instances(self) -> ActionResult:
         """Launch at once in one zone; a known client token gets the same answer again."""
         wanted = Launch(
@@ -276,12 +221,6 @@ class ScalingResponse(AutoScalingResponse):
         group, token = self.scaling.group(wanted.group), self._get_param("ClientToken")
         return ActionResult(self.scaling.launches.answer(group, wanted, token))
 
-    def delete_auto_scaling_group(self) -> ActionResult:
-        """Delete a group; refuse while it has members, unless ForceDelete."""
-        force = self._get_bool_param("ForceDelete", False)
-        self.scaling.end_group(self._get_param("AutoScalingGroupName"), force=force)
-        return EmptyResult()
-
     def describe_auto_scaling_groups(self) -> ActionResult:
         """Describe groups, without instances if the caller asks for that."""
         found = super().describe_auto_scaling_groups()
@@ -290,17 +229,6 @@ class ScalingResponse(AutoScalingResponse):
         page: Any = found.result
         groups = [_WithoutInstances(group) for group in page["AutoScalingGroups"]]
         return ActionResult({**page, "AutoScalingGroups": groups})
-
-    def describe_scaling_activities(self) -> ActionResult:
-        """Describe the activities of one group or of all groups, newest first."""
-        name = self._get_param("AutoScalingGroupName")
-        chosen = [self.scaling.group(name)] if name else self.scaling.autoscaling_groups.values()
-        activities: list[Activity] = []
-        for group in chosen:
-            assert isinstance(group, ReconcilingGroup)
-            activities.extend(group.activities)
-        limit = self._get_int_param("MaxRecords", 100)
-        return ActionResult({"Activities": activities[:limit]})
 
     def describe_instance_refreshes(self) -> ActionResult:
         """Return no refresh: the sandbox does not support instance refreshes."""

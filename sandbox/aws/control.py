@@ -98,7 +98,6 @@ class Control(ControlApi):
         self._cloud, self._bus, self._nodes, self._throttle = cloud, bus, nodes, throttle
         self._interruptions = Interruptions(cloud, bus)
         self._started = time.time()
-        self._links = Links()
         self._counting = threading.Lock()
         self._calls: Counter[tuple[str, str]] = Counter()  # by access key and call
         self._reached: set[tuple[str, str, str]] = set()  # access key, call, and kind of record
@@ -111,11 +110,6 @@ class Control(ControlApi):
         self._nodes.controls.update(links.kubernetes)
         if links.lambda_ is not None:
             self._bus.deliveries.lambda_url = links.lambda_.rstrip("/")
-        self._links = Links(
-            kubernetes=self._links.kubernetes | links.kubernetes,
-            eks=self._links.eks | links.eks,
-            lambda_=links.lambda_ or self._links.lambda_,
-        )
 
     def count(self, access_key: str, call: str, kinds: Iterable[str] = ()) -> None:
         """Count a call; `kinds` are the key prefixes that it reads or writes in a table."""
@@ -143,19 +137,16 @@ class Control(ControlApi):
             "calls": calls,
             "calls_by_access_key": by_access_key,
             "records_by_access_key": kinds,
-            "links": self._show_links(),
         }
 
     def _put_faults(self, body: Any, _query: Query) -> Any:
         self._cloud.faults.replace(FaultList.model_validate(body).faults)
         return {"faults": self._cloud.faults.show()}
 
-    def _show_links(self) -> Any:
-        return self._links.model_dump(mode="json", by_alias=True)
-
     def _put_links(self, body: Any, _query: Query) -> Any:
-        self.link(Links.model_validate(body))
-        return self._show_links()
+        links = Links.model_validate(body)
+        self.link(links)
+        return links.model_dump(mode="json", by_alias=True)
 
     def _put_throttle(self, body: Any, _query: Query) -> Any:
         wanted = ThrottleSwitch.model_validate(body)

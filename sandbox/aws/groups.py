@@ -22,7 +22,6 @@ from sandbox.aws.notices import LAUNCHING, TERMINATING, scaling_outcome
 COUNTED = {"Pending", "Pending:Wait", "Pending:Proceed", "InService"}  # towards desired capacity
 GONE = {"shutting-down", "terminated", "stopping", "stopped"}
 LAUNCH_RETRY = 2.0  # seconds after a failed launch
-REMEMBERED = 1000  # activities of a group
 GROUP_TAG = "aws:autoscaling:groupName"
 
 
@@ -46,8 +45,6 @@ class ReconcilingGroup(FakeAutoScalingGroup):
     actions: ClassVar[LifecycleActions]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.activities: list[Activity] = []
-        self.deleted = False
         self._members: dict[str, InstanceState] = {}  # instance_states by instance id
         self._reconcile_pending = False
         self.outgoing: set[str] = set()  # instances that Capacity Rebalancing will replace
@@ -68,8 +65,6 @@ class ReconcilingGroup(FakeAutoScalingGroup):
 
     def reconcile(self) -> None:
         """Launch missing instances, or terminate surplus ones."""
-        if self.deleted:
-            return
         present = [
             state
             for state in self.instance_states
@@ -207,11 +202,9 @@ class ReconcilingGroup(FakeAutoScalingGroup):
         self.instance_states.append(state)
         self._members[instance.id] = state
         self._move(state, "Pending")
-        self._note(f"Launching a new EC2 instance: {instance.id}", "an instance was needed")
 
     def _launch_failed(self, message: str) -> None:
         cause = "an instance was needed"
-        self._note("Launching a new EC2 instance.", cause, "Failed")
         self.bus.emit(
             scaling_outcome(self, None, "Launch", successful=False, cause=cause, message=message)
         )
@@ -247,7 +240,6 @@ class ReconcilingGroup(FakeAutoScalingGroup):
         self.actions.drop(state)
         self.outgoing.discard(state.instance_id)
         self._move(state, "Terminating")
-        self._note(f"Terminating EC2 instance: {state.instance_id}", cause)
         if hooks := self._hooks(TERMINATING):
             self._move(state, "Terminating:Wait")
             self.actions.begin(self, state, hooks, self._hook_finished)
@@ -305,7 +297,7 @@ class ReconcilingGroup(FakeAutoScalingGroup):
             self.cloud.timers.after(self.cloud.delays.health_check, self._found_dead, state)
 
     def _found_dead(self, state: InstanceState) -> None:
-        if state.instance_id not in self._members or self.deleted:
+        if state.instance_id not in self._members:
             return
         if self.suspends("HealthCheck", "ReplaceUnhealthy", "Terminate"):
             self.cloud.timers.after(self.cloud.delays.health_check, self._found_dead, state)
@@ -348,26 +340,17 @@ class ReconcilingGroup(FakeAutoScalingGroup):
 
         self.cloud.timers.after(self.cloud.delays.detach, leave)
         self.reconcile_soon()
-        return self._note(f"Detaching EC2 instance: {state.instance_id}", "a user request")
+        return self.activity("Detaching", state.instance_id)
 
-    def end(self) -> None:
-        """Delete the group by force: terminate every member without its hooks."""
-        self.deleted = True
-        for state in list(self.instance_states):
-            self.actions.drop(state)
-            self._proceed(state)
+    def activity(self, verb: str, instance: str) -> Activity:
+        """Return the activity that the caller of an action gets."""
+        return Activity(f"{verb} EC2 instance: {instance}", "a user request", self)
 
     def _move(self, state: InstanceState, lifecycle_state: str) -> None:
         state.lifecycle_state = lifecycle_state
         self.cloud.journal.add(
             "lifecycle", instance=state.instance_id, group=self.name, state=lifecycle_state
         )
-
-    def _note(self, description: str, cause: str, status: str = "Successful") -> Activity:
-        activity = Activity(description, cause, self, status_code=status)
-        self.activities.insert(0, activity)
-        del self.activities[REMEMBERED:]
-        return activity
 
 
 def _scale_in_order(states: list[InstanceState]) -> list[InstanceState]:

@@ -119,7 +119,6 @@ _REQUESTS: dict[str, Fields] = {
     "SelfSubjectReview": {},
     "SelfSubjectAccessReview": {2: ("spec", _ACCESS)},
     "SelfSubjectRulesReview": {2: ("spec", {1: ("namespace", str)})},
-    "SubjectAccessReview": {2: ("spec", {**_ACCESS, 3: ("user", str), 4: ("groups", list)})},
 }
 # `kubectl create` sends these. An unknown field is refused, so that no part of an object is lost.
 _OBJECTS: dict[str, Fields] = {

@@ -36,7 +36,6 @@ class FunctionDefinition(BaseModel):
     on_failure: str | None = None
     dead_letter: str | None = None
     aliases: tuple[str, ...] = ()
-    preload: bool = True
     clients: tuple[str, ...] = ()
 
     @model_validator(mode="after")

@@ -104,7 +104,6 @@ class WorkerPool:
             "code": list(function.code),
             "durable": function.durable,
             "clients": list(function.clients),
-            "preload": function.preload,
             "host": self._host,
         }
         self._process = await asyncio.create_subprocess_exec(

@@ -134,12 +134,10 @@ class Zygote:
 
     def _load(self) -> None:
         started = time.perf_counter()
-        error = None
-        if self._settings["preload"]:
-            settings = self._settings
-            error = _preload(settings["handler"], settings["durable"], settings["clients"])
+        settings = self._settings
+        error = _preload(settings["handler"], settings["durable"], settings["clients"])
         threads = len(list(Path("/proc/self/task").iterdir()))
-        self._forks_loaded = self._settings["preload"] and threads == 1
+        self._forks_loaded = threads == 1
         gc.collect()
         gc.freeze()
         spent = round((time.perf_counter() - started) * 1000)

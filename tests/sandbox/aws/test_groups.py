@@ -190,64 +190,9 @@ def test_a_failed_launch_sends_an_event_and_is_retried(aws: Sandbox) -> None:
     _steady(aws, "starved", 1)
 
 
-def test_a_group_with_members_is_deleted_only_by_force(aws: Sandbox) -> None:
-    [instance] = aws.group("doomed", 1)
-    scaling = aws.client("autoscaling")
-    assert _refusal(scaling.delete_auto_scaling_group, AutoScalingGroupName="doomed")[0] == (
-        "ResourceInUse"
-    )
-    scaling.delete_auto_scaling_group(AutoScalingGroupName="doomed", ForceDelete=True)
-    aws.wait(lambda: aws.journal("instance-state", instance=instance, state="terminated"))
-
-
-def test_an_update_of_a_group_keeps_its_other_settings(aws: Sandbox) -> None:
-    aws.group("mixed", 1)
-    scaling = aws.client("autoscaling")
-    template = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=["mixed"])[
-        "AutoScalingGroups"
-    ][0]["LaunchTemplate"]["LaunchTemplateId"]
-    policy = {
-        "LaunchTemplate": {
-            "LaunchTemplateSpecification": {"LaunchTemplateId": template},
-            "Overrides": [{"InstanceType": "m5.large"}, {"InstanceType": "m4.large"}],
-        },
-        "InstancesDistribution": {"OnDemandPercentageAboveBaseCapacity": 0},
-    }
-    scaling.create_auto_scaling_group(
-        AutoScalingGroupName="spot",
-        MinSize=0,
-        MaxSize=4,
-        DesiredCapacity=2,
-        AvailabilityZones=["us-east-1a"],
-        MixedInstancesPolicy=policy,
-    )
-    scaling.update_auto_scaling_group(AutoScalingGroupName="spot", MaxSize=5)
-    [group] = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=["spot"])[
-        "AutoScalingGroups"
-    ]
-    assert group["MaxSize"] == 5
-    assert group["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
-    [reservation] = aws.client("ec2").describe_instances(
-        InstanceIds=[group["Instances"][0]["InstanceId"]]
-    )["Reservations"]
-    assert reservation["Instances"][0]["InstanceLifecycle"] == "spot"
-
-
 def test_an_unknown_group_is_a_client_error(aws: Sandbox) -> None:
     code, _ = _refusal(aws.client("autoscaling").suspend_processes, AutoScalingGroupName="nobody")
     assert code == "ValidationError"
-
-
-def test_the_activities_of_a_group_describe_its_launches_and_terminations(aws: Sandbox) -> None:
-    [instance] = aws.group("told", 1)
-    aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
-        InstanceId=instance, ShouldDecrementDesiredCapacity=True
-    )
-    described = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName="told")
-    assert [activity["Description"] for activity in described["Activities"]] == [
-        f"Terminating EC2 instance: {instance}",
-        f"Launching a new EC2 instance: {instance}",
-    ]
 
 
 def test_a_group_is_described_without_instances_on_request(

@@ -110,45 +110,6 @@ def test_a_group_without_a_user_is_refused(guarded: Live) -> None:
     assert "without impersonating a user" in told
 
 
-def review(live: Live, plural: str, spec: dict[str, Any], token: str = "") -> Any:
-    """Post a review; return its answer."""
-    with live.client(token or live.token) as client:
-        return client.post(f"{_REVIEWS}/{plural}", json={"spec": spec})
-
-
-def test_a_review_returns_the_permissions_of_another_user(guarded: Live) -> None:
-    def allowed(**who: Any) -> bool:
-        spec = {**who, "resourceAttributes": _LIST_PODS}
-        answer = review(guarded, "subjectaccessreviews", spec)
-        assert answer.status_code == 201
-        return bool(answer.json()["status"]["allowed"])
-
-    assert allowed(user="reader")
-    assert allowed(user="x", groups=["readers"])
-    assert not allowed(user="x")
-    path = {"nonResourceAttributes": {"verb": "get", "path": "/metrics/cadvisor"}}
-    answer = review(guarded, "subjectaccessreviews", {"user": "reader", **path})
-    assert answer.json()["status"]["allowed"] is True
-    local = {"user": "reader", "resourceAttributes": _LIST_PODS}
-    place = "namespaces/default/localsubjectaccessreviews"
-    assert review(guarded, place, local).json()["status"]["allowed"] is True
-
-
-def test_a_review_of_another_user_needs_a_permission(guarded: Live) -> None:
-    spec = {"user": "reader", "resourceAttributes": _LIST_PODS}
-
-    refused = review(guarded, "subjectaccessreviews", spec, eks_token("powerless"))
-
-    assert refused.status_code == 403
-    assert 'cannot create resource "subjectaccessreviews"' in refused.json()["message"]
-
-
-def test_a_review_needs_a_user_or_a_group(guarded: Live) -> None:
-    spec = {"resourceAttributes": _LIST_PODS}
-
-    assert review(guarded, "subjectaccessreviews", spec).status_code == 422
-
-
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on the PATH")
 @pytest.mark.parametrize(
     ("arguments", "answer"),

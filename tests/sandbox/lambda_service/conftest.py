@@ -60,7 +60,6 @@ DEFINITIONS = [
     definition("broken", "broken.handler"),
     definition("vanishing", "vanishing.handler"),
     definition("threaded", "threaded.handler"),
-    definition("cold", "plain.echo", preload=False),
     durable("steps", "durable.steps"),
     durable("durable-failing", "durable.failing", deadLetter=QUEUE_ARN + "durable-dead"),
     durable("waiting", "durable.waiting", deadLetter=QUEUE_ARN + "durable-dead"),

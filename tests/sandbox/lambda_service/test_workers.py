@@ -62,15 +62,6 @@ def test_threads_that_an_import_starts_run_in_every_worker(service: Any) -> None
     assert service.invoke("threaded") is True
 
 
-def test_without_preload_each_worker_imports_the_code(service: Any) -> None:
-    request = service.invoke("cold")["request_id"]
-
-    (entry,) = service.journal("invocation", request_id=request)
-    assert entry["cold"]
-    assert entry["init_milliseconds"] > 0
-    assert entry["memory"] > 0
-
-
 def test_above_the_concurrency_callers_are_throttled_and_events_wait() -> None:
     functions = [definition("slow", "plain.slow"), definition("marking", "plain.marking")]
     with running_service("--concurrency", "1") as service, ThreadPoolExecutor(1) as threads:
@@ -108,7 +99,10 @@ def test_a_function_whose_definition_is_unchanged_keeps_its_workers() -> None:
         ({"timeout": 901}, "functions.0.timeout"),
         ({"handler": None}, "functions.0.handler"),
         ({"colour": "green"}, "functions.0.colour"),
-        ({"durable": True, "onFailure": "arn:aws:sqs:::q"}, "a durable function supports no destinations"),
+        (
+            {"durable": True, "onFailure": "arn:aws:sqs:::q"},
+            "a durable function supports no destinations",
+        ),
     ],
 )
 def test_an_invalid_definition_is_refused_with_the_field(
