@@ -182,8 +182,8 @@ class Autoscaler:
     def _groups(self) -> list[dict[str, Any]]:
         pages = self._autoscaling.get_paginator("describe_auto_scaling_groups").paginate()
         found = [group for page in pages for group in page["AutoScalingGroups"]]
-        mine = [g for g in found if any(tag["Key"] == self._tag for tag in g["Tags"])]
-        return sorted(mine, key=lambda group: str(group["AutoScalingGroupName"]))
+        own = [g for g in found if any(tag["Key"] == self._tag for tag in g["Tags"])]
+        return sorted(own, key=lambda group: str(group["AutoScalingGroupName"]))
 
     def _group(
         self, found: Document, nodes: Mapping[str, Document], pods: Sequence[Document]

@@ -260,6 +260,11 @@ FUNCTIONS_REFUSED = ReasonCode(
     "The Lambda service refuses the functions: {problem}",
     "Correct the function that the message names.",
 )
+ACCESS_RULES_UNREADABLE = ReasonCode(
+    "AccessRulesUnreadable",
+    "The access rules in {file} cannot be read: {problem}",
+    "Give a YAML file, or a folder of YAML files, that this user can read.",
+)
 ACCESS_RULE_NOT_SUPPORTED = ReasonCode(
     "AccessRuleNotSupported",
     "{file}: the kind {kind!r} is not a role, a binding, an admission policy or a namespace.",

@@ -98,7 +98,7 @@ class Sandbox:
             options: more arguments for the processes, by part (`kubernetes`, `aws`, `lambda`,
                 `autoscaler`).
             grow: whether to run the node autoscaler.
-            report_progress: is told what is being done.
+            report_progress: called with each step of the start and its progress.
 
         Raises:
             RefusedError: the host is every interface of this machine.

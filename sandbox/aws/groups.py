@@ -151,8 +151,8 @@ class ReconcilingGroup(FakeAutoScalingGroup):
             for instance_type, market, number in plan:
                 fault = self.cloud.faults.take_launch(instance_type, zone)
                 if fault and fault.error:
-                    told = fault.error, fault.message
-                    errors.append(LaunchError(instance_type, market, zone, subnet, *told))
+                    problem = fault.error, fault.message
+                    errors.append(LaunchError(instance_type, market, zone, subnet, *problem))
                     continue
                 count = ceil(number / self.weight_of(instance_type))
                 launched += self._run(instance_type, market, count, zone, subnet)

@@ -63,7 +63,7 @@ class Launches:
         answer = {
             "AutoScalingGroupName": group.name,
             "ClientToken": token,
-            "Instances": [_told(instance) for instance in launched],
+            "Instances": [_launched(instance) for instance in launched],
             "Errors": [_refused(error) for error in errors],
         }
         self._answers[token] = (time.time(), wanted, answer)
@@ -129,7 +129,7 @@ def _place(group: ReconcilingGroup, wanted: Launch) -> tuple[str, str | None]:
     return named[0], subnets.get(named[0])
 
 
-def _told(instance: Instance) -> dict[str, Any]:
+def _launched(instance: Instance) -> dict[str, Any]:
     return {
         "InstanceType": instance.instance_type,
         "MarketType": _market("spot" if instance.lifecycle == "spot" else None),

@@ -138,8 +138,8 @@ class LifecycleActions:
                 token is None or token == action.token
             ):
                 return action
-        sought = f"token {token}" if token else f"instance ID {instance}"
-        raise ValidationError(f"No active Lifecycle Action found with {sought}")
+        identifier = f"token {token}" if token else f"instance ID {instance}"
+        raise ValidationError(f"No active Lifecycle Action found with {identifier}")
 
     def _schedule(self, action: LifecycleAction) -> None:
         if action.timer:

@@ -59,13 +59,13 @@ class Moto(DomainDispatcherApplication):
         """Return moto's answer to a request."""
         if call and call.service in CLASSES:
             return _dispatched(CLASSES[call.service].dispatch, environ)
-        said: list[Any] = []
+        output: list[Any] = []
 
         def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> None:
-            said.extend((int(status.split()[0]), dict(headers)))
+            output.extend((int(status.split()[0]), dict(headers)))
 
         body = b"".join(self(environ, start_response))
-        return said[0], said[1], body
+        return output[0], output[1], body
 
 
 def _dispatched(dispatch: Callable[..., Any], environ: Environ) -> Answer:

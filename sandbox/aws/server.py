@@ -72,8 +72,8 @@ class Front:
     async def _answer(self, environ: Environ, body: bytes) -> Answer:
         if environ["PATH_INFO"].startswith(PREFIX):
             asked = (environ["REQUEST_METHOD"], environ["PATH_INFO"], environ["QUERY_STRING"])
-            status, said = await self.control.answer(*asked, body)
-            return status, {"Content-Type": JSON}, said
+            status, result = await self.control.answer(*asked, body)
+            return status, {"Content-Type": JSON}, result
         call = recognise(environ, body)
         if call is None:
             return self._forward(None, environ)

@@ -8,7 +8,7 @@ import yaml
 
 from sandbox.kubernetes import defaults, registry
 from sandbox.kubernetes.store import Store
-from sandbox.reasons import ACCESS_RULE_NOT_SUPPORTED, ReasonError
+from sandbox.reasons import ACCESS_RULE_NOT_SUPPORTED, ACCESS_RULES_UNREADABLE, ReasonError
 
 _KINDS = {
     kind.kind: kind for kind in (*registry.RBAC, *registry.ADMISSION_POLICIES, registry.NAMESPACE)
@@ -19,10 +19,15 @@ def load_rules(store: Store, path: Path) -> None:
     """Store the objects of a file, or of all YAML files of a folder.
 
     Raises:
-        ReasonError: an object is of another kind.
+        ReasonError: a file cannot be read, or an object is of another kind.
     """
     for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
-        for document in yaml.safe_load_all(file.read_text()):
+        try:
+            documents = list(yaml.safe_load_all(file.read_text()))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            problem = " ".join(str(error).split())
+            raise ReasonError(ACCESS_RULES_UNREADABLE, file=file, problem=problem) from error
+        for document in documents:
             if document is not None:
                 _load(store, file, document)
 

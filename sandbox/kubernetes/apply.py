@@ -36,14 +36,14 @@ def merged(
         applied = {name: value for name, value in applied.items() if name != "status"}
     managed = live["metadata"].get("managedFields")
     owners = ownership.read(managed)
-    mine = (manager, "Apply", subresource)
+    own = (manager, "Apply", subresource)
     wanted = ownership.leaves(applied)
     values = ownership.leaves(live)
     differing = {path for path in wanted if path not in values or values[path] != wanted[path]}
     lost = {
         identity: paths & differing
         for identity, paths in owners.items()
-        if identity != mine and paths & differing
+        if identity != own and paths & differing
     }
     if lost and not force:
         allowed = _applied_before(live) if manager == _KUBECTL else set()
@@ -53,8 +53,8 @@ def merged(
             raise _conflicts(lost_to_others, managed or [])
     for identity, paths in lost.items():
         owners[identity] = owners[identity] - paths
-    previous = owners.get(mine, set())
-    owners[mine] = set(wanted)
+    previous = owners.get(own, set())
+    owners[own] = set(wanted)
     shared = set().union(*owners.values())
     dropped = {path for path in previous - shared if path[0] != ownership.STATUS or subresource}
     for path in sorted(dropped, key=_deepest_first):
@@ -98,7 +98,7 @@ def _conflicts(
 ) -> errors.ApiError:
     entries = {ownership.identity(entry): entry for entry in managed}
     causes = []
-    told = []
+    reasons = []
     for identity in sorted(lost):
         described = _describe(entries[identity])
         fields = [_field(path) for path in sorted(lost[identity])]
@@ -108,11 +108,11 @@ def _conflicts(
             for field in fields
         ]
         if len(fields) == 1:
-            told.append(f"{message}: {fields[0]}")
+            reasons.append(f"{message}: {fields[0]}")
         else:
-            told.append(f"conflicts with {described}:" + "".join(f"\n- {one}" for one in fields))
+            reasons.append(f"conflicts with {described}:" + "".join(f"\n- {one}" for one in fields))
     count = f"{len(causes)} conflict" + ("s" if len(causes) > 1 else "")
-    message = f"Apply failed with {count}: " + "\n".join(told)
+    message = f"Apply failed with {count}: " + "\n".join(reasons)
     return errors.ApiError(409, "Conflict", message, {"causes": causes})
 
 
@@ -127,16 +127,16 @@ def _describe(entry: Object) -> str:
 
 def _field(path: Path) -> str:
     """Format a path for an error cause: `.spec.containers[name="c"].image`."""
-    told = ""
+    reasons = ""
     for element in path:
         if element.startswith("f:"):
-            told += f".{element[2:]}"
+            reasons += f".{element[2:]}"
         elif element.startswith("k:"):
             keys = ",".join(f'{key}="{value}"' for key, value in decode(element[2:]).items())
-            told += f"[{keys}]"
+            reasons += f"[{keys}]"
         elif element.startswith("v:"):
-            told += f"[={element[2:]}]"
-    return told
+            reasons += f"[={element[2:]}]"
+    return reasons
 
 
 def _merge(field: str, live: Any, applied: Any) -> Any:

@@ -74,8 +74,8 @@ class Control(ControlApi):
         if refusal is not None:
             return refused(*refusal)
         body = await request.read()
-        status, said = await self.answer(request.method, request.path, request.query_string, body)
-        return web.Response(status=status, body=said, content_type=JSON)
+        status, result = await self.answer(request.method, request.path, request.query_string, body)
+        return web.Response(status=status, body=result, content_type=JSON)
 
     def _show_status(self, _body: Any, _query: Query) -> dict[str, Any]:
         store = self._cluster.store
@@ -102,9 +102,9 @@ class Control(ControlApi):
         return {"entries": len(granted)}
 
     def _report(self, body: Any, _query: Query) -> dict[str, str]:
-        told = msgspec.convert(body, InstanceReport)
-        self._instances.report(told.instance, told.state, told.node, told.join)
-        return {"instance": told.instance, "state": told.state}
+        report = msgspec.convert(body, InstanceReport)
+        self._instances.report(report.instance, report.state, report.node, report.join)
+        return {"instance": report.instance, "state": report.state}
 
     def _count(self, change: Change) -> None:
         """Update the number of running pods, so that a status request is cheap."""

@@ -94,8 +94,8 @@ def conflict(kind: Kind, name: str, why: str | None = None) -> ApiError:
 
 def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiError:
     """422: the object is not valid; the message has equal causes only once."""
-    told = list(dict.fromkeys(f"{cause['field']}: {cause['message']}" for cause in causes))
-    summary = told[0] if len(told) == 1 else "[" + ", ".join(told) + "]"
+    reasons = list(dict.fromkeys(f"{cause['field']}: {cause['message']}" for cause in causes))
+    summary = reasons[0] if len(reasons) == 1 else "[" + ", ".join(reasons) + "]"
     full_kind = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     details: dict[str, Any] = {"name": name}
     if kind.group:
@@ -174,8 +174,8 @@ def value_forbidden(field: str, why: str) -> Cause:
 
 def value_unsupported(field: str, value: str, supported: Sequence[str]) -> Cause:
     """Return the cause of a value that is not supported."""
-    told = ", ".join(f'"{one}"' for one in supported)
-    message = f'Unsupported value: "{value}": supported values: {told}'
+    reasons = ", ".join(f'"{one}"' for one in supported)
+    message = f'Unsupported value: "{value}": supported values: {reasons}'
     return {"reason": "FieldValueNotSupported", "message": message, "field": field}
 
 

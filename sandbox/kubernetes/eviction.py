@@ -90,8 +90,8 @@ def _ask_budget(cluster: Cluster, budget: Object, pod: Object, *, dry_run: bool)
     status = budget["status"]
     if not is_ready(pod):
         policy = budget["spec"].get("unhealthyPodEvictionPolicy", "IfHealthyBudget")
-        enough = status["currentHealthy"] >= status["desiredHealthy"] > 0
-        if policy == "AlwaysAllow" or enough:
+        is_healthy = status["currentHealthy"] >= status["desiredHealthy"] > 0
+        if policy == "AlwaysAllow" or is_healthy:
             return
     if status.get("observedGeneration", 0) < budget["metadata"]["generation"]:
         why = f"The disruption budget {name_of(budget)} is still being processed by the server."

@@ -35,8 +35,8 @@ def acting_user(authorizer: Authorizer, user: User, headers: Headers) -> User:
         return user
     name = headers.get("Impersonate-User", "")
     if not name:
-        told = ", ".join(f"{resource} {one}" for _, resource, _, one in asked)
-        message = f"Internal error occurred: requested {told} without impersonating a user name"
+        text = ", ".join(f"{resource} {one}" for _, resource, _, one in asked)
+        message = f"Internal error occurred: requested {text} without impersonating a user name"
         raise errors.ApiError(500, "InternalError", message, {"causes": [{"message": message}]})
     for one in asked:
         _check(authorizer, user, one)

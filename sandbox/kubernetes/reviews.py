@@ -35,7 +35,7 @@ def answer(authorizer: Authorizer, user: User, path: str, body: Object) -> Objec
             return _answer("SelfSubjectAccessReview", spec, _verdict(authorizer, user, spec))
         case ("authorization", "selfsubjectrulesreviews"):
             rules = authorizer.rules(user, spec.get("namespace", ""))
-            return _answer("SelfSubjectRulesReview", spec, _told(rules))
+            return _answer("SelfSubjectRulesReview", spec, _rules_status(rules))
     return None
 
 
@@ -56,7 +56,7 @@ def _verdict(authorizer: Authorizer, user: User, spec: Object) -> Object:
     return {"allowed": authorizer.allows(user, verb, group, resource, namespace, name)}
 
 
-def _told(rules: list[Object]) -> Object:
+def _rules_status(rules: list[Object]) -> Object:
     """Return rules as in a review: separate lists for resources and for paths."""
     resources = ("verbs", "apiGroups", "resources", "resourceNames")
     paths = ("verbs", "nonResourceURLs")

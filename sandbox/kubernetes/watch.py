@@ -99,22 +99,22 @@ class Watch:
     def _line(self, change: Change) -> bytes | None:
         """Return the event for this watch; an object that leaves the selection is DELETED."""
         selects = self._selects(change.object)
-        told: str = change.type
+        event_type: str = change.type
         if change.type == "MODIFIED" and change.previous is not None and self._test is not None:
             selected = self._selects(change.previous)
             if selected and not selects:
                 return self._shown("DELETED", _last_selected(change.previous, change.object))
             if selects and not selected:
-                told = "ADDED"
+                event_type = "ADDED"
         if not selects:
             return None
-        return self._shown(told, change.object) if self._as_table else change.line(told)
+        return self._shown(event_type, change.object) if self._as_table else change.line(event_type)
 
-    def _shown(self, told: str, obj: Object) -> bytes:
+    def _shown(self, event_type: str, obj: Object) -> bytes:
         if not self._as_table:
-            return watch_line(told, self._call.kind.typed(obj))
+            return watch_line(event_type, self._call.kind.typed(obj))
         version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        return watch_line(told, table_of(self._call, [obj], version))
+        return watch_line(event_type, table_of(self._call, [obj], version))
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
         metadata: Object = {"resourceVersion": str(self._store.revision)}

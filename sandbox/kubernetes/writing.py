@@ -110,8 +110,8 @@ def _apply(cluster: Cluster, call: Call, applied: Object) -> Written:
     unknown = schema.prune(kind, applied)
     if unknown:
         described = f"{where}; {kind.api_version}, Kind={kind.kind}"
-        told = ", ".join(f".{path}: field not declared in schema" for path in unknown)
-        message = f"failed to create typed patch object ({described}): {told}"
+        text = ", ".join(f".{path}: field not declared in schema" for path in unknown)
+        message = f"failed to create typed patch object ({described}): {text}"
         raise errors.ApiError(500, None, message)
     metadata = applied.setdefault("metadata", {})
     metadata.setdefault("name", target.name)
@@ -167,13 +167,13 @@ def _prune(call: Call, obj: Object) -> list[str]:
     unknown = schema.prune(call.kind, obj)
     _strip_type(obj)
     mode = call.query.get("fieldValidation", "Warn")
-    told = [f'unknown field "{path}"' for path in unknown]
-    if not told or mode == "Ignore":
+    text = [f'unknown field "{path}"' for path in unknown]
+    if not text or mode == "Ignore":
         return []
     if mode == "Warn":
-        return told
+        return text
     kind = call.kind
-    message = f"strict decoding error: {', '.join(told)}"
+    message = f"strict decoding error: {', '.join(text)}"
     if call.verb == "patch":
         cause = errors.value_invalid("patch", "{}", message)
         raise errors.invalid(kind, call.target.name, [cause])

@@ -42,8 +42,8 @@ class Control(ControlApi):
 
     async def _handle(self, request: web.Request) -> web.Response:
         body = await request.read()
-        status, said = await self.answer(request.method, request.path, request.query_string, body)
-        return web.Response(status=status, body=said, content_type=JSON)
+        status, result = await self.answer(request.method, request.path, request.query_string, body)
+        return web.Response(status=status, body=result, content_type=JSON)
 
     async def _put_functions(self, body: Any, _query: Query) -> Any:
         functions = _FunctionsBody.model_validate(body).functions

@@ -68,12 +68,12 @@ def test_no_form_of_a_path_bypasses_the_token(sandbox: Sandbox, part: str, path:
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
-        said = answer.read()
+        result = answer.read()
     finally:
         connection.close()
 
     for word in (b'"nodes"', b'"functions"', b'"links"'):
-        assert word not in said, (answer.status, said)
+        assert word not in result, (answer.status, result)
 
 
 def test_registering_code_needs_the_token(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_a_template_is_deployed_into_the_sandbox(project: Path, aws: str, servic
 
 
 @pytest.mark.parametrize(
-    ("added", "said"),
+    ("added", "message"),
     [
         (RULE.replace("TARGET", "Receiver"), "Rule: no AWS::Lambda::Permission lets"),
         (
@@ -159,11 +159,11 @@ def test_a_template_is_deployed_into_the_sandbox(project: Path, aws: str, servic
     ],
 )
 def test_a_target_that_can_never_be_invoked_is_refused(
-    project: Path, added: str, said: str
+    project: Path, added: str, message: str
 ) -> None:
     path = project / "template.yaml"
     path.write_text(path.read_text() + added)
     nowhere = "http://127.0.0.1:9"
 
-    with pytest.raises(DeploymentError, match=said):
+    with pytest.raises(DeploymentError, match=message):
         deploy(read_template(path, {}), nowhere, nowhere, {})

@@ -18,13 +18,13 @@ asyncio.run(wait_for_stop())
 STARTS = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
 
 
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_it_exits_cleanly_on_sigterm(told: signal.Signals) -> None:
+@pytest.mark.parametrize("text", [signal.SIGTERM, signal.SIGINT])
+def test_it_exits_cleanly_on_sigterm(text: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", SERVES], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline()) == {"ready": True, "pid": process.pid}
         _until_it_listens(process.pid)
-        process.send_signal(told)
+        process.send_signal(text)
 
         assert process.wait(10) == 0
 

@@ -77,6 +77,20 @@ def test_a_process_exits_with_the_code_in_one_line(tmp_path: Path, part: str) ->
     assert exposed[1].startswith("TokenFileExposed: Other users can read the control token in")
 
 
+def test_access_rules_that_cannot_be_read_end_the_cluster_with_a_code(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    new_token(token)
+    rules = tmp_path / "rules.yaml"
+    arguments = ("--control-token", str(token), "--rbac", str(rules))
+
+    missing = started("kubernetes", *arguments)
+    rules.write_text("kind: Pod")
+    other_kind = started("kubernetes", *arguments)
+
+    assert missing[1].startswith(f"AccessRulesUnreadable: The access rules in {rules} cannot be")
+    assert other_kind[1].startswith(f"AccessRuleNotSupported: {rules}: the kind 'Pod' is not")
+
+
 def started(part: str, *arguments: str) -> tuple[int, str]:
     """Run a process that cannot start; return its exit status and the last line of its stderr."""
     done = subprocess.run(

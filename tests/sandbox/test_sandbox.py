@@ -100,8 +100,8 @@ def test_later_commands_find_the_sandbox_by_its_folder(
 
     assert Sandbox.attach(sandbox.state_dir).aws_url == sandbox.aws_url
     assert main.run(["sandbox", "status", "--state-dir", folder, "-o", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["nodes"], told["pods"]) == (3, 3)
+    text = json.loads(capsys.readouterr().out)
+    assert (text["nodes"], text["pods"]) == (3, 3)
     assert main.run(["sandbox", "interrupt", "no-such-node", "--state-dir", folder]) == 2
     assert "no node 'no-such-node'" in capsys.readouterr().err
 
@@ -117,8 +117,8 @@ def test_a_refusal_of_the_sandbox_is_bad_input(
     assert main.run(["sandbox", "interrupt", "i-0123456789abcdef0", *folder]) == 2
     assert "i-0123456789abcdef0" in capsys.readouterr().err
     assert main.run(["sandbox", "fire", "nope", *folder]) == 2
-    said = "leeway: No enabled schedule has the name or ARN nope.\n"
-    assert capsys.readouterr().err == said
+    result = "leeway: No enabled schedule has the name or ARN nope.\n"
+    assert capsys.readouterr().err == result
 
 
 def test_a_second_sandbox_in_the_same_folder_is_refused(sandbox: Sandbox) -> None:
@@ -155,9 +155,9 @@ def test_up_prints_the_endpoints_and_down_stops_it(
     ]
     with subprocess.Popen([*command, *folder], stdout=subprocess.PIPE) as up:
         assert up.stdout is not None
-        told = json.loads(b"".join(document(up.stdout)))
-        assert told["environment"]["AWS_ENDPOINT_URL"] == told["aws"]
-        assert told["environment"]["LEEWAY_CLUSTER"] == told["cluster"]
+        text = json.loads(b"".join(document(up.stdout)))
+        assert text["environment"]["AWS_ENDPOINT_URL"] == text["aws"]
+        assert text["environment"]["LEEWAY_CLUSTER"] == text["cluster"]
         capsys.readouterr()
         assert main.run(["sandbox", "status", "-o", "json", *folder]) == 0
         parts = json.loads(capsys.readouterr().out)["parts"]

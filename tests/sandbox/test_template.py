@@ -175,7 +175,7 @@ def test_tables_and_queues_are_in_the_shape_of_their_apis(project: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ("!Ref Table", "!Ref Tabel", "Receiver: the template has no parameter or resource Tabel"),
         (
@@ -193,13 +193,13 @@ def test_tables_and_queues_are_in_the_shape_of_their_apis(project: Path) -> None
     ],
 )
 def test_an_expression_that_cannot_be_resolved_is_named(
-    project: Path, before: str, after: str, said: str
+    project: Path, before: str, after: str, message: str
 ) -> None:
     path = project / "template.yaml"
     assert before in path.read_text()
     path.write_text(path.read_text().replace(before, after))
 
-    with pytest.raises(TemplateError, match=said.replace(".", r"\.")):
+    with pytest.raises(TemplateError, match=message.replace(".", r"\.")):
         _read(project)
 
 

@@ -114,7 +114,7 @@ class Deployments(Controller):
         """Do one step of a rollout: scale the current ReplicaSet up, or the old ones down."""
         old = [one for one in others if rollouts.still_run([one])]
         if deployment["spec"].get("paused"):
-            active = [one for one in (current, *old) if rollouts.wish(one)]
+            active = [one for one in (current, *old) if rollouts.desired_replicas(one)]
             if len(active) < 2:
                 self._scale((active or [current])[0], deployment["spec"]["replicas"])
             return
@@ -131,7 +131,7 @@ class Deployments(Controller):
 
     def _scale(self, replica_set: Object, replicas: int) -> bool:
         """Set the size of a ReplicaSet; return whether it changes."""
-        if rollouts.wish(replica_set) == replicas:
+        if rollouts.desired_replicas(replica_set) == replicas:
             return False
         metadata = {"generation": replica_set["metadata"]["generation"] + 1}
         spec = {"replicas": replicas}

@@ -36,8 +36,8 @@ def why_not(info: PodInfo, refused: dict[str, tuple[list[str], bool]], nodes: No
             reasons[NOT_HELPFUL] += 1
         else:
             reasons.update(refusal if lower else [_NO_VICTIMS])
-    told = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
-    return f"0/{len(nodes)} nodes are available: {told}."
+    text = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    return f"0/{len(nodes)} nodes are available: {text}."
 
 
 def preempt(cluster: Cluster, nodes: NodeInfos, topology: Topology, info: PodInfo) -> str | None:

@@ -38,11 +38,11 @@ def bounds(deployment: Object) -> tuple[int, int]:
 
 def size_of_new(deployment: Object, new: Object, old: list[Object]) -> int:
     """Return the allowed size of the new ReplicaSet of a rolling update."""
-    wanted, size = int(deployment["spec"]["replicas"]), wish(new)
+    wanted, size = int(deployment["spec"]["replicas"]), desired_replicas(new)
     if size >= wanted:
         return wanted
     surge, _ = bounds(deployment)
-    room = wanted + surge - size - sum(map(wish, old))
+    room = wanted + surge - size - sum(map(desired_replicas, old))
     return size + max(0, min(room, wanted - size))
 
 
@@ -54,8 +54,10 @@ def sizes_of_old(deployment: Object, new: Object, old: list[Object]) -> list[int
     """
     _, unavailable = bounds(deployment)
     least = int(deployment["spec"]["replicas"]) - unavailable
-    sizes = list(map(wish, old))
-    most = wish(new) + sum(sizes) - least - max(0, wish(new) - available(new))
+    sizes = list(map(desired_replicas, old))
+    most = (
+        desired_replicas(new) + sum(sizes) - least - max(0, desired_replicas(new) - available(new))
+    )
     # Unavailable pods serve no requests, so they are removed first.
     for at, one in enumerate(old):
         cut = max(0, min(most, sizes[at] - available(one)))
@@ -72,7 +74,9 @@ def sizes_of_old(deployment: Object, new: Object, old: list[Object]) -> list[int
 def still_run(old: list[Object]) -> bool:
     """Whether pods of old ReplicaSets exist, including terminating pods."""
     return any(
-        wish(one) or one["status"]["replicas"] or one["status"].get("terminatingReplicas")
+        desired_replicas(one)
+        or one["status"]["replicas"]
+        or one["status"].get("terminatingReplicas")
         for one in old
     )
 
@@ -85,14 +89,14 @@ def status_of(deployment: Object, new: Object, old: list[Object], now: float) ->
     for name in _COUNTS:
         counted[name] = sum(one.get(name, 0) for one in sets)
     _, unavailable = bounds(deployment)
-    enough = counted["availableReplicas"] >= spec["replicas"] - unavailable
+    is_healthy = counted["availableReplicas"] >= spec["replicas"] - unavailable
     conditions = with_condition(
         before.get("conditions"),
         _condition(
             "Available",
-            str(enough),
-            "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
-            f"Deployment {'has' if enough else 'does not have'} minimum availability.",
+            str(is_healthy),
+            "MinimumReplicasAvailable" if is_healthy else "MinimumReplicasUnavailable",
+            f"Deployment {'has' if is_healthy else 'does not have'} minimum availability.",
         ),
     )
     status = {
@@ -136,13 +140,13 @@ def _with_progress(
     if reason == "NewReplicaSetAvailable" and counted["replicas"] == updated:
         return conditions
     if updated == counted["replicas"] == counted["availableReplicas"] == wanted:
-        told = f"{own} has successfully progressed."
-        found = _progress("True", "NewReplicaSetAvailable", told, known)
+        text = f"{own} has successfully progressed."
+        found = _progress("True", "NewReplicaSetAvailable", text, known)
     elif known is None or reason == "DeploymentPaused" or _has_moved(before, counted):
         found = _progress("True", "ReplicaSetUpdated", f"{own} is progressing.", known)
     elif (end := deadline(deployment, {"conditions": conditions})) is not None and end < now:
-        told = f"{own} has timed out progressing."
-        found = _progress("False", "ProgressDeadlineExceeded", told, known)
+        text = f"{own} has timed out progressing."
+        found = _progress("False", "ProgressDeadlineExceeded", text, known)
     else:
         return conditions
     return [*(one for one in conditions if one["type"] != "Progressing"), found]
@@ -160,8 +164,8 @@ def _has_moved(before: Object, counted: Object) -> bool:
 
 def created(name: str) -> Object:
     """Return the condition of a started rollout to a new ReplicaSet."""
-    told = f'Created new replica set "{name}"'
-    return _progress("True", "NewReplicaSetCreated", told, None)
+    text = f'Created new replica set "{name}"'
+    return _progress("True", "NewReplicaSetCreated", text, None)
 
 
 def _progress(status: str, reason: str, message: str, known: Object | None) -> Object:
@@ -177,7 +181,7 @@ def _condition(kind: str, status: str, reason: str, message: str) -> Object:
     return {"type": kind, "status": status, **times, "reason": reason, "message": message}
 
 
-def wish(replica_set: Object) -> int:
+def desired_replicas(replica_set: Object) -> int:
     """Return the desired number of pods of a ReplicaSet."""
     return int(replica_set["spec"]["replicas"])
 

@@ -250,14 +250,14 @@ class Scheduler:
             for name, node_info in self._nodes.items()
             if (refusal := self._refusal(info, node_info)) is not None
         }
-        reasons = collections.Counter(one for told, _ in refused.values() for one in told)
-        told = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
-        why, _ = self._unavailable(told)
+        reasons = collections.Counter(one for text, _ in refused.values() for one in text)
+        text = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+        why, _ = self._unavailable(text)
         return why, why_not(info, refused, self._nodes)
 
-    def _unavailable(self, told: str) -> tuple[str, str]:
+    def _unavailable(self, text: str) -> tuple[str, str]:
         total = len(self._nodes)
-        why = f"0/{total} nodes are available: {told}."
+        why = f"0/{total} nodes are available: {text}."
         return why, f"0/{total} nodes are available: {total} {NOT_HELPFUL}."
 
     def _park(self, pod: Object, info: PodInfo, why: str, no_preemption: str) -> None:

@@ -99,16 +99,16 @@ def test_an_update_returns_the_requested_values(dynamodb: Any) -> None:
 def test_a_query_returns_its_partition_in_order_and_in_pages(dynamodb: Any) -> None:
     for sort in ("c", "a", "b"):
         dynamodb.put_item(TableName=TABLE, Item={**ITEM, "sk": {"S": sort}})
-    mine = {
+    own = {
         "KeyConditionExpression": "pk = :pk",
         "ExpressionAttributeValues": {":pk": ITEM["pk"]},
     }
-    assert _sorted(dynamodb, **mine) == ["a", "b", "c"]
-    assert _sorted(dynamodb, **mine, ScanIndexForward=False) == ["c", "b", "a"]
-    first = dynamodb.query(TableName=TABLE, Limit=2, **mine)
-    rest = _sorted(dynamodb, **mine, ExclusiveStartKey=first["LastEvaluatedKey"])
+    assert _sorted(dynamodb, **own) == ["a", "b", "c"]
+    assert _sorted(dynamodb, **own, ScanIndexForward=False) == ["c", "b", "a"]
+    first = dynamodb.query(TableName=TABLE, Limit=2, **own)
+    rest = _sorted(dynamodb, **own, ExclusiveStartKey=first["LastEvaluatedKey"])
     assert [item["sk"]["S"] for item in first["Items"]] + rest == ["a", "b", "c"]
-    nobody = {**mine, "ExpressionAttributeValues": {":pk": {"S": "nobody"}}}
+    nobody = {**own, "ExpressionAttributeValues": {":pk": {"S": "nobody"}}}
     assert _sorted(dynamodb, **nobody) == []
 
 

@@ -130,8 +130,8 @@ def test_calls_are_counted_by_action_and_by_caller(aws: Sandbox) -> None:
     aws.client("sts").get_caller_identity()
     status = aws.control("GET", "status")
     assert status["calls"]["sts:GetCallerIdentity"] == before + 1
-    mine = status["calls_by_access_key"]["AKIAIOSFODNN7EXAMPLE"]
-    assert mine["sts:GetCallerIdentity"] == before + 1
+    own = status["calls_by_access_key"]["AKIAIOSFODNN7EXAMPLE"]
+    assert own["sts:GetCallerIdentity"] == before + 1
 
 
 def test_a_linked_cluster_is_described_with_its_endpoint_and_authority(

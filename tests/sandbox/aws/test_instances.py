@@ -20,7 +20,7 @@ def linked(aws: Sandbox, recorder: Recorder) -> None:
     aws.control("PUT", "links", {"kubernetes": {"demo": recorder.url}})
 
 
-def _told(recorder: Recorder, instance: str) -> list[dict[str, Any]]:
+def _text(recorder: Recorder, instance: str) -> list[dict[str, Any]]:
     return [r["body"] for r in recorder.requests if r["body"].get("instance") == instance]
 
 
@@ -51,14 +51,14 @@ def test_instances_and_spot_requests_are_filtered_and_paged(aws: Sandbox) -> Non
             **SPOT,
         )
         ids.add(launched["Instances"][0]["InstanceId"])
-    mine = [
+    own = [
         {"Name": "tag:crew", "Values": ["seven"]},
         {"Name": "instance-state-name", "Values": ["running"]},
     ]
     pages = ec2.get_paginator("describe_instances")
 
     def found() -> list[set[str]]:
-        answers = pages.paginate(Filters=mine, PaginationConfig={"PageSize": 5})
+        answers = pages.paginate(Filters=own, PaginationConfig={"PageSize": 5})
         return [
             {instance["InstanceId"] for r in answer["Reservations"] for instance in r["Instances"]}
             for answer in answers
@@ -98,10 +98,10 @@ def test_a_running_instance_joins_its_cluster_as_the_node_of_its_kubelet(
         {"Key": f"{TEMPLATE}/taint/gpu", "Value": "yes:NoSchedule", "PropagateAtLaunch": True},
     ]
     [instance] = aws.group("joins", 1, Tags=tags, template=SPOT)
-    [told] = aws.wait(lambda: _told(recorder, instance))
-    described, node = _describe(aws, instance), told["node"]
+    [text] = aws.wait(lambda: _text(recorder, instance))
+    described, node = _describe(aws, instance), text["node"]
     zone = described["Placement"]["AvailabilityZone"]
-    assert told["state"] == "running"
+    assert text["state"] == "running"
     assert node["metadata"]["name"] == described["PrivateDnsName"]
     assert node["spec"]["providerID"] == f"aws:///{zone}/{instance}"
     assert node["spec"]["taints"] == [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]
@@ -120,8 +120,8 @@ def test_the_cluster_gets_a_report_when_an_instance_shuts_down(
 ) -> None:
     [instance] = aws.group("leaves", 1, Tags=CLUSTER)
     aws.client("ec2").terminate_instances(InstanceIds=[instance])
-    told = aws.wait(lambda: [one["state"] for one in _told(recorder, instance)][1:])
-    assert told == ["terminated"]
+    text = aws.wait(lambda: [one["state"] for one in _text(recorder, instance)][1:])
+    assert text == ["terminated"]
 
 
 def test_a_stopped_spot_instance_comes_back_as_the_same_node(
@@ -137,17 +137,17 @@ def test_a_stopped_spot_instance_comes_back_as_the_same_node(
         **SPOT,
     )
     instance = launched["Instances"][0]["InstanceId"]
-    aws.wait(lambda: _told(recorder, instance))
+    aws.wait(lambda: _text(recorder, instance))
     command = {"instance": instance, "action": "stop", "warning": 1}
     aws.control("POST", "interrupt", command)
     assert _spot_request(aws, instance)["Status"]["Code"] == "marked-for-stop"
     aws.wait(lambda: _describe(aws, instance)["State"]["Name"] == "stopped")
     assert _spot_request(aws, instance)["State"] == "disabled"
     ec2.start_instances(InstanceIds=[instance])
-    aws.wait(lambda: len(_told(recorder, instance)) == 3)
-    told = _told(recorder, instance)
-    assert [one["state"] for one in told] == ["running", "stopped", "running"]
-    assert told[0]["node"] == told[2]["node"]
+    aws.wait(lambda: len(_text(recorder, instance)) == 3)
+    text = _text(recorder, instance)
+    assert [one["state"] for one in text] == ["running", "stopped", "running"]
+    assert text[0]["node"] == text[2]["node"]
     request = _spot_request(aws, instance)
     assert (request["State"], request["Status"]["Code"]) == ("active", "fulfilled")
 
@@ -155,8 +155,8 @@ def test_a_stopped_spot_instance_comes_back_as_the_same_node(
 def test_instances_without_a_linked_cluster_join_nothing(aws: Sandbox, recorder: Recorder) -> None:
     [instance] = aws.group("stranger", 1)
     [member] = aws.group("member", 1, Tags=CLUSTER)
-    aws.wait(lambda: _told(recorder, member))
-    assert not _told(recorder, instance)
+    aws.wait(lambda: _text(recorder, member))
+    assert not _text(recorder, instance)
 
 
 def test_an_interrupted_spot_instance_gets_a_warning_terminates_and_is_replaced(

@@ -24,8 +24,8 @@ def launch(aws: Sandbox, group: str, token: str, **more: Any) -> Any:
 def code(aws: Sandbox, group: str, token: str = "t-1", **more: Any) -> str:  # noqa: S107
     with pytest.raises(ClientError) as refused:
         launch(aws, group, token, **more)
-    said: str = refused.value.response["Error"]["Code"]
-    return said
+    result: str = refused.value.response["Error"]["Code"]
+    return result
 
 
 def desired(aws: Sandbox, group: str) -> int:
@@ -70,10 +70,10 @@ def test_it_launches_at_once_in_the_zone_and_raises_the_desired_capacity(aws: Sa
         AutoScalingGroupName="sync", **hook("ready", "LAUNCHING")
     )
     answer = launch(aws, "sync", "first", AvailabilityZones=["us-east-1b"])
-    [told] = answer["Instances"]
-    assert (told["AvailabilityZone"], told["InstanceType"]) == ("us-east-1b", "m5.large")
+    [text] = answer["Instances"]
+    assert (text["AvailabilityZone"], text["InstanceType"]) == ("us-east-1b", "m5.large")
     assert answer["Errors"] == []
-    [successor] = told["InstanceIds"]
+    [successor] = text["InstanceIds"]
     assert aws.states("sync")[successor].startswith("Pending"), "its hooks are waited for"
     assert desired(aws, "sync") == 3
 

@@ -172,8 +172,8 @@ def test_kubectl_applies_on_the_server_and_gets_the_manager_of_a_conflicting_fie
 
     assert "serverside-applied" in created.stdout
     assert refused.returncode == 1
-    told = f'conflict with "leeway": {field.get(kind, ".spec.replicas")}'
-    assert told in refused.stderr
+    reasons = f'conflict with "leeway": {field.get(kind, ".spec.replicas")}'
+    assert reasons in refused.stderr
     assert forced.returncode == 0, forced.stderr
 
 

@@ -72,9 +72,9 @@ def status_as(live: Live, path: str = PODS, token: str = "", **headers: str | li
 
 def test_an_impersonated_user_determines_the_permissions(guarded: Live) -> None:
     assert status_as(guarded, user="reader")[0] == 200
-    code, told = status_as(guarded, "/api/v1/nodes", user="reader")
+    code, reasons = status_as(guarded, "/api/v1/nodes", user="reader")
     assert code == 403
-    assert 'User "reader" cannot list resource "nodes"' in told
+    assert 'User "reader" cannot list resource "nodes"' in reasons
     assert status_as(guarded, user="nobody")[0] == 403
     assert status_as(guarded, user="nobody", group=["others", "readers"])[0] == 200
 
@@ -89,25 +89,25 @@ def test_each_impersonated_name_needs_the_permission(guarded: Live) -> None:
 
     assert status_as(guarded, token=token)[0] == 403
     assert status_as(guarded, token=token, user="reader")[0] == 200
-    code, told = status_as(guarded, token=token, user="admin")
+    code, reasons = status_as(guarded, token=token, user="admin")
     assert code == 403
-    assert told == (
+    assert reasons == (
         'users "admin" is forbidden: User "stand-in" cannot impersonate resource "users" in API '
         'group "" at the cluster scope'
     )
     for more in ({"group": "system:masters"}, {"uid": "7"}):
         assert status_as(guarded, token=token, user="reader", **more)[0] == 403
     account = "system:serviceaccount:jobs:runner"
-    told = status_as(guarded, token=token, user=account)[1]
-    assert 'cannot impersonate resource "serviceaccounts"' in told
-    assert 'in the namespace "jobs"' in told
+    reasons = status_as(guarded, token=token, user=account)[1]
+    assert 'cannot impersonate resource "serviceaccounts"' in reasons
+    assert 'in the namespace "jobs"' in reasons
 
 
 def test_a_group_without_a_user_is_refused(guarded: Live) -> None:
-    code, told = status_as(guarded, group="readers")
+    code, reasons = status_as(guarded, group="readers")
 
     assert code == 500
-    assert "without impersonating a user" in told
+    assert "without impersonating a user" in reasons
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on the PATH")
@@ -126,6 +126,6 @@ def test_kubectl_can_impersonate_a_user(guarded: Live, arguments: list[str], ans
     kubeconfig: Path = guarded.kubeconfig()
     command = ["kubectl", "--kubeconfig", str(kubeconfig), "auth", "can-i", *arguments]
 
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
 
-    assert answer in said.stdout.split(), said.stdout + said.stderr
+    assert answer in result.stdout.split(), result.stdout + result.stderr

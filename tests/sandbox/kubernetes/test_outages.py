@@ -118,9 +118,9 @@ def test_the_out_of_service_taint_detaches_the_volume_and_a_watch_reports_it(clu
     version = listed["metadata"]["resourceVersion"]
     params = {"watch": "1", "timeoutSeconds": "1", "resourceVersion": version}
     with cluster.api.stream("GET", _ATTACHMENTS, params=params) as response:
-        told = [json.loads(line) for line in response.iter_lines()]
+        text = [json.loads(line) for line in response.iter_lines()]
     assert attached == [node]
-    assert "DELETED" in [one["type"] for one in told]
+    assert "DELETED" in [one["type"] for one in text]
     assert cluster.api.get(_ATTACHMENTS).json()["items"] == []
 
 

@@ -141,10 +141,10 @@ def test_a_watch_from_too_old_a_version_ends_as_recorded(live: Live) -> None:
         [line] = list(response.iter_lines())
 
     assert response.status_code == exchange.status
-    told, recorded = json.loads(line), exchange.answer
-    assert told["type"] == recorded["type"]
-    assert re.fullmatch(r"too old resource version: 1 \(\d+\)", told["object"]["message"])
-    assert told["object"] | {"message": ""} == recorded["object"] | {"message": ""}
+    reasons, recorded = json.loads(line), exchange.answer
+    assert reasons["type"] == recorded["type"]
+    assert re.fullmatch(r"too old resource version: 1 \(\d+\)", reasons["object"]["message"])
+    assert reasons["object"] | {"message": ""} == recorded["object"] | {"message": ""}
 
 
 def test_a_watch_sends_a_bookmark_after_the_initial_events(live: Live) -> None:
@@ -173,11 +173,11 @@ def test_a_watch_ends_with_a_bookmark_of_the_last_version(live: Live) -> None:
 
     with live.api.stream("GET", path, params=quiet) as response:
         events = [json.loads(line) for line in response.iter_lines()]
-    told = int(events[-1]["object"]["metadata"]["resourceVersion"])
+    reasons = int(events[-1]["object"]["metadata"]["resourceVersion"])
 
     assert [one["type"] for one in events] == ["BOOKMARK"]
     assert events[0]["object"].keys() == {"kind", "apiVersion", "metadata"}
-    assert told > int(listed)
+    assert reasons > int(listed)
 
 
 def test_a_watch_can_send_table_rows(cluster: Live) -> None:

@@ -15,7 +15,7 @@ _LIST, _WATCH = "/api/v1/pods?", "/api/v1/pods?watch=1&"
 
 
 @pytest.mark.parametrize(
-    ("path", "code", "told"),
+    ("path", "code", "text"),
     [
         (f"{_LIST}limit=abc", 400, 'strconv.ParseInt: parsing "abc": invalid syntax'),
         (f"{_WATCH}timeoutSeconds=soon", 400, 'parsing "soon"'),
@@ -26,22 +26,22 @@ _LIST, _WATCH = "/api/v1/pods?", "/api/v1/pods?watch=1&"
         (f"{_LIST}fieldSelector=metadata.name", 400, "invalid selector"),
     ],
 )
-def test_a_malformed_read_is_refused(live: Live, path: str, code: int, told: str) -> None:
+def test_a_malformed_read_is_refused(live: Live, path: str, code: int, text: str) -> None:
     refused = live.api.get(path)
 
     assert refused.status_code == code
-    assert told in refused.json()["message"]
+    assert text in refused.json()["message"]
 
 
 @pytest.mark.parametrize(
-    ("sent", "code", "told"),
+    ("sent", "code", "text"),
     [
         ({"gracePeriodSeconds": "x"}, 400, "cannot unmarshal string"),
         ({"propagationPolicy": "Upwards"}, 422, 'Unsupported value: "Upwards"'),
     ],
 )
 def test_malformed_options_of_a_deletion_are_refused(
-    live: Live, sent: dict[str, Any], code: int, told: str
+    live: Live, sent: dict[str, Any], code: int, text: str
 ) -> None:
     live.api.post(PODS, json=bare_pod("kept"))
 
@@ -50,13 +50,13 @@ def test_malformed_options_of_a_deletion_are_refused(
     evicted = live.evict("kept", gracePeriodSeconds="x")
 
     assert refused.status_code == code
-    assert told in refused.json()["message"]
+    assert text in refused.json()["message"]
     assert (by_query.status_code, evicted.status_code) == (400, 400)
     assert live.api.get(f"{PODS}/kept").status_code == 200
 
 
 @pytest.mark.parametrize(
-    ("metadata", "resources", "code", "told"),
+    ("metadata", "resources", "code", "text"),
     [
         ({"labels": {"a": 1}}, {}, 400, "cannot unmarshal number"),
         ({"labels": {"bad key!": "x"}}, {}, 422, "name part must consist of"),
@@ -64,7 +64,7 @@ def test_malformed_options_of_a_deletion_are_refused(
     ],
 )
 def test_an_invalid_pod_is_refused(
-    live: Live, metadata: dict[str, Any], resources: dict[str, Any], code: int, told: str
+    live: Live, metadata: dict[str, Any], resources: dict[str, Any], code: int, text: str
 ) -> None:
     pod = bare_pod("odd")
     pod["metadata"] |= metadata
@@ -73,7 +73,7 @@ def test_an_invalid_pod_is_refused(
     refused = live.api.post(PODS, json=pod)
 
     assert refused.status_code == code
-    assert told in refused.json()["message"]
+    assert text in refused.json()["message"]
 
 
 def test_a_name_cannot_be_changed(live: Live) -> None:
@@ -101,8 +101,8 @@ def test_a_priority_above_the_limit_of_users_is_refused(live: Live) -> None:
 
 def test_a_page_of_an_expired_list_is_refused_with_a_new_token(live: Live) -> None:
     first = live.api.get("/api/v1/namespaces", params={"limit": 1}).json()["metadata"]["continue"]
-    told = json.loads(base64.urlsafe_b64decode(first + "=" * (-len(first) % 4)))
-    old = base64.urlsafe_b64encode(json.dumps({**told, "rv": 1}).encode()).decode()
+    text = json.loads(base64.urlsafe_b64decode(first + "=" * (-len(first) % 4)))
+    old = base64.urlsafe_b64encode(json.dumps({**text, "rv": 1}).encode()).decode()
 
     refused = live.api.get("/api/v1/namespaces", params={"continue": old.rstrip("=")})
     again = refused.json()["metadata"]["continue"]

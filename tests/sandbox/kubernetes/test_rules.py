@@ -28,7 +28,7 @@ def causes(answer: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("bounds", "field", "told"),
+    ("bounds", "field", "reasons"),
     [
         ({"minAvailable": -1}, "spec.minAvailable", "must be greater than or equal to 0"),
         ({"maxUnavailable": "150%"}, "spec.maxUnavailable", "must not be greater than 100%"),
@@ -43,12 +43,12 @@ def causes(answer: Any) -> list[tuple[str, str]]:
     ],
 )
 def test_a_budget_with_invalid_bounds_is_refused(
-    cluster: Live, bounds: dict[str, Any], field: str, told: str
+    cluster: Live, bounds: dict[str, Any], field: str, reasons: str
 ) -> None:
     [(where, message)] = causes(cluster.api.post(_BUDGETS, json=budget("wrong", "web", **bounds)))
 
     assert where == field
-    assert told in message
+    assert reasons in message
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -70,7 +70,7 @@ _CONTAINER = f"{_POD}.containers.0"
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "field", "told"),
+    ("path", "value", "field", "reasons"),
     [
         (
             "spec.strategy.rollingUpdate",
@@ -148,12 +148,12 @@ _CONTAINER = f"{_POD}.containers.0"
     ],
 )
 def test_an_invalid_deployment_is_refused(
-    cluster: Live, path: str, value: Any, field: str, told: str
+    cluster: Live, path: str, value: Any, field: str, reasons: str
 ) -> None:
     [(where, message)] = causes(cluster.api.post(DEPLOYMENTS, json=changed(path, value)))
 
     assert where == field
-    assert told in message
+    assert reasons in message
 
 
 def test_several_errors_are_reported_together(cluster: Live) -> None:
@@ -216,7 +216,7 @@ def test_an_annotation_without_a_name_is_refused(cluster: Live) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "reasons"),
     [
         ({}, "name in URL does not match name in Eviction object"),
         ({"metadata": {"name": "other"}}, "name in URL does not match"),
@@ -244,7 +244,7 @@ def test_an_annotation_without_a_name_is_refused(cluster: Live) -> None:
     ],
 )
 def test_an_eviction_with_an_invalid_body_evicts_no_pod(
-    cluster: Live, body: Any, told: str
+    cluster: Live, body: Any, reasons: str
 ) -> None:
     if cluster.api.get(f"{PODS}/evictable").status_code == 404:
         cluster.create(PODS, bare_pod("evictable"))
@@ -253,7 +253,7 @@ def test_an_eviction_with_an_invalid_body_evicts_no_pod(
     empty = cluster.api.post(f"{PODS}/evictable/eviction")
 
     assert (refused.status_code, empty.status_code) == (400, 400)
-    assert told in refused.json()["message"]
+    assert reasons in refused.json()["message"]
     assert "deletionTimestamp" not in cluster.api.get(f"{PODS}/evictable").json()["metadata"]
 
 

@@ -30,8 +30,8 @@ def phase_of(live: Live, name: str) -> dict[str, Any]:
         pod = live.api.get(f"{PODS}/{name}").json()
         for one in pod["status"].get("conditions", ()):
             if one["type"] == "PodScheduled":
-                told: dict[str, Any] = one
-                return told
+                text: dict[str, Any] = one
+                return text
         return None
 
     return live.until(read) or {}
@@ -94,7 +94,7 @@ def test_a_pod_waits_for_its_volume_claim(cluster: Live) -> None:
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "promised"}}
     pod["spec"]["volumes"] = [volume]
     cluster.create(PODS, pod)
-    told = phase_of(cluster, "claimant")["message"]
+    text = phase_of(cluster, "claimant")["message"]
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claims = "/api/v1/namespaces/default/persistentvolumeclaims"
     cluster.create(claims, {"metadata": {"name": "promised"}, "spec": claim})
@@ -102,7 +102,7 @@ def test_a_pod_waits_for_its_volume_claim(cluster: Live) -> None:
     cluster.until(
         lambda: cluster.api.get(f"{PODS}/claimant").json()["status"]["phase"] == "Running"
     )
-    assert 'persistentvolumeclaim "promised" not found' in told
+    assert 'persistentvolumeclaim "promised" not found' in text
 
 
 def test_spread_keeps_zones_even(cluster: Live) -> None:
@@ -229,11 +229,11 @@ def test_fewer_domains_than_min_domains_count_as_an_empty_one(cluster: Live) -> 
 
     cluster.until(lambda: len(cluster.running("app=wide")) == 3)
     waiting = [one for one in cluster.pods("app=wide") if "nodeName" not in one["spec"]]
-    told = phase_of(cluster, waiting[0]["metadata"]["name"])["message"]
+    text = phase_of(cluster, waiting[0]["metadata"]["name"])["message"]
 
     assert sorted(zones_of(cluster, cluster.running("app=wide")).values()) == [1, 1, 1]
-    assert "node(s) didn't match pod topology spread constraints" in told
-    assert "No preemption victims found for incoming pod" in told
+    assert "node(s) didn't match pod topology spread constraints" in text
+    assert "No preemption victims found for incoming pod" in text
     cluster.api.delete(f"{DEPLOYMENTS}/wide")
 
 
@@ -250,8 +250,8 @@ def test_a_spread_counts_the_nodes_of_the_pods_affinity_unless_it_ignores_them(
     cluster.until(lambda: len(cluster.running("app=ignoring")) == 1)
     waiting = [one for one in cluster.pods("app=ignoring") if "nodeName" not in one["spec"]]
     assert len(waiting) == 2
-    told = phase_of(cluster, waiting[0]["metadata"]["name"])["message"]
-    assert "node(s) didn't match pod topology spread constraints" in told
+    text = phase_of(cluster, waiting[0]["metadata"]["name"])["message"]
+    assert "node(s) didn't match pod topology spread constraints" in text
     cluster.api.delete(f"{DEPLOYMENTS}/ignoring")
 
 
@@ -330,8 +330,8 @@ def test_a_host_port_is_used_once_on_a_node(cluster: Live) -> None:
     cluster.until(lambda: len(cluster.running("app=ported")) == 2)
     assert {one["spec"]["nodeName"] for one in cluster.running("app=ported")} == set(nodes)
     [waiting] = _waiting(cluster, "ported")
-    told = phase_of(cluster, waiting["metadata"]["name"])["message"]
-    assert "2 node(s) didn't have free ports for the requested pod ports" in told
+    text = phase_of(cluster, waiting["metadata"]["name"])["message"]
+    assert "2 node(s) didn't have free ports for the requested pod ports" in text
 
     other = [{"containerPort": 80, "hostPort": 8080, "protocol": "UDP"}]
     pod = bare_pod("over-udp", nodeSelector={"pool": "ports"})
@@ -373,23 +373,23 @@ def test_the_message_says_why_preemption_does_not_help(cluster: Live) -> None:
     pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
     cluster.create(PODS, pod)
 
-    told = phase_of(cluster, "latecomer")["message"]
+    text = phase_of(cluster, "latecomer")["message"]
 
     total = len(cluster.api.get("/api/v1/nodes").json()["items"])
-    assert told.endswith(
+    assert text.endswith(
         f"preemption: 0/{total} nodes are available: 1 No preemption victims found for incoming "
         f"pod, {total - 1} Preemption is not helpful for scheduling."
     )
-    assert "1 Insufficient cpu" in told
+    assert "1 Insufficient cpu" in text
     cluster.create(
         _CLASSES, {"metadata": {"name": "mild"}, "value": 5, "preemptionPolicy": "Never"}
     )
     pod = bare_pod("mild", priorityClassName="mild", **here)
     pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
     cluster.create(PODS, pod)
-    told = phase_of(cluster, "mild")["message"]
-    assert told.endswith("preemption: not eligible due to preemptionPolicy=Never.")
-    assert full not in told
+    text = phase_of(cluster, "mild")["message"]
+    assert text.endswith("preemption: not eligible due to preemptionPolicy=Never.")
+    assert full not in text
 
 
 def _waiting(live: Live, app: str) -> list[dict[str, Any]]:

@@ -101,7 +101,7 @@ def test_each_start_without_a_name_is_a_new_execution(service: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "more", "said"),
+    ("function", "more", "result"),
     [
         ("steps", {}, "unqualified ARN"),
         ("lasting:live", {}, "executionTimeout greater than 15 minutes"),
@@ -109,9 +109,9 @@ def test_each_start_without_a_name_is_a_new_execution(service: Any) -> None:
     ],
 )
 def test_invalid_invocations_of_durable_functions_are_refused(
-    service: Any, function: str, more: Any, said: str
+    service: Any, function: str, more: Any, result: str
 ) -> None:
-    with pytest.raises(ClientError, match=said):
+    with pytest.raises(ClientError, match=result):
         service.invoke(function, {}, **more)
 
 

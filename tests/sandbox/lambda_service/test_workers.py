@@ -35,14 +35,14 @@ def test_a_function_that_exceeds_its_timeout_is_killed(service: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "message"),
     [(7, "Runtime exited with error: exit status 7"), (0, "Runtime exited without")],
 )
-def test_an_exit_of_the_process_is_a_runtime_error(service: Any, status: int, said: str) -> None:
+def test_an_exit_of_the_process_is_a_runtime_error(service: Any, status: int, message: str) -> None:
     error = service.invoke("leaving", {"status": status})
 
     assert error["errorType"] == "Runtime.ExitError"
-    assert said in error["errorMessage"]
+    assert message in error["errorMessage"]
 
 
 def test_a_failed_import_is_an_error_of_each_invocation(service: Any) -> None:
@@ -94,7 +94,7 @@ def test_a_function_whose_definition_is_unchanged_keeps_its_workers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"timeout": 901}, "functions.0.timeout"),
         ({"handler": None}, "functions.0.handler"),
@@ -106,10 +106,10 @@ def test_a_function_whose_definition_is_unchanged_keeps_its_workers() -> None:
     ],
 )
 def test_an_invalid_definition_is_refused_with_the_field(
-    service: Any, wrong: dict[str, Any], said: str
+    service: Any, wrong: dict[str, Any], message: str
 ) -> None:
     body = {"functions": [definition("echo", "plain.echo") | wrong]}
     status, answer = service.raw_control("PUT", "functions", body)
 
     assert status == 400
-    assert said in json.dumps(answer)
+    assert message in json.dumps(answer)
