@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 import boto3
 import yaml
-from leeway.cloud.manifests import DynamoManifestWriting
-from leeway.cloud.stores import StoredManifest
+from leeway.aws.manifests import DynamoManifestWriting
+from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
 from lightkube import Client, KubeConfig
 from lightkube.codecs import from_dict

@@ -9,7 +9,7 @@ from tests.end_to_end.promises import (
     Evidence,
     Expected,
     Group,
-    Standing,
+    RetirementProgress,
     broken,
     unfinished,
 )
@@ -67,7 +67,7 @@ GOOD = Evidence(
     instance_of={"n-1": "i-1", "n-2": "i-2", "n-3": "i-3"},
     before={"g": Group(2, {"i-1": "InService", "i-2": "InService"})},
     after={"g": Group(2, {"i-2": "InService", "i-3": "InService"})},
-    nodes=(Standing("n-2", "i-2"), Standing("n-3", "i-3")),
+    nodes=(RetirementProgress("n-2", "i-2"), RetirementProgress("n-3", "i-3")),
     running={"i-2", "i-3"},
 )
 
@@ -122,7 +122,7 @@ BROKEN = {
     "group g lost i-3, of which nobody told": but(after=group(2, i_2="InService")),
     "i-4 was launched outside any group": but(launch(1003, "i-4", None)),
     "node n-2 of i-2, which runs, has a cordon, the mark leeway.sh/cordoned": but(
-        nodes=(Standing("n-2", "i-2", ("a cordon", "the mark leeway.sh/cordoned")),)
+        nodes=(RetirementProgress("n-2", "i-2", ("a cordon", "the mark leeway.sh/cordoned")),)
     ),
 }
 
@@ -146,7 +146,7 @@ KEPT = {
         deletion(1100, "eviction", 15), end(1115, "grace-period-expired")
     ),
     "a node that is on its way out": but(
-        nodes=(Standing("n-1", "i-1", ("a cordon",)),),
+        nodes=(RetirementProgress("n-1", "i-1", ("a cordon",)),),
     ),
 }
 
@@ -163,7 +163,7 @@ def test_who_was_beyond_saving_or_is_still_leaving_is_not_held_against_anybody()
         GOOD,
         entries=without("lifecycle-action", outcome="CONTINUE"),
         after=group(2, i_1="Terminating:Wait", i_2="InService", i_3="InService"),
-        nodes=(Standing("n-1", "i-1", ("a cordon",)),),
+        nodes=(RetirementProgress("n-1", "i-1", ("a cordon",)),),
         running={"i-1", "i-2", "i-3"},
     )
     leaving = replace(RETIRED, leaving=["i-1"])

@@ -49,7 +49,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RetirementProgress:
     """A Node of the cluster, its instance, and what on it keeps pods or load balancers away."""
 
     name: str
@@ -83,7 +83,7 @@ class Evidence:
     instance_of: Mapping[str, str]
     before: Mapping[str, Group]
     after: Mapping[str, Group]
-    nodes: Collection[Standing]
+    nodes: Collection[RetirementProgress]
     running: Collection[str]
 
     def of(self, kind: str) -> list[Entry]:
@@ -320,12 +320,12 @@ def _running(sandbox: Sandbox) -> set[str]:
     }
 
 
-def _nodes(sandbox: Sandbox) -> list[Standing]:
+def _nodes(sandbox: Sandbox) -> list[RetirementProgress]:
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
         return [_standing(node) for node in kube.list(Node)]
 
 
-def _standing(node: Node) -> Standing:
+def _standing(node: Node) -> RetirementProgress:
     metadata, spec = node.metadata, node.spec
     assert metadata is not None
     assert spec is not None
@@ -334,4 +334,4 @@ def _standing(node: Node) -> Standing:
     written = [*(metadata.labels or {}), *(metadata.annotations or {})]
     marks += [f"the mark {key}" for key in written if key.startswith(MARK) or key == LEFT_OUT]
     instance = (spec.providerID or "").rpartition("/")[2]
-    return Standing(str(metadata.name), instance, tuple(marks))
+    return RetirementProgress(str(metadata.name), instance, tuple(marks))

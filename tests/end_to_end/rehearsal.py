@@ -37,8 +37,8 @@ class Aftermath:
         names = {e.get("execution") or "" for e in self.of("invocation")}
         return {name for name in names if name.startswith(f"retire-{instance}-")}
 
-    def generations(self, instance: str) -> list[int]:
-        """Which generations of an instance's retirement were worked on."""
+    def attempts(self, instance: str) -> list[int]:
+        """Which attempts of an instance's retirement were worked on."""
         begins = f"retire-{instance}-"
         names = self.executions(instance)
         return sorted(int(name.removeprefix(begins).partition("-")[0]) for name in names)

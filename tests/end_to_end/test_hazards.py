@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import pytest
-from leeway.cloud.manifests import DynamoManifestWriting
+from leeway.aws.manifests import DynamoManifestWriting
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node, Pod
 
 from sandbox.provisioning import HOOK, client
 from sandbox.sandbox import Sandbox
 from sandbox.scenario import Group, Scenario
-from tests.cloud.stored import manifest
+from tests.aws.stored import manifest
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.promises import Promises
 from tests.end_to_end.rehearsal import Aftermath, Entry, Rehearsal

@@ -7,8 +7,8 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from leeway.cloud.manifests import DynamoManifestWriting
-from leeway.reconciliation.omissions import PATIENCE
+from leeway.aws.manifests import DynamoManifestWriting
+from leeway.reconciliation.lost_events import PATIENCE
 from lightkube import Client
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.models.policy_v1 import PodDisruptionBudgetSpec
@@ -19,7 +19,7 @@ from lightkube.resources.storage_v1 import VolumeAttachment
 from sandbox.aws.nodes import RESOURCE_TAG
 from sandbox.provisioning import HOOK, IMAGE, client
 from sandbox.sandbox import Sandbox
-from tests.cloud.stored import manifest
+from tests.aws.stored import manifest
 from tests.end_to_end.arrivals import (
     ADMIT,
     CLUSTER,
