@@ -8,7 +8,7 @@ from typing import Any
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Event
 
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 
 Entry = dict[str, Any]
 
@@ -65,7 +65,7 @@ class Rehearsal:
         """Nodes that nothing has happened to yet, as instance → node."""
         entries = self.sandbox.journal()
         groups = {e["instance"]: e["group"] for e in entries if e["kind"] == "instance-state"}
-        gone = {e["instance"] for e in entries if e["kind"] in ("node-gone", "reclaimed")}
+        gone = {e["instance"] for e in entries if e["kind"] in ("node-deleted", "reclaimed")}
         found = {
             e["instance"]: e["node"]
             for e in entries
