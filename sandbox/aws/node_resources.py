@@ -71,14 +71,18 @@ def _pods_of_network(kind: Mapping[str, Any], configuration: NodeConfiguration) 
 def _reserved(
     kind: Mapping[str, Any], configuration: NodeConfiguration, cores: int, pods: int
 ) -> Mapping[str, str]:
-    """The kube-reserved resources: what the user data sets, and the AMI's defaults for the rest."""
-    if configuration.family == "Windows":
-        return configuration.kubelet.kube_reserved
+    """The kube-reserved resources: what the user data sets, and the AMI's defaults for the rest.
+
+    A flag replaces all that a configuration file sets.
+    """
+    kubelet = configuration.kubelet
+    if configuration.family == "Windows" or "kubeReserved" in kubelet.set_by_flags:
+        return kubelet.kube_reserved
     shares = [*_CORE_SHARES, *([_LATER_SHARE] * max(cores - len(_CORE_SHARES), 0))]
     if configuration.family != "Bottlerocket":
         pods = _pods_of_network(kind, configuration)
     defaults = {"cpu": f"{int(sum(shares[:cores]))}m", "memory": f"{255 + 11 * pods}Mi"}
-    return {**defaults, **configuration.kubelet.kube_reserved}
+    return {**defaults, **kubelet.kube_reserved}
 
 
 def _of(resource: str, quantities: Mapping[str, str]) -> int:
@@ -88,7 +92,8 @@ def _of(resource: str, quantities: Mapping[str, str]) -> int:
 
 def _threshold(kubelet: KubeletConfiguration, memory: int) -> int:
     """The hard eviction threshold of memory, in thousandths of a byte."""
-    text = kubelet.eviction_hard.get("memory.available", _EVICTION_THRESHOLD)
+    default = "0" if "evictionHard" in kubelet.set_by_flags else _EVICTION_THRESHOLD
+    text = kubelet.eviction_hard.get("memory.available", default)
     if text.endswith("%"):
         return int(memory * MIB * 1000 * float(text.removesuffix("%")) / 100)
     return milli(text)

@@ -26,8 +26,8 @@ class KubeletConfiguration:
     """What a kubelet is started with, of the settings that the Node object shows.
 
     `max_pods` None is the AMI's figure for the instance type. `kube_reserved` and
-    `eviction_hard` have only what the user data sets: the AMI has defaults for the rest.
-    Quantities are Kubernetes quantities.
+    `eviction_hard` have only what the user data sets: the AMI has defaults for the rest, unless
+    `set_by_flags` names the field. Quantities are Kubernetes quantities.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -38,6 +38,7 @@ class KubeletConfiguration:
     kube_reserved: Mapping[str, str] = field(default_factory=dict)
     system_reserved: Mapping[str, str] = field(default_factory=dict)
     eviction_hard: Mapping[str, str] = field(default_factory=dict)
+    set_by_flags: tuple[str, ...] = ()  # fields of the kubelet's configuration file
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,7 @@ def start(
         kube_reserved=dict(merged.get("kubeReserved") or {}),
         system_reserved=dict(merged.get("systemReserved") or {}),
         eviction_hard=dict(merged.get("evictionHard") or {}),
+        set_by_flags=tuple(sorted(flags.fields)),
     )
     return configuration, ignored
 

@@ -93,7 +93,8 @@ FLAGS: Mapping[str, Type] = {
         exit-on-lock-contention fail-swap-on help keep-terminated-pod-volumes
         kernel-memcg-notification local-storage-capacity-isolation make-iptables-util-chains
         protect-kernel-defaults register-node register-schedulable rotate-certificates
-        rotate-server-certificates runonce seccomp-default serialize-image-pulls windows-service
+        rotate-server-certificates runonce seccomp-default serialize-image-pulls version
+        windows-service
         """,
     ),
     **named(
@@ -129,6 +130,6 @@ FLAGS: Mapping[str, Type] = {
         reserved-memory resolv-conf root-dir system-cgroups system-reserved
         system-reserved-cgroup tls-cert-file tls-cipher-suites tls-min-version
         tls-private-key-file topology-manager-policy topology-manager-policy-options
-        topology-manager-scope version vmodule volume-plugin-dir windows-priorityclass""",
+        topology-manager-scope vmodule volume-plugin-dir windows-priorityclass""",
     ),
 }

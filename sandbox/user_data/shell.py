@@ -124,7 +124,8 @@ class _Reader:
                 quoted = self._double_quoted()
                 text, is_known = text + quoted.text, is_known and quoted.is_known
             elif here == "\\":
-                text += self._script[self._at + 1 : self._at + 2].replace("\n", "")
+                escaped = self._script[self._at + 1 : self._at + 2]
+                text += {"\n": "", "": "\\"}.get(escaped, escaped)
                 self._at += 2
             elif here in "$`":
                 expanded = self._expansion()
