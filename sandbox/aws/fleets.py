@@ -190,8 +190,9 @@ class _Request:
             raise InvalidParameterValue(f"AllocationStrategy {strategy} is not valid for {market}.")
         if not capacity:
             return Plan(market)
+        zones = {one.id: one.availability_zone for one in self.call.ec2_backend.describe_subnets()}
         pools = [
-            self._pool(market, number, override)
+            self._pool(market, number, override, zones)
             for number, configuration in enumerate(self.configurations)
             for override in configuration.overrides
         ]
@@ -219,13 +220,21 @@ class _Request:
         specification = self._specification(pool)
         return room_of(self.cloud, self.call.ec2_backend, market, specification, wanted, self.taken)
 
-    def _pool(self, market: Market, number: int, override: Mapping[str, Any]) -> Pool:
+    def _pool(
+        self,
+        market: Market,
+        number: int,
+        override: Mapping[str, Any],
+        zones: Mapping[str | None, str],
+    ) -> Pool:
+        """The pool of one override; `zones` has the zone of each subnet."""
         version = self.configurations[number].version
         instance_type = override.get("InstanceType") or version.instance_type
         if not instance_type:
             raise MissingParameterError("InstanceType")
         subnet = override.get("SubnetId") or _subnet_of(version.data)
-        zone = _zone(self.call, subnet, override.get("AvailabilityZone"))
+        named = override.get("AvailabilityZone") or f"{self.call.region}a"
+        zone = zones.get(subnet, named)
         is_spot = market == "spot"
         priority = override.get("Priority")
         return Pool(
@@ -246,12 +255,6 @@ class _Request:
 def _subnet_of(data: Mapping[str, Any]) -> str | None:
     interfaces = data.get("NetworkInterfaces") or ()
     return next((one["SubnetId"] for one in interfaces if one.get("SubnetId")), None)
-
-
-def _zone(call: Fleets, subnet: str | None, zone: str | None) -> str:
-    """The zone of a pool; of a subnet that does not exist, the one that the override names."""
-    known = {one.id: one.availability_zone for one in call.ec2_backend.describe_subnets()}
-    return str(known.get(subnet) or zone or f"{call.region}a")
 
 
 def _launched(pool: Pool, market: Market, instances: list[Instance]) -> dict[str, Any]:

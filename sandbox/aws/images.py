@@ -127,7 +127,8 @@ def _bottlerocket(version: str) -> Iterator[NodeImage]:
         for flavour in ("", "-nvidia"):
             for release, date in zip(BOTTLEROCKET_RELEASES, RELEASES, strict=True):
                 variant = f"aws-k8s-{version}{flavour}"
-                name = f"bottlerocket-{variant}-{architecture}-v{release}-5b0ff1d4"
+                named = "aarch64" if architecture == "arm64" else architecture
+                name = f"bottlerocket-{variant}-{named}-v{release}-5b0ff1d4"
                 path = f"{_PREFIXES[1]}/{variant}/{architecture}"
                 is_last = release == BOTTLEROCKET_RELEASES[-1]
                 paths = _paths(path, release, is_last=is_last, last="latest")
@@ -253,7 +254,7 @@ def _install_parameters() -> None:
 
 def _parameters() -> Iterator[tuple[str, str]]:
     for image in node_images():
-        release = image.name.rpartition("-")[2]
+        version = image.name.rpartition("-v")[2]
         for path in image.parameters:
             yield f"{path}/image_id", image.id
             if path.startswith(_PREFIXES[0]):
@@ -261,7 +262,7 @@ def _parameters() -> Iterator[tuple[str, str]]:
                 yield path, json.dumps(facts)
                 yield f"{path}/image_name", image.name
             elif path.startswith(_PREFIXES[1]):
-                yield f"{path}/image_version", release
+                yield f"{path}/image_version", version
 
 
 class _PublicParameter(ssm.Parameter):
