@@ -3,6 +3,7 @@
 The errors are those of RunInstances, which EC2 reports for each override of a fleet.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
@@ -14,6 +15,7 @@ from moto.ec2.exceptions import (
     InvalidAMIIdError,
     InvalidParameterValue,
     InvalidSecurityGroupNotFoundError,
+    TagLimitExceeded,
 )
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
 from moto.ec2.models.instances import Instance
@@ -25,6 +27,7 @@ from sandbox.aws import instances as ec2_instances
 from sandbox.aws.cloud import ACCOUNT, Cloud
 from sandbox.aws.fleet_plan import Market, Pool, Refused, Room
 from sandbox.aws.subnets import NoFreeAddresses, free_addresses
+from sandbox.aws.tag_rules import MOST_TAGS
 
 FLEET_TAG = "aws:ec2:fleet-id"
 TEMPLATE_TAG, VERSION_TAG = "aws:ec2launchtemplate:id", "aws:ec2launchtemplate:version"
@@ -100,9 +103,11 @@ def room_of(
     return Room(free, Refused(pool, str(full.code), str(full.message)))
 
 
-def _check_offering(_ec2: Any, _market: Market, specification: LaunchSpecification) -> None:
+def _check_offering(ec2: Any, _market: Market, specification: LaunchSpecification) -> None:
     pool = specification.pool
-    offered = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(pool.zone[:-1], [])
+    if pool.zone[:-1] != ec2.region_name:
+        raise InvalidParameterValue(f"Invalid availability zone: [{pool.zone}]")
+    offered = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(ec2.region_name, [])
     wanted = {"InstanceType": pool.instance_type, "Location": pool.zone}
     if pool.instance_type not in INSTANCE_TYPES:
         raise _refusal(
@@ -118,7 +123,9 @@ def _check_offering(_ec2: Any, _market: Market, specification: LaunchSpecificati
 
 def _check_price(_ec2: Any, market: Market, specification: LaunchSpecification) -> None:
     pool = specification.pool
-    most = pool.override.get("MaxPrice")
+    most = str(pool.override.get("MaxPrice") or "")
+    if most and not re.fullmatch(r"\d+(\.\d+)?", most):
+        raise InvalidParameterValue(f"Invalid value '{most}' for MaxPrice.")
     if market == "spot" and most and float(most) < pool.price:
         raise _refusal(
             "SpotMaxPriceTooLow",
@@ -177,6 +184,11 @@ def _check_profile(_ec2: Any, _market: Market, specification: LaunchSpecificatio
         )
 
 
+def _check_number_of_tags(_ec2: Any, _market: Market, specification: LaunchSpecification) -> None:
+    if any(len(tags) > MOST_TAGS for tags in specification.tags.values()):
+        raise TagLimitExceeded
+
+
 def _check_spot_tags(_ec2: Any, market: Market, specification: LaunchSpecification) -> None:
     if market != "spot" and specification.tags.get("spot-instances-request"):
         raise InvalidParameterValue(
@@ -186,6 +198,7 @@ def _check_spot_tags(_ec2: Any, market: Market, specification: LaunchSpecificati
 
 
 _CHECKS: tuple[Callable[[Any, Market, LaunchSpecification], None], ...] = (
+    _check_number_of_tags,
     _check_spot_tags,
     _check_offering,
     _check_image,
@@ -204,12 +217,6 @@ def launch(
 ) -> list[Instance]:
     """Launch so many instances, with the tags that EC2 and the request give them."""
     data, pool, tags = specification.data, specification.pool, specification.tags
-    version = specification.version
-    tags["instance"] = tags.get("instance", {}) | {
-        FLEET_TAG: fleet_id,
-        TEMPLATE_TAG: version.template.id,
-        VERSION_TAG: str(version.number),
-    }
     options: dict[str, Any] = {}
     if volumes := [one for one in data.get("BlockDeviceMappings") or () if one.get("Ebs")]:
         options["block_device_mappings"] = volumes
@@ -235,7 +242,11 @@ def launch(
     )
     launched = list(reservation.instances)
     _tag_the_rest(ec2, launched, tags)
+    version = specification.version
+    system = {TEMPLATE_TAG: version.template.id, VERSION_TAG: str(version.number)}
     for instance in launched:
+        # Tags of AWS do not count towards the 50 of a resource, as they would in moto.
+        ec2.tags[instance.id] |= system | {FLEET_TAG: fleet_id}
         _associate(ec2, instance, specification.profile)
     return launched
 

@@ -53,8 +53,9 @@ UNFULFILLABLE_MESSAGE = (
 
 @dataclass
 class InstantFleet:
-    """A fleet of type instant, as DescribeFleets shows it."""
+    """A fleet of type instant, as DescribeFleets shows it and DeleteFleets ends it."""
 
+    ec2_backend: Any
     id: str
     target_capacity_specification: Mapping[str, Any]
     launch_template_configs: Any
@@ -64,9 +65,16 @@ class InstantFleet:
     instances: list[dict[str, Any]]
     errors: list[dict[str, Any]]
     fulfilled_capacity: float
+    target_capacity: int
     state: str = "active"
     type: str = "instant"
     create_time: datetime = field(default_factory=utcnow)
+
+    def terminate_instances(self) -> None:
+        """Terminate all that runs of its instances."""
+        launched = [name for entry in self.instances for name in entry["InstanceIds"]]
+        known = [name for name in launched if self.ec2_backend.get_instance_by_id(name)]
+        self.ec2_backend.terminate_instances(known)
 
 
 @dataclass(frozen=True)
@@ -113,6 +121,7 @@ def _created(call: Fleets, cloud: Cloud) -> dict[str, Any]:
     errors = [_error(made.market, refused) for made in plans for refused in made.errors]
     call.ec2_backend.create_tags([fleet_id], tags.get("fleet", {}))
     call.ec2_backend.fleets[fleet_id] = InstantFleet(
+        call.ec2_backend,
         fleet_id,
         call._get_param("TargetCapacitySpecification"),
         call._get_param("LaunchTemplateConfigs"),
@@ -122,6 +131,7 @@ def _created(call: Fleets, cloud: Cloud) -> dict[str, Any]:
         instances,
         errors,
         sum(made.capacity for made in plans),
+        int(targets.on_demand + targets.spot),
     )
     cloud.journal.add(
         "fleet",

@@ -193,6 +193,37 @@ def test_what_does_not_exist_or_match_is_an_error_of_its_pool(
     assert found.startswith(code)
 
 
+@pytest.mark.parametrize(
+    ("pool", "code"),
+    [
+        ({"AvailabilityZone": "eu-west-1a"}, "InvalidParameterValue"),
+        ({"MaxPrice": "cheap"}, "InvalidParameterValue"),
+    ],
+)
+def test_a_value_that_ec2_cannot_use_is_an_error_of_its_pool(
+    aws: Sandbox, pool: dict[str, Any], code: str
+) -> None:
+    answer = _create(aws, template(aws), [{"InstanceType": "m5.large"} | pool])
+    assert codes(answer) == [code]
+
+
+def test_fifty_tags_are_the_most_and_tags_of_aws_do_not_count(aws: Sandbox) -> None:
+    def specification(number: int) -> list[dict[str, Any]]:
+        tags = [{"Key": f"key-{n}", "Value": "v"} for n in range(number)]
+        return [{"ResourceType": "instance", "Tags": tags}]
+
+    pools = overrides(aws, "m5.large", zones=("us-east-1a",))
+    answer = _create(aws, template(aws), pools, TagSpecifications=specification(50))
+    [instance] = described(aws, *launched(answer))
+    assert len(instance["Tags"]) == 53
+    wanted = request(template(aws), pools, TagSpecifications=specification(51))
+    assert _refusal(aws, wanted) == "TagLimitExceeded"
+    more = [{"ResourceType": "instance", "Tags": [{"Key": "one-more", "Value": "v"}]}]
+    own = template(aws, TagSpecifications=more)
+    answer = _create(aws, own, pools, TagSpecifications=specification(50))
+    assert codes(answer) == ["TagLimitExceeded"]
+
+
 def test_an_arm_image_starts_on_arm(aws: Sandbox) -> None:
     arm = image(aws, "/aws/service/bottlerocket/aws-k8s-1.34/arm64/latest/image_id")
     pools = overrides(aws, "m5.large", "m6g.large", zones=("us-east-1a",))
@@ -433,6 +464,14 @@ def test_instances_of_a_fleet_are_interrupted_and_terminated_as_others_are(aws: 
     aws.wait(lambda: described(aws, instance)[0]["State"]["Name"] == "terminated")
     reason = described(aws, instance)[0]["StateReason"]["Code"]
     assert reason == "Server.SpotInstanceTermination"
+
+
+def test_a_deleted_fleet_takes_its_instances_along(aws: Sandbox) -> None:
+    answer = _create(aws, template(aws), overrides(aws, "m5.large"), 2)
+    deleted = aws.client("ec2").delete_fleets(FleetIds=[answer["FleetId"]], TerminateInstances=True)
+    assert deleted["SuccessfulFleetDeletions"][0]["CurrentFleetState"] == "deleted_terminating"
+    states = {one["State"]["Name"] for one in described(aws, *launched(answer))}
+    assert states <= {"shutting-down", "terminated"}
 
 
 def test_a_subnet_has_fewer_addresses_with_each_instance_and_refuses_when_it_has_none(
