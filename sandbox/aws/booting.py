@@ -102,6 +102,7 @@ def _plain(url: str | None) -> str:
 def _node(instance: Instance, image: Ami, configuration: NodeConfiguration) -> dict[str, Any]:
     system, os_image = _SYSTEMS[configuration.family]
     kubelet, zone = configuration.kubelet, instance.placement.zone
+    name = instance.id if configuration.is_named_by_instance else instance.private_dns_name
     architecture = "arm64" if image.architecture == "arm64" else "amd64"
     capacity, allocatable = resources(
         INSTANCE_TYPES[instance.instance_type], configuration, accelerator_of(image)
@@ -110,8 +111,8 @@ def _node(instance: Instance, image: Ami, configuration: NodeConfiguration) -> d
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
-            "name": instance.private_dns_name,
-            "labels": _labels(instance, system, architecture) | dict(kubelet.labels),
+            "name": name,
+            "labels": _labels(instance, name, system, architecture) | dict(kubelet.labels),
         },
         "spec": {
             "providerID": f"aws:///{zone}/{instance.id}",
@@ -141,7 +142,7 @@ def _node(instance: Instance, image: Ami, configuration: NodeConfiguration) -> d
     }
 
 
-def _labels(instance: Instance, system: str, architecture: str) -> dict[str, str]:
+def _labels(instance: Instance, name: str, system: str, architecture: str) -> dict[str, str]:
     """The labels of the kubelet and of the cloud's node controller."""
     kind, zone, region = instance.instance_type, instance.placement.zone, instance.region_name
     labels = {
@@ -151,7 +152,7 @@ def _labels(instance: Instance, system: str, architecture: str) -> dict[str, str
         "failure-domain.beta.kubernetes.io/region": region,
         "failure-domain.beta.kubernetes.io/zone": str(zone),
         "kubernetes.io/arch": architecture,
-        "kubernetes.io/hostname": instance.private_dns_name,
+        "kubernetes.io/hostname": name,
         "kubernetes.io/os": system,
         "node.kubernetes.io/instance-type": kind,
         "topology.kubernetes.io/region": region,

@@ -47,7 +47,8 @@ class NodeConfiguration:
 
     `endpoint` and `certificate_authority` (decoded) are both None if the AMI looks them up with
     DescribeCluster. `ignored` names parts of the user data that the AMI reads past without an
-    error, such as a misspelt field.
+    error, such as a misspelt field. The node's name is the instance's private DNS name, unless
+    `is_named_by_instance` is set: then it is the instance's id.
     """
 
     family: Family
@@ -55,4 +56,5 @@ class NodeConfiguration:
     endpoint: str | None
     certificate_authority: bytes | None
     kubelet: KubeletConfiguration
+    is_named_by_instance: bool = False
     ignored: tuple[str, ...] = ()

@@ -77,7 +77,7 @@ def parse(data: bytes) -> NodeConfiguration:
         spec = merged(spec, found)
         ignored += [f"NodeConfig {number}: {path}" for path in unknown]
     cluster = spec.get("cluster") or {}
-    _validate(spec, cluster)
+    _validate(cluster)
     options = spec.get("kubelet") or {}
     arguments = _words(options.get("flags") or [])
     config = {"clusterDNS": [_dns_address(cluster["cidr"])]} | (options.get("config") or {})
@@ -88,6 +88,7 @@ def parse(data: bytes) -> NodeConfiguration:
         endpoint=cluster["apiServerEndpoint"],
         certificate_authority=_decoded(cluster["certificateAuthority"]),
         kubelet=configuration,
+        is_named_by_instance=bool((spec.get("featureGates") or {}).get("InstanceIdNodeName")),
         ignored=(*ignored, *unknown),
     )
 
@@ -152,15 +153,10 @@ def _deep(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]
     return result
 
 
-def _validate(spec: Mapping[str, Any], cluster: Mapping[str, Any]) -> None:
+def _validate(cluster: Mapping[str, Any]) -> None:
     for name, words in _REQUIRED.items():
         if not cluster.get(name):
             raise BootError(f"nodeadm exits: {words} is missing in cluster configuration")
-    if (spec.get("featureGates") or {}).get("InstanceIdNodeName"):
-        raise BootError(
-            "the kubelet registers by its instance's id (InstanceIdNodeName), but EKS "
-            "authenticates it by the private DNS name of its instance"
-        )
 
 
 def _dns_address(cidr: str) -> str:

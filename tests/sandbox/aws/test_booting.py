@@ -269,6 +269,14 @@ def test_an_image_of_ones_own_boots_as_its_tag_says(aws: Sandbox, recorder: Reco
     assert _node(aws, recorder, known)
 
 
+def test_a_feature_gate_names_a_node_by_its_instance(aws: Sandbox, recorder: Recorder) -> None:
+    document = yaml.safe_load(_node_config())
+    document["spec"]["featureGates"] = {"InstanceIdNodeName": True}
+    instance = _launch(aws, yaml.safe_dump(document).encode())
+    metadata = _node(aws, recorder, instance)["metadata"]
+    assert metadata["name"] == metadata["labels"]["kubernetes.io/hostname"] == instance
+
+
 def test_what_nodeadm_reads_past_is_journalled(aws: Sandbox, recorder: Recorder) -> None:
     instance = _launch(aws, _node_config(config={"maxpods": 20}))
     assert _node(aws, recorder, instance)["status"]["capacity"]["pods"] == "29"

@@ -68,7 +68,6 @@ def test_a_cluster_without_one_of_its_four_fields_is_refused(missing: str, reaso
             "cpu: expected a string, got the n",
         ),
         ({"instance": {"localStorage": {"strategy": "raid0"}}}, "strategy: expected one of Mount"),
-        ({"featureGates": {"InstanceIdNodeName": True}}, "registers by its instance's id"),
         ({"featureGates": {"InstanceIdNodeName": "yes"}}, "expected true or false"),
     ],
 )
@@ -139,3 +138,9 @@ def test_an_empty_value_of_a_later_part_changes_nothing() -> None:
     kind = "application/node.eks.aws"
     second = b"apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {cluster: {name: ''}}\n"
     assert nodeadm.parse(_multipart((kind, _node_config()), (kind, second))).cluster == "demo"
+
+
+def test_a_feature_gate_names_the_node_by_its_instance() -> None:
+    assert not nodeadm.parse(_node_config()).is_named_by_instance
+    gates = {"InstanceIdNodeName": True}
+    assert nodeadm.parse(_node_config(featureGates=gates)).is_named_by_instance
