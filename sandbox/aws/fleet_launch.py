@@ -170,17 +170,18 @@ def _check_profile(_ec2: Any, _market: Market, specification: LaunchSpecificatio
     profile = specification.profile
     if not profile:
         return
-    known = iam_backends[ACCOUNT]["aws"].instance_profiles.values()
     name, arn = profile.get("Name"), profile.get("Arn")
-    if name and all(one.name != name for one in known):
+    profiles = iam_backends[ACCOUNT]["aws"].instance_profiles.values()
+    found = [one for one in profiles if one.name == name or one.arn == arn]
+    if not found:
+        field, value, kind = ("name", name, "name") if name else ("arn", arn, "ARN")
         raise InvalidParameterValue(
-            f"Value ({name}) for parameter iamInstanceProfile.name is invalid. Invalid IAM "
-            "Instance Profile name"
+            f"Value ({value}) for parameter iamInstanceProfile.{field} is invalid. Invalid IAM "
+            f"Instance Profile {kind}"
         )
-    if arn and all(one.arn != arn for one in known):
+    if not found[0].roles:
         raise InvalidParameterValue(
-            f"Value ({arn}) for parameter iamInstanceProfile.arn is invalid. Invalid IAM Instance "
-            "Profile ARN"
+            f'IAM Instance Profile "{found[0].arn}" has no associated IAM Roles'
         )
 
 

@@ -52,7 +52,10 @@ def _user_data(sandbox: Sandbox) -> str:
 
 def _launch(sandbox: Sandbox) -> str:
     ec2, ssm = client("ec2", sandbox.aws_url), client("ssm", sandbox.aws_url)
-    client("iam", sandbox.aws_url).create_instance_profile(InstanceProfileName="fleet-nodes")
+    iam = client("iam", sandbox.aws_url)
+    iam.create_role(RoleName="fleet-nodes", AssumeRolePolicyDocument="{}")
+    iam.create_instance_profile(InstanceProfileName="fleet-nodes")
+    iam.add_role_to_instance_profile(InstanceProfileName="fleet-nodes", RoleName="fleet-nodes")
     data = {
         "ImageId": ssm.get_parameter(Name=PARAMETER)["Parameter"]["Value"],
         "IamInstanceProfile": {"Name": "fleet-nodes"},

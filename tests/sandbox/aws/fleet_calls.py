@@ -19,6 +19,14 @@ def image(aws: Sandbox, parameter: str = AL2023) -> str:
     return str(answer["Parameter"]["Value"])
 
 
+def profile(aws: Sandbox, name: str) -> None:
+    """Create an instance profile with a role of the same name."""
+    iam = aws.client("iam")
+    iam.create_role(RoleName=name, AssumeRolePolicyDocument="{}")
+    iam.create_instance_profile(InstanceProfileName=name)
+    iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
+
+
 def template(aws: Sandbox, user_data: bytes | None = None, **data: Any) -> str:
     """A new launch template's id; its AMI is AL2023's unless `ImageId` says otherwise."""
     content = {"ImageId": image(aws), **data}

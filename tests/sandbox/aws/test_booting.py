@@ -13,6 +13,7 @@ from tests.sandbox.aws.fleet_calls import (
     image,
     launched,
     overrides,
+    profile,
     request,
     template,
 )
@@ -48,7 +49,7 @@ def clusters(aws: Sandbox, recorder: Recorder, tmp_path_factory: pytest.TempPath
     }
     kubernetes = {"demo": recorder.url, "other": recorder.url}
     aws.control("PUT", "links", {"eks": eks, "kubernetes": kubernetes})
-    aws.client("iam").create_instance_profile(InstanceProfileName="demo-nodes")
+    profile(aws, "demo-nodes")
 
 
 def _node_config(cluster: dict[str, str] | None = None, **kubelet: Any) -> bytes:

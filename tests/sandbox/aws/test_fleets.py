@@ -14,6 +14,7 @@ from tests.sandbox.aws.fleet_calls import (
     image,
     launched,
     overrides,
+    profile,
     request,
     subnets,
     template,
@@ -191,6 +192,14 @@ def test_what_does_not_exist_or_match_is_an_error_of_its_pool(
     assert launched(answer) == []
     [found] = codes(answer)
     assert found.startswith(code)
+
+
+def test_an_instance_profile_needs_a_role(aws: Sandbox) -> None:
+    aws.client("iam").create_instance_profile(InstanceProfileName="without-role")
+    own = template(aws, IamInstanceProfile={"Name": "without-role"})
+    answer = _create(aws, own, overrides(aws, "m5.large", zones=("us-east-1a",)))
+    assert codes(answer) == ["InvalidParameterValue"]
+    assert "has no associated IAM Roles" in answer["Errors"][0]["ErrorMessage"]
 
 
 @pytest.mark.parametrize(
@@ -419,8 +428,8 @@ def test_tags_of_spot_requests_are_an_error_of_on_demand_pools(aws: Sandbox) -> 
 
 
 def test_the_template_gives_profile_groups_volumes_and_metadata_options(aws: Sandbox) -> None:
-    ec2, iam = aws.client("ec2"), aws.client("iam")
-    iam.create_instance_profile(InstanceProfileName="fleet-nodes")
+    ec2 = aws.client("ec2")
+    profile(aws, "fleet-nodes")
     vpc = ec2.describe_subnets()["Subnets"][0]["VpcId"]
     tags = [{"ResourceType": "security-group", "Tags": [{"Key": "for", "Value": "nodes"}]}]
     ec2.create_security_group(
