@@ -103,6 +103,6 @@ def _ordered(pools: Iterable[Pool], strategy: str) -> list[Pool]:
 
 
 def duplicates(pools: Iterable[Pool]) -> bool:
-    """Whether two overrides are the same pool: of one type in one zone, in whatever subnets."""
+    """Whether two overrides are the same pool: one type in one zone, even in different subnets."""
     seen = [(pool.instance_type, pool.zone) for pool in pools]
     return len(seen) != len(set(seen))

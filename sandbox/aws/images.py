@@ -44,7 +44,7 @@ WINDOWS_EDITIONS = (
 )
 EKS_OWNER, BOTTLEROCKET_OWNER, WINDOWS_OWNER = "602401143452", "092701018921", "801119661308"
 FAMILY_TAG = "sandbox.leeway.sh/ami-family"
-"""The tag that says of an AMI of one's own which family it boots as."""
+"""The tag of a custom AMI that names the family as which it boots."""
 
 _PREFIXES = (
     "/aws/service/eks/optimized-ami",
@@ -266,15 +266,15 @@ def _parameters() -> Iterator[tuple[str, str]]:
 
 
 class _PublicParameter(ssm.Parameter):
-    """A parameter of AWS; the two methods are CloudFormation's."""
+    """A public parameter; moto requires the two methods for CloudFormation."""
 
     @classmethod
     def has_cfn_attr(cls, _attr: str) -> bool:
-        """No."""
+        """Never."""
         return False
 
     def is_created(self) -> bool:
-        """Yes."""
+        """Always."""
         return True
 
 

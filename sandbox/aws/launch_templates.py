@@ -1,7 +1,7 @@
 """Creates, describes and deletes launch templates as EC2 does.
 
-Stands in for what moto's lack: client tokens, the limit of user data, pages, errors for unknown
-ids. moto also mixes the tags of a template with the tags of what is launched from it.
+moto's launch templates lack client tokens, the limit of user data, pages, and errors for unknown
+ids. moto also adds the tags of a template to the tags of its instances.
 """
 
 import base64

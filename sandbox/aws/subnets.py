@@ -1,7 +1,7 @@
 """Counts the free addresses of subnets, and refuses launches that need more.
 
-Stands in for what moto lacks: its subnets raise StopIteration when they are empty, and keep the
-addresses of instances that have ended.
+moto's subnets raise StopIteration when they are full, and keep the addresses of instances that
+have ended.
 """
 
 from typing import Any

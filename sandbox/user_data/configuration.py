@@ -46,7 +46,7 @@ class NodeConfiguration:
     """The cluster that a node joins, and how its kubelet is configured.
 
     `endpoint` and `certificate_authority` (decoded) are both None if the AMI looks them up with
-    DescribeCluster. `ignored` names parts of the user data that the AMI reads past without an
+    DescribeCluster. `ignored` names parts of the user data that the AMI ignores without an
     error, such as a misspelt field. The node's name is the instance's private DNS name, unless
     `is_named_by_instance` is set: then it is the instance's id.
     """

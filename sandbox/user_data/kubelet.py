@@ -1,4 +1,4 @@
-"""Starts a kubelet, as far as its configuration and flags decide whether and how it registers.
+"""Decides from configuration and flags whether a kubelet starts, and how it registers.
 
 Sources: `cmd/kubelet/app/options/options.go` (ValidateKubeletFlags),
 `pkg/kubelet/apis/config/validation/validation.go`, `pkg/kubelet/eviction/helpers.go` and
@@ -235,7 +235,7 @@ def _checked(taint: Taint) -> Taint:
 
 
 def _validate(config: Mapping[str, Any]) -> None:
-    """The rules of ValidateKubeletConfiguration that concern what a user sets."""
+    """Apply the rules of ValidateKubeletConfiguration for fields that users set."""
     for name in ("maxPods", "podsPerCore"):
         if (config.get(name) or 0) < 0:
             raise BootError(f"the kubelet exits: {name} must not be a negative number")

@@ -2,7 +2,7 @@
 
 Source: `nodeadm/` of awslabs/amazon-eks-ami. nodeadm reads a NodeConfig, or every NodeConfig part
 of a MIME multipart document, and merges them: later values win, `kubelet.flags` are appended, and
-`kubelet.config` is merged object by object. It reads past unknown fields (issue 2553 there), and
+`kubelet.config` is merged object by object. It ignores unknown fields (issue 2553 there), and
 looks nothing up: all of `spec.cluster` must be given.
 """
 

@@ -1,7 +1,7 @@
 """Reads PowerShell scripts as far as their simple commands go: quotes, variables, separators.
 
 It runs nothing. A variable that the script does not assign is empty, but for `$env:` ones, which
-are kept by their names.
+stay as they are.
 """
 
 import re
@@ -26,7 +26,7 @@ def commands(script: str) -> Iterator[list[str]]:
 
 
 class _Reader:
-    """Walks over a script once; the variables are those that are known so far."""
+    """Reads a script once, from its start; `variables` has the values that are known so far."""
 
     def __init__(self, script: str, variables: dict[str, str]) -> None:
         self._script, self._at, self._variables = script, 0, variables

@@ -64,7 +64,7 @@ def _without_heredocs(script: str) -> str:
 
 
 class _Reader:
-    """Walks over a script once; the variables are those that are known so far."""
+    """Reads a script once, from its start; `variables` has the values that are known so far."""
 
     def __init__(self, script: str, variables: dict[str, str]) -> None:
         self._script, self._at, self._variables = script, 0, variables

@@ -81,20 +81,20 @@ def _launch(
     return instance
 
 
-def _told(recorder: Recorder, instance: str) -> list[dict[str, Any]]:
+def _reports(recorder: Recorder, instance: str) -> list[dict[str, Any]]:
     return [r["body"] for r in recorder.requests if r["body"].get("instance") == instance]
 
 
 def _node(aws: Sandbox, recorder: Recorder, instance: str) -> dict[str, Any]:
-    [told] = aws.wait(lambda: _told(recorder, instance))
-    assert told["state"] == "running"
-    node: dict[str, Any] = told["node"]
+    [report] = aws.wait(lambda: _reports(recorder, instance))
+    assert report["state"] == "running"
+    node: dict[str, Any] = report["node"]
     return node
 
 
 def _reason(aws: Sandbox, recorder: Recorder, instance: str) -> str:
     [refusal] = aws.wait(lambda: aws.journal("boot-refused", instance=instance))
-    assert not _told(recorder, instance)
+    assert not _reports(recorder, instance)
     [shown] = described(aws, instance)
     assert shown["State"]["Name"] == "running"
     return str(refusal["reason"])
@@ -255,7 +255,7 @@ def test_an_instance_whose_metadata_cannot_be_read_never_joins(
     assert "metadata service is disabled" in _reason(aws, recorder, instance)
 
 
-def test_an_image_of_ones_own_boots_as_its_tag_says(aws: Sandbox, recorder: Recorder) -> None:
+def test_a_custom_image_boots_as_the_family_in_its_tag(aws: Sandbox, recorder: Recorder) -> None:
     ec2 = aws.client("ec2")
     plain = ec2.copy_image(SourceImageId=image(aws), SourceRegion="us-east-1", Name="our-nodes")[
         "ImageId"
@@ -278,21 +278,21 @@ def test_a_feature_gate_names_a_node_by_its_instance(aws: Sandbox, recorder: Rec
     assert metadata["name"] == metadata["labels"]["kubernetes.io/hostname"] == instance
 
 
-def test_what_nodeadm_reads_past_is_journalled(aws: Sandbox, recorder: Recorder) -> None:
+def test_fields_that_nodeadm_ignores_are_journalled(aws: Sandbox, recorder: Recorder) -> None:
     instance = _launch(aws, _node_config(config={"maxpods": 20}))
     assert _node(aws, recorder, instance)["status"]["capacity"]["pods"] == "29"
     [boot] = aws.journal("boot", instance=instance)
     assert boot["ignored"] == ["kubelet configuration.maxpods"]
 
 
-def test_the_cluster_is_told_when_an_instance_of_a_fleet_ends(
+def test_the_cluster_gets_a_report_when_an_instance_of_a_fleet_ends(
     aws: Sandbox, recorder: Recorder
 ) -> None:
     instance = _launch(aws, _node_config())
     _node(aws, recorder, instance)
     aws.client("ec2").terminate_instances(InstanceIds=[instance])
-    aws.wait(lambda: len(_told(recorder, instance)) == 2)
-    assert _told(recorder, instance)[1]["state"] == "terminated"
+    aws.wait(lambda: len(_reports(recorder, instance)) == 2)
+    assert _reports(recorder, instance)[1]["state"] == "terminated"
 
 
 def test_an_instance_that_never_joined_ends_without_a_report(
@@ -302,7 +302,7 @@ def test_an_instance_that_never_joined_ends_without_a_report(
     _reason(aws, recorder, instance)
     aws.client("ec2").terminate_instances(InstanceIds=[instance])
     aws.wait(lambda: described(aws, instance)[0]["State"]["Name"] == "terminated")
-    assert not _told(recorder, instance)
+    assert not _reports(recorder, instance)
 
 
 def test_an_instance_of_a_group_joins_without_user_data(aws: Sandbox, recorder: Recorder) -> None:

@@ -86,7 +86,7 @@ def test_on_demand_takes_the_lowest_price_of_the_types(aws: Sandbox) -> None:
     assert "InstanceLifecycle" not in instance
 
 
-def test_priorities_are_kept_where_the_strategy_asks_for_them(aws: Sandbox) -> None:
+def test_a_prioritized_strategy_uses_pools_by_priority(aws: Sandbox) -> None:
     first, second, third = overrides(
         aws, "m5.large", "m5.xlarge", "c5.large", zones=("us-east-1a",)
     )
@@ -96,7 +96,7 @@ def test_priorities_are_kept_where_the_strategy_asks_for_them(aws: Sandbox) -> N
     assert [entry["InstanceType"] for entry in answer["Instances"]] == ["m5.xlarge"]
 
 
-def test_a_target_may_have_a_part_of_each_market(aws: Sandbox) -> None:
+def test_a_target_can_be_split_between_markets(aws: Sandbox) -> None:
     wanted = request(template(aws), overrides(aws, "m5.large"), 5)
     wanted["TargetCapacitySpecification"] |= {"OnDemandTargetCapacity": 2}
     answer = aws.client("ec2").create_fleet(**wanted)
@@ -120,7 +120,7 @@ def test_a_pool_without_capacity_is_an_error_and_the_next_one_is_used(aws: Sandb
     assert specification.keys() == {"LaunchTemplateId", "Version"}
 
 
-def test_without_capacity_anywhere_every_pool_is_an_error_and_the_call_succeeds(
+def test_the_call_succeeds_with_an_error_for_each_pool_if_no_pool_has_capacity(
     aws: Sandbox,
 ) -> None:
     _faults(aws, _no_capacity())
@@ -129,7 +129,7 @@ def test_without_capacity_anywhere_every_pool_is_an_error_and_the_call_succeeds(
     assert codes(answer) == ["InsufficientInstanceCapacity"] * 6
 
 
-def test_a_fault_may_be_of_one_market(aws: Sandbox) -> None:
+def test_a_fault_can_be_limited_to_one_market(aws: Sandbox) -> None:
     _faults(aws, _no_capacity(capacity_type="spot"))
     own, pools = template(aws), overrides(aws, "m5.large")
     assert launched(_create(aws, own, pools)) == []
@@ -139,16 +139,14 @@ def test_a_fault_may_be_of_one_market(aws: Sandbox) -> None:
 @pytest.mark.parametrize(
     "code", ["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "UnauthorizedOperation"]
 )
-def test_limits_and_missing_rights_are_errors_of_each_pool_on_command(
-    aws: Sandbox, code: str
-) -> None:
+def test_a_fault_can_be_any_error_of_a_pool(aws: Sandbox, code: str) -> None:
     _faults(aws, {"service": "ec2", "action": "Launch", "error": code, "message": "no"})
     answer = _create(aws, template(aws), overrides(aws, "m5.large"))
     assert set(codes(answer)) == {code}
     assert launched(answer) == []
 
 
-def test_a_fleet_of_all_or_nothing_launches_nothing_if_it_cannot_have_all(aws: Sandbox) -> None:
+def test_a_fleet_below_its_minimum_target_launches_nothing(aws: Sandbox) -> None:
     vpc = aws.client("ec2").describe_subnets()["Subnets"][0]["VpcId"]
     small = aws.client("ec2").create_subnet(
         VpcId=vpc, CidrBlock="172.31.240.0/28", AvailabilityZone="us-east-1a"
@@ -181,7 +179,7 @@ def test_a_price_below_that_of_spot_is_an_error(aws: Sandbox) -> None:
         ({}, {"InstanceType": "p3.2xlarge", "AvailabilityZone": "us-east-1e"}, "InvalidFleetConf"),
     ],
 )
-def test_what_does_not_exist_or_match_is_an_error_of_its_pool(
+def test_a_resource_that_does_not_exist_or_match_is_an_error_of_its_pool(
     aws: Sandbox, data: dict[str, Any], pool: dict[str, Any], code: str
 ) -> None:
     [valid] = overrides(aws, "m5.large", zones=("us-east-1a",))
@@ -286,7 +284,7 @@ def test_a_version_that_does_not_exist_fails_the_call(aws: Sandbox, version: str
     assert _refusal(aws, wanted) == "InvalidLaunchTemplateId.VersionNotFound"
 
 
-def test_two_subnets_of_one_zone_are_one_pool_twice(aws: Sandbox) -> None:
+def test_two_subnets_of_one_zone_are_duplicate_pools(aws: Sandbox) -> None:
     ec2 = aws.client("ec2")
     vpc = ec2.describe_subnets()["Subnets"][0]["VpcId"]
     second = ec2.create_subnet(
@@ -320,7 +318,7 @@ def test_a_token_whose_call_failed_may_be_used_again(aws: Sandbox) -> None:
     assert launched(aws.client("ec2").create_fleet(**wanted))
 
 
-def test_an_answer_that_is_lost_is_had_again_by_its_token(aws: Sandbox) -> None:
+def test_repeating_a_call_with_its_token_returns_a_lost_answer(aws: Sandbox) -> None:
     _faults(aws, {"service": "ec2", "action": "CreateFleet", "drop": True, "count": 1})
     wanted = request(template(aws), overrides(aws, "m5.large"), ClientToken="token-four")
     with pytest.raises(ConnectionClosedError):
@@ -331,7 +329,7 @@ def test_an_answer_that_is_lost_is_had_again_by_its_token(aws: Sandbox) -> None:
     assert launched(answer) == before["instances"]
 
 
-def test_a_client_that_retries_gets_one_launch_for_a_lost_answer(aws: Sandbox) -> None:
+def test_a_client_that_retries_after_a_lost_answer_launches_once(aws: Sandbox) -> None:
     _faults(aws, {"service": "ec2", "action": "CreateFleet", "drop": True, "count": 2})
     retrying = boto3.client(
         "ec2",
@@ -348,7 +346,7 @@ def test_a_client_that_retries_gets_one_launch_for_a_lost_answer(aws: Sandbox) -
     assert len(aws.journal("fleet")) == fleets + 1
 
 
-def test_an_error_after_the_work_leaves_the_instances(aws: Sandbox) -> None:
+def test_an_error_after_the_launch_leaves_the_instances(aws: Sandbox) -> None:
     _faults(
         aws,
         {
@@ -376,7 +374,7 @@ def test_create_fleet_is_throttled_as_other_calls_are(aws: Sandbox) -> None:
         aws.control("PUT", "throttle", {"enabled": False})
 
 
-def test_tags_are_there_from_the_start(aws: Sandbox) -> None:
+def test_resources_are_tagged_at_creation(aws: Sandbox) -> None:
     ec2 = aws.client("ec2")
     own = template(
         aws,
@@ -475,7 +473,7 @@ def test_instances_of_a_fleet_are_interrupted_and_terminated_as_others_are(aws: 
     assert reason == "Server.SpotInstanceTermination"
 
 
-def test_a_deleted_fleet_takes_its_instances_along(aws: Sandbox) -> None:
+def test_deleting_a_fleet_terminates_its_instances(aws: Sandbox) -> None:
     answer = _create(aws, template(aws), overrides(aws, "m5.large"), 2)
     deleted = aws.client("ec2").delete_fleets(FleetIds=[answer["FleetId"]], TerminateInstances=True)
     assert deleted["SuccessfulFleetDeletions"][0]["CurrentFleetState"] == "deleted_terminating"
@@ -483,7 +481,7 @@ def test_a_deleted_fleet_takes_its_instances_along(aws: Sandbox) -> None:
     assert states <= {"shutting-down", "terminated"}
 
 
-def test_a_subnet_has_fewer_addresses_with_each_instance_and_refuses_when_it_has_none(
+def test_each_instance_uses_an_address_and_a_full_subnet_refuses_launches(
     aws: Sandbox,
 ) -> None:
     ec2 = aws.client("ec2")
@@ -530,7 +528,7 @@ def test_the_addresses_of_an_instance_that_has_ended_are_free_again(aws: Sandbox
 
 
 @pytest.mark.parametrize(("market", "launches"), [("spot", 0), ("on-demand", 1)])
-def test_a_fault_of_one_market_is_one_of_groups_too(
+def test_a_fault_of_one_market_applies_to_groups_too(
     aws: Sandbox, market: str, launches: int
 ) -> None:
     name, zone = f"group-{market}", "us-east-1a"

@@ -1,4 +1,4 @@
-"""What Bottlerocket refuses."""
+"""Which settings Bottlerocket refuses."""
 
 import pytest
 

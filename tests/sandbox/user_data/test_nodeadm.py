@@ -1,4 +1,4 @@
-"""What nodeadm refuses, and what it reads past."""
+"""Which user data nodeadm refuses, and which fields it ignores."""
 
 import base64
 import gzip
@@ -95,7 +95,7 @@ def test_user_data_without_a_node_config_is_refused(data: bytes, reason: str) ->
         nodeadm.parse(data)
 
 
-def test_unknown_fields_are_read_past_and_named() -> None:
+def test_unknown_fields_are_ignored_and_listed() -> None:
     data = _node_config(kubelett={}, kubelet={"config": {"maxpods": 20, "maxPods": 30}})
     configuration = nodeadm.parse(data)
     assert configuration.kubelet.max_pods == 30
@@ -105,7 +105,7 @@ def test_unknown_fields_are_read_past_and_named() -> None:
     )
 
 
-def test_gzip_and_base64_are_taken_off_the_whole_and_off_its_parts() -> None:
+def test_the_whole_and_its_parts_may_be_gzip_and_base64() -> None:
     plain = nodeadm.parse(_node_config())
     packed = gzip.compress(_node_config())
     assert nodeadm.parse(packed) == plain

@@ -1,4 +1,4 @@
-"""What bootstrap.sh and Start-EKSBootstrap.ps1 refuse, and how their scripts are read."""
+"""Which scripts bootstrap.sh and Start-EKSBootstrap.ps1 refuse, and how scripts are read."""
 
 import shlex
 import subprocess
@@ -52,12 +52,12 @@ def test_bootstrap_sh_refuses_it(command: str, reason: str) -> None:
         bootstrap_sh.parse(_al2(command))
 
 
-def test_cloud_init_runs_no_text_that_is_no_script() -> None:
+def test_cloud_init_runs_only_scripts_and_mime() -> None:
     with pytest.raises(BootError, match="neither MIME nor begins with #!"):
         bootstrap_sh.parse(b"/etc/eks/bootstrap.sh demo\n")
 
 
-def test_a_value_after_an_equals_sign_is_no_value_of_the_option() -> None:
+def test_a_value_after_an_equals_sign_is_ignored() -> None:
     read = bootstrap_sh.parse(_al2("/etc/eks/bootstrap.sh demo --apiserver-endpoint=https://demo"))
     assert (read.cluster, read.endpoint) == ("demo", None)
     assert read.ignored == ("argument '--apiserver-endpoint=https://demo' of bootstrap.sh",)
