@@ -21,17 +21,17 @@ from typing import Any
 
 import aiohttp
 from leeway.clock import SystemClock
-from leeway.cluster.kubeconfig import kubeconfig_cluster
 from leeway.drain.deadline import Terms
+from leeway.drain.executor import DrainExecutor
 from leeway.drain.progress import Drain
-from leeway.draining.engine import Draining
-from leeway.policies import OnBlocked
+from leeway.kubernetes.kubeconfig import kubeconfig_cluster
+from leeway.policy.rules import OnBlocked
 from rich.console import Console
 from rich.table import Table
 
 from sandbox.access import bearer, new_token
 from sandbox.children import Child
-from sandbox.world import Manifest
+from sandbox.scenario import Manifest
 
 PODS = 100
 ROUNDS = 3
@@ -148,7 +148,7 @@ def by_engine(probe: Probe, node: str) -> Callable[[], None]:
         now = clock.now()
         terms = Terms(now + timedelta(seconds=115), OnBlocked.DELETE)
         cluster.cordon(node, None)
-        drain = Draining(cluster, clock).work(node, Drain(), terms, now + timedelta(minutes=1))
+        drain = DrainExecutor(cluster, clock).work(node, Drain(), terms, now + timedelta(minutes=1))
         assert drain.drained, drain
         cluster.close()
 

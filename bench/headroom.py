@@ -12,26 +12,27 @@ from typing import Any
 
 import boto3
 import yaml
+from leeway.aws.headroom import DynamoHeadroom
+from leeway.aws.manifests import DynamoManifests, DynamoManifestWriting
 from leeway.clock import SystemClock
-from leeway.cloud.headroom import DynamoHeadroom
-from leeway.cloud.manifests import DynamoManifests, DynamoManifestWriting
-from leeway.cloud.stores import StoredManifest
-from leeway.cluster.connection import Connection
-from leeway.cluster.http_workloads import HttpWorkloads
-from leeway.cluster.kubeconfig import kubeconfig_connection
-from leeway.configuration import Configuration
-from leeway.headroom.pause import NAMESPACE
+from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
+from leeway.headroom.pause_pods import NAMESPACE
+from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.kubeconfig import kubeconfig_connection
+from leeway.kubernetes.workloads import HttpWorkloads
+from leeway.manifests.configuration import Configuration
+from leeway.manifests.headroom_source import HeadroomSource
 from leeway.manifests.interpreting import Written
+from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
-from leeway.upkeep.keep_headroom import HeadroomReport, KeepHeadroom
 from rich.console import Console
 from rich.table import Table
 
 from bench.statistics import percentile
 from sandbox.access import new_token
 from sandbox.children import Child
-from sandbox.furnishing import kubeconfig
-from sandbox.world import deployment, pod_spec
+from sandbox.provisioning import kubeconfig
+from sandbox.scenario import deployment, pod_spec
 
 CLUSTERS = 20
 BUFFERS, TARGETS = 5, 5
@@ -86,7 +87,7 @@ class Bench:
         """Run one tick as a function that has just started to: nothing is cached."""
         manifests = DynamoManifests(lambda: self._dynamodb, self._table)
         keeper = KeepHeadroom(
-            manifests=Configuration(manifests, self._at, self),
+            manifests=HeadroomSource(Configuration(manifests, self._at, self)),
             states=DynamoHeadroom(lambda: self._dynamodb, self._table),
             workloads_in=cache(lambda name: HttpWorkloads(self._connections[name])),
             telemetry=self,

@@ -12,9 +12,10 @@ from io import StringIO
 from pathlib import Path
 
 from aws_lambda_powertools import Logger, Metrics
+from leeway.headroom.keep_headroom import HeadroomReport
+from leeway.headroom.telemetry import HeadroomTelemetry
 from leeway.reconciliation.reconcile import ClusterReport
-from leeway.telemetry import PowertoolsTelemetry
-from leeway.upkeep.keep_headroom import HeadroomReport
+from leeway.reconciliation.telemetry import ReconciliationTelemetry
 from rich.console import Console
 from rich.table import Table
 from samtranslator.yaml_helper import yaml_parse
@@ -85,12 +86,15 @@ def _quiet_minute(clusters: int) -> tuple[int, int]:
     """The bytes that a minute logs in which nothing happens, and how many metrics it has."""
     names = [f"production-{number}" for number in range(clusters)]
     with redirect_stdout(StringIO()) as out:
-        telemetry = PowertoolsTelemetry(
-            Logger(service="reconcile"), Metrics(namespace="Leeway", service="reconcile")
+        written_by = (
+            Logger(service="reconcile"),
+            Metrics(namespace="Leeway", service="reconcile"),
         )
-        telemetry.reconciled([ClusterReport(name, instances=50) for name in names], of_all=True)
+        ReconciliationTelemetry(*written_by).reconciled(
+            [ClusterReport(name, instances=50) for name in names], of_all=True
+        )
         for name in names:
-            telemetry.headroom_kept(HeadroomReport(name))
+            HeadroomTelemetry(*written_by).headroom_kept(HeadroomReport(name))
     lines = out.getvalue()
     return len(lines), lines.count('"Unit"')
 

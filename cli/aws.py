@@ -36,7 +36,7 @@ def aws_trouble(where: str) -> Iterator[None]:
         CannotBeDoneError: AWS, or the way to it, said no.
     """
     from botocore.exceptions import BotoCoreError, ClientError
-    from leeway.cloud.ports import CloudRefused, CloudUnavailable
+    from leeway.ports.aws import CloudRefused, CloudUnavailable
 
     try:
         yield

@@ -82,9 +82,9 @@ def account_catalog(region: str | None, stack: str) -> "Catalog":
 def _kept(region: str, stack: str) -> "Catalog | None":
     from functools import partial
 
+    from leeway.aws.surveys import DynamoSurveys
+    from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
     from leeway.clock import SystemClock
-    from leeway.cloud.surveys import DynamoSurveys
-    from leeway.cloud.unavailable import DynamoUnavailableOfferings
     from leeway.selection.offers.compressed import UnknownForm, opened
     from leeway.wiring.clients import client
 
@@ -105,9 +105,9 @@ def _kept(region: str, stack: str) -> "Catalog | None":
 def _read_now(region: str) -> "Catalog":
     from functools import partial
 
+    from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
+    from leeway.catalog.refresh import NothingSurveyed, Surveyor
     from leeway.clock import SystemClock
-    from leeway.cloud.market import Ec2Market, PricingPriceList, pricing_region
-    from leeway.refresh_catalog import NothingSurveyed, Surveyor
     from leeway.selection.offers.compressed import compressed, opened
     from leeway.selection.offers.survey import Survey
     from leeway.wiring.clients import patient_client

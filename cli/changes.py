@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from leeway import __version__
-from leeway.cloud.stores import StoredManifest
+from leeway.manifests.ports import StoredManifest
 
 from cli.errors import BadInputError
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from leeway.cloud.stores import RecordChanged, StoredManifest
+from leeway.manifests.ports import StoredManifest
+from leeway.ports.table import RecordChanged
 
 from cli.aws import aws_trouble
 from cli.changes import Change, Planned, plan

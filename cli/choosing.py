@@ -12,7 +12,7 @@ from cli.errors import BadInputError
 from cli.manifest_files import read_files
 
 if TYPE_CHECKING:
-    from leeway.cloud.stores import StoredManifest
+    from leeway.manifests.ports import StoredManifest
 
 KindArgument = Annotated[
     str,

@@ -15,8 +15,8 @@ def cluster_trouble(*, by_labels: bool = False) -> Iterator[None]:
         BadInputError: there is no such kubeconfig or context, or the labels are none.
         CannotBeDoneError: the API server does not answer, or refuses.
     """
-    from leeway.cluster.kubeconfig import BadKubeconfig
-    from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
+    from leeway.kubernetes.kubeconfig import BadKubeconfig
+    from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 
     try:
         yield

@@ -52,8 +52,8 @@ def kinds(incomplete: str) -> list[str]:
 
 def nodes(context: typer.Context, incomplete: str) -> list[str]:
     """The nodes that begin so, of the cluster that the command line names."""
-    from leeway.cluster.kubeconfig import BadKubeconfig, kubeconfig_cluster
-    from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
+    from leeway.kubernetes.kubeconfig import BadKubeconfig, kubeconfig_cluster
+    from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 
     given: dict[str, Any] = context.params
     path = given.get("kubeconfig")

@@ -11,7 +11,7 @@ from cli.output import show
 from cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
 if TYPE_CHECKING:
-    from leeway.cloud.stores import StoredManifest
+    from leeway.manifests.ports import StoredManifest
 
 DIFFERS, TROUBLE = 1, 3
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 import typer.core
-from leeway.policies import OnBlocked
+from leeway.policy.rules import OnBlocked
 
 from cli import drain_options as options
 from cli.cluster_trouble import cluster_trouble
@@ -87,8 +87,8 @@ def drain(
     leeway drain -l pool=old --ignore-daemonsets --timeout 1h
     """
     from leeway.clock import SystemClock
-    from leeway.cluster.impersonation import Impersonation
-    from leeway.cluster.kubeconfig import kubeconfig_cluster
+    from leeway.kubernetes.impersonation import Impersonation
+    from leeway.kubernetes.kubeconfig import kubeconfig_cluster
 
     from cli.drain_run import DrainRun
 

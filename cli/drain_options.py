@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from leeway.policies import OnBlocked
+from leeway.policy.rules import OnBlocked
 
 from cli.completion import nodes
 

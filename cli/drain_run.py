@@ -7,13 +7,14 @@ from threading import Thread
 from typing import Any
 
 from leeway.clock import Clock
-from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.cluster.ports import ClusterRefused, ClusterUnavailable
 from leeway.drain.answers import Meaning, read_answer
 from leeway.drain.deadline import Terms, grace_that_fits
-from leeway.drain.pods import Pod, PodDecision, Refusal, Verdict, decide_pod
-from leeway.drain.progress import DISPLACED, Drain, PodProgress, Stage, Way
-from leeway.draining.engine import SURE_FOR, Draining, Machine
+from leeway.drain.decide_pod import PodAction, PodDecision, Refusal, decide_pod
+from leeway.drain.executor import SURE_FOR, DrainExecutor, NodeIdentity
+from leeway.drain.progress import DISPLACED, Drain, PodProgress, RemovalMethod, Stage
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway.ports.kubernetes_objects import Pod
 from leeway.printable import printable
 
 from cli.errors import CannotBeDoneError
@@ -30,7 +31,7 @@ class NodePlan:
     may, empty if it may."""
 
     node: str
-    machine: Machine
+    machine: NodeIdentity
     cordoned: bool
     decisions: tuple[PodDecision, ...]
     refused: str
@@ -97,7 +98,7 @@ class DrainRun:
         Raises:
             CannotBeDoneError: something of it is refused.
         """
-        from leeway.retirement.explanation import plan_pod
+        from leeway.retire_node.plan import plan_pod
 
         plans = [self._decide(node) for node in nodes]
         answers: dict[str, str] = {}
@@ -136,10 +137,12 @@ class DrainRun:
         refused = refusal(decisions, self.allowed)
         # Not seen lately: decisions and cordons of many nodes take a while, so that the drain looks
         # the node up once more when it has listed its pods.
-        machine = Machine(node.uid, now - SURE_FOR)
+        machine = NodeIdentity(node.uid, now - SURE_FOR)
         return NodePlan(name, machine, node.unschedulable, decisions, refused)
 
-    def _work(self, machines: Mapping[str, Machine]) -> tuple[dict[str, Drain], dict[str, str]]:
+    def _work(
+        self, machines: Mapping[str, NodeIdentity]
+    ) -> tuple[dict[str, Drain], dict[str, str]]:
         """Drain to the end; the drains, and why those are not complete that are not."""
         nodes = list(machines)
         drains: dict[str, Drain] = dict.fromkeys(nodes, Drain())
@@ -166,13 +169,13 @@ class DrainRun:
             thread.join()
         return drains, problems
 
-    def _drain(self, node: str, machine: Machine) -> Drain:
+    def _drain(self, node: str, machine: NodeIdentity) -> Drain:
         now = self.clock.now()
         until = min(
             self.terms.deadline or now + FOREVER,
             now + self.timeout if self.timeout else now + FOREVER,
         )
-        draining = Draining(self.cluster, self.clock, _watcher(), for_good=False)
+        draining = DrainExecutor(self.cluster, self.clock, _watcher(), for_good=False)
         terms = replace(self.terms, refused=frozenset(set(Refusal) - self.allowed))
         return draining.work(
             node, Drain(), terms, until, selector=self.pod_selector, machine=machine
@@ -200,7 +203,7 @@ class DrainRun:
         make = self.cluster.delete if self.terms.bypass_budgets else self.cluster.evict
         answers = {}
         for decision in plan.decisions:
-            if decision.verdict is Verdict.EVICT:
+            if decision.verdict is PodAction.EVICT:
                 grace = grace_that_fits(decision.pod, self.terms, now)
                 answer = read_answer(make(decision.pod, grace, dry_run=True))
                 granted = answer.meaning is Meaning.ACCEPTED
@@ -244,9 +247,9 @@ def _line(pod: PodProgress) -> str:
     match pod.stage:
         case Stage.PENDING if not pod.attempts:
             return ""
-        case Stage.TERMINATING if pod.way is Way.EVICT and pod.reason == "evicted":
+        case Stage.TERMINATING if pod.way is RemovalMethod.EVICT and pod.reason == "evicted":
             return f"evicting pod {pod.pod}"
-        case Stage.GONE if pod.way is Way.EVICT and pod.reason == "evicted":
+        case Stage.GONE if pod.way is RemovalMethod.EVICT and pod.reason == "evicted":
             return f"pod/{pod.pod} evicted"
         case Stage.DETACHING:
             return f"pod/{pod.pod} is gone, waiting for its volumes: {', '.join(pod.attached)}"

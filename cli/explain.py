@@ -14,11 +14,11 @@ from cli.output import Format, FormatOption, print_json, results
 from cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
-    from leeway.cluster.ports import Cluster
+    from leeway.instances.facts import InstanceFacts
+    from leeway.instances.groups import GroupFacts
     from leeway.notices import Notice
-    from leeway.records.retirement import InstanceFacts
-    from leeway.replacement import GroupFacts
-    from leeway.retirement.explanation import Seen
+    from leeway.ports.kubernetes import Cluster
+    from leeway.retire_node.plan import InstanceFindings
 
 
 def explain(
@@ -44,9 +44,9 @@ def explain(
     leeway explain events/spot-interruption.json
     leeway explain event.json --kubeconfig ~/.kube/config -o json
     """
-    from leeway.cluster.kubeconfig import kubeconfig_cluster
-    from leeway.policies import rule
-    from leeway.retirement.explanation import Explanation, plan_instance
+    from leeway.kubernetes.kubeconfig import kubeconfig_cluster
+    from leeway.policy.rules import rule
+    from leeway.retire_node.plan import Explanation, plan_instance
 
     from cli.plan_view import as_data, show
     from cli.policy_sources import find_policies
@@ -91,27 +91,27 @@ def _read_notice(path: Path) -> "Notice":
         raise BadInputError(f"{source}: {error}") from error
 
 
-def _look(instance: str, cluster: "Cluster | None") -> "Seen":
+def _look(instance: str, cluster: "Cluster | None") -> "InstanceFindings":
     """Find out about one instance what there is somebody to ask for."""
-    from leeway.retirement.explanation import Seen
+    from leeway.retire_node.plan import InstanceFindings
 
     asked = _has_account()
     facts, group = _ask_aws(instance) if asked else (None, None)
     if cluster is None:
         unseen = "no cluster was asked: --kubeconfig names one"
-        return Seen(instance, facts, group, None, unseen, asked=asked)
+        return InstanceFindings(instance, facts, group, None, unseen, asked=asked)
     names = tuple(n for n in (facts.private_dns_name if facts else "", instance) if n)
     node = cluster.node_of(instance, names)
     if node is None:
         unseen = "no node of the cluster runs on this instance"
-        return Seen(instance, facts, group, None, unseen, asked=asked)
+        return InstanceFindings(instance, facts, group, None, unseen, asked=asked)
     pods, seen = tuple(cluster.pods_on(node.name)), f"its provider id is {node.provider_id}"
-    return Seen(instance, facts, group, node, seen, pods, asked)
+    return InstanceFindings(instance, facts, group, node, seen, pods, asked)
 
 
 def _in_reservation(reservation: str) -> "tuple[str, ...]":
     """Find the instances that a notice is about which names their capacity reservation alone."""
-    from leeway.cloud.ports import CloudRefused, CloudUnavailable
+    from leeway.ports.aws import CloudRefused, CloudUnavailable
     from leeway.wiring.clients import instances
 
     if not reservation or not _has_account():
@@ -130,7 +130,7 @@ def _has_account() -> bool:
 
 def _ask_aws(instance: str) -> "tuple[InstanceFacts | None, GroupFacts | None]":
     """Read the instance and its group; None for what EC2 does not know."""
-    from leeway.cloud.ports import CloudRefused, CloudUnavailable
+    from leeway.ports.aws import CloudRefused, CloudUnavailable
     from leeway.wiring.clients import groups, instances
 
     try:

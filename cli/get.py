@@ -15,7 +15,7 @@ from cli.output import messages, print_json, show
 from cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
 if TYPE_CHECKING:
-    from leeway.cloud.stores import StoredManifest
+    from leeway.manifests.ports import StoredManifest
 
 
 class ManifestFormat(StrEnum):

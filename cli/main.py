@@ -30,6 +30,7 @@ COMMANDS = {
     "schedule": "cli.schedule:schedule",
     "drain": "cli.drain:app",
     "explain": "cli.explain:explain",
+    "reasons": "cli.reason_codes:reasons",
     "types": "cli.types:types",
     "select": "cli.select:select",
     "sandbox": "cli.sandbox:app",

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from leeway.cloud.stores import StoredManifest
+from leeway.manifests.ports import StoredManifest
 
 if TYPE_CHECKING:
     from leeway.manifests.reading import Reading

@@ -11,7 +11,7 @@ from cli.output import Format, FormatOption
 from cli.stack import DEFAULT_STACK, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
-    from leeway.cloud.stores import StoredManifest
+    from leeway.manifests.ports import StoredManifest
 
 ClusterArgument = Annotated[
     str, typer.Argument(metavar="CLUSTER", callback=cluster_name, help="The cluster's name.")

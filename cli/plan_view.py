@@ -3,13 +3,13 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from leeway.retirement.explanation import DRAINS
+from leeway.retire_node.plan import DRAINS
 
 from cli.pod_plans import pods_as_data, pods_as_table
 
 if TYPE_CHECKING:
-    from leeway.policies import Ruling
-    from leeway.retirement.explanation import Explanation, InstancePlan
+    from leeway.policy.rules import Ruling
+    from leeway.retire_node.plan import Explanation, InstancePlan
     from rich.console import Console
 
 

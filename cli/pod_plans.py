@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leeway.retirement.explanation import PodPlan
+    from leeway.retire_node.plan import PodPlan
     from rich.table import Table
 
 

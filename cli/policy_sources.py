@@ -9,8 +9,8 @@ from cli.errors import BadInputError, CannotBeDoneError
 from cli.output import messages
 
 if TYPE_CHECKING:
-    from leeway.configuration import Configuration
-    from leeway.policies import ClusterPolicy
+    from leeway.manifests.configuration import Configuration
+    from leeway.policy.rules import ClusterPolicy
 
 DEFAULT_SOURCE = "defaults"
 
@@ -27,7 +27,7 @@ class PolicySources:
     def of(self, cluster: str) -> "tuple[ClusterPolicy, str]":
         """Return a cluster's policy and where it comes from; the name is empty where it is not
         known, and then the only policy of the files is meant."""
-        from leeway.policies import ClusterPolicy
+        from leeway.policy.rules import ClusterPolicy
 
         if cluster in self.written:
             return self.written[cluster]
@@ -56,7 +56,7 @@ def find_policies(files: Sequence[Path], stack: str | None) -> PolicySources:
     if stack is None:
         return PolicySources(written)
     from leeway.clock import SystemClock
-    from leeway.configuration import Configuration
+    from leeway.manifests.configuration import Configuration
 
     from cli.stack import find_stack
 

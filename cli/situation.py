@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from leeway.cloud.dynamodb import DynamoRecords
-from leeway.cloud.headroom import DynamoHeadroom
-from leeway.cloud.progress import DynamoDrainStatesRead
+from leeway.admission.record import Admission
+from leeway.aws.drain_states import DynamoDrainStatesRead
+from leeway.aws.headroom import DynamoHeadroom
+from leeway.aws.records import DynamoRecords
 from leeway.drain.summary import DrainState
-from leeway.headroom.kept import Kept
+from leeway.headroom.status import HeadroomStatus
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.reading import read_salvaged, read_stored
-from leeway.records.arrival import Arrival
-from leeway.records.retirement import Retirement
+from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client
 
 from cli.aws import aws_trouble
@@ -38,8 +38,8 @@ class Situation:
     manifests: int
     problems: tuple[str, ...]
     retirements: tuple[Leaving, ...]
-    arrivals: tuple[Arrival, ...]
-    headroom: tuple[Kept, ...]
+    arrivals: tuple[Admission, ...]
+    headroom: tuple[HeadroomStatus, ...]
 
 
 def read_situation(stack: Stack, cluster: str, watched: Iterable[str] = ()) -> Situation:
@@ -69,15 +69,15 @@ def read_situation(stack: Stack, cluster: str, watched: Iterable[str] = ()) -> S
         manifests=policy.manifests,
         problems=policy.problems,
         retirements=tuple(sorted(leaving, key=lambda one: one.record.noticed_at)),
-        arrivals=tuple(a for a in open_now if isinstance(a, Arrival)),
+        arrivals=tuple(a for a in open_now if isinstance(a, Admission)),
         headroom=tuple(headroom.values()),
     )
 
 
 def _current(record: Retirement, states: Mapping[str, DrainState]) -> DrainState | None:
-    """What was told of an earlier generation tells nothing of this one."""
+    """What was told of an earlier attempt tells nothing of this one."""
     state = states.get(record.instance)
-    return state if state is not None and state.generation == record.generation else None
+    return state if state is not None and state.attempt == record.attempt else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from leeway.drain.progress import Stage
 from leeway.drain.summary import DrainState
-from leeway.records.retirement import OVER, Retirement
+from leeway.retirement.record import OVER, Retirement
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -146,7 +146,7 @@ def _retirement(one: Leaving) -> dict[str, Any]:
         "instance": record.instance,
         "node": drain.node if drain else record.facts.private_dns_name,
         "kind": record.kind.value,
-        "generation": record.generation,
+        "attempt": record.attempt,
         "phase": record.phase.value,
         "noticedAt": record.noticed_at.isoformat(),
         "deadline": record.deadline.isoformat() if record.deadline else None,

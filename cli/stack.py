@@ -13,7 +13,7 @@ from cli.errors import BadInputError, CannotBeDoneError
 from cli.output import tell
 
 if TYPE_CHECKING:
-    from leeway.cloud.manifests import DynamoManifests, DynamoManifestWriting
+    from leeway.aws.manifests import DynamoManifests, DynamoManifestWriting
 
 TABLE = "LEEWAY_TABLE"
 CLUSTERS = "LEEWAY_CLUSTERS"
@@ -71,14 +71,14 @@ class Stack:
 
     def manifests(self) -> "DynamoManifests":
         """Open what reads the table's manifests."""
-        from leeway.cloud.manifests import DynamoManifests
+        from leeway.aws.manifests import DynamoManifests
         from leeway.wiring.clients import client
 
         return DynamoManifests(partial(client, "dynamodb"), self.table)
 
     def writing(self) -> "DynamoManifestWriting":
         """Open what changes the table's manifests."""
-        from leeway.cloud.manifests import DynamoManifestWriting
+        from leeway.aws.manifests import DynamoManifestWriting
         from leeway.wiring.clients import client
 
         return DynamoManifestWriting(partial(client, "dynamodb"), self.table)

@@ -106,7 +106,7 @@ class Watched:
         Raises:
             CannotBeDoneError: the table cannot be read.
         """
-        from leeway.records.retirement import OVER
+        from leeway.retirement.record import OVER
 
         from cli.situation import read_situation
 

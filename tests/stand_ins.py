@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from leeway.cloud.ports import CloudUnavailable
-from leeway.cloud.stores import Offering
 from leeway.notices.synthetic import Place
-from leeway.policies import ClusterPolicy
+from leeway.policy.rules import ClusterPolicy
+from leeway.ports.aws import CloudUnavailable
+from leeway.ports.table import Offering
 from leeway.selection.offers.unavailable import Unavailable
 
 HERE = Place("123456789012", "eu-west-1")
@@ -75,11 +75,11 @@ class Starts:
     failures: int = 0
     started: list[tuple[str, str, int]] = field(default_factory=list)
 
-    def start(self, instance: str, cluster: str, generation: int) -> None:
+    def start(self, instance: str, cluster: str, attempt: int) -> None:
         if self.failures:
             self.failures -= 1
             raise CloudUnavailable("Lambda does not answer")
-        self.started.append((instance, cluster, generation))
+        self.started.append((instance, cluster, attempt))
 
 
 @dataclass

@@ -11,23 +11,40 @@ from typing import Any
 
 import pytest
 from aws_lambda_powertools import Logger, Metrics
-from leeway.admission.outcome import Welcome
-from leeway.admission.readiness import Result as Admission
-from leeway.headroom.kept import Kept
+from leeway.admission.outcome import AdmissionOutcome
+from leeway.admission.readiness import AdmissionResult as Admission
+from leeway.admission.telemetry import AdmissionTelemetry
+from leeway.catalog.refresh import PartRead, Surveyed
+from leeway.catalog.telemetry import CatalogTelemetry
+from leeway.headroom.keep_headroom import HeadroomReport
+from leeway.headroom.status import HeadroomStatus
+from leeway.headroom.telemetry import HeadroomTelemetry
+from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome
+from leeway.interruption.receive_notice import NoticeResult as Became
+from leeway.interruption.telemetry import NoticeTelemetry
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway.reception import Receipt, Received
-from leeway.reception import Result as Became
 from leeway.reconciliation.reconcile import ClusterReport, Found
-from leeway.refresh_catalog import PartRead, Surveyed
-from leeway.retirement.outcome import Outcome, Result
+from leeway.reconciliation.telemetry import ReconciliationTelemetry
+from leeway.retire_node.outcome import Outcome, RetirementResult
+from leeway.retire_node.telemetry import RetirementTelemetry
 from leeway.selection.offers.survey import Part
-from leeway.telemetry import PowertoolsTelemetry
-from leeway.upkeep.keep_headroom import HeadroomReport
 
-from tests.records.retirements import FACTS, NOTICED
+from tests.retirement.retirements import FACTS, NOTICED
 
-type Told = Callable[[PowertoolsTelemetry], None]
+
+class AllTelemetry(
+    NoticeTelemetry,
+    RetirementTelemetry,
+    AdmissionTelemetry,
+    ReconciliationTelemetry,
+    HeadroomTelemetry,
+    CatalogTelemetry,
+):
+    """Every feature's telemetry in one object."""
+
+
+type Told = Callable[[AllTelemetry], None]
 
 WARNING = {
     "version": "0",
@@ -40,17 +57,17 @@ WARNING = {
     "resources": [],
     "detail": {"instance-id": FACTS.instance, "instance-action": "terminate"},
 }
-RECEIPT = Receipt(
+RECEIPT = NoticeOutcome(
     parse_notice(WARNING),
-    (Received(Became.STARTED, "an interruption", FACTS.instance, FACTS.cluster, 1),),
+    (InstanceOutcome(Became.STARTED, "an interruption", FACTS.instance, FACTS.cluster, 1),),
 )
 DRAINED = Outcome(
-    result=Result.DRAINED,
+    result=RetirementResult.DRAINED,
     instance=FACTS.instance,
     cluster=FACTS.cluster,
     node=FACTS.private_dns_name,
     kind=NoticeKind.SPOT_INTERRUPTION,
-    generation=1,
+    attempt=1,
     reason="EC2 takes it back",
     noticed_at=NOTICED,
     cordoned_at=NOTICED + timedelta(seconds=1),
@@ -65,18 +82,18 @@ DRAINED = Outcome(
 )
 LOCKED_OUT = replace(
     DRAINED,
-    result=Result.INCOMPLETE,
+    result=RetirementResult.INCOMPLETE,
     node="",
     cordoned_at=None,
     reason="ClusterRefused: 403: nodes is forbidden",
 )
-LEFT_BEHIND = replace(DRAINED, result=Result.INCOMPLETE, reason="the time was up")
-NOT_READY = Welcome(
+LEFT_BEHIND = replace(DRAINED, result=RetirementResult.INCOMPLETE, reason="the time was up")
+NOT_READY = AdmissionOutcome(
     result=Admission.NOT_READY,
     instance=FACTS.instance,
     cluster=FACTS.cluster,
     node="",
-    generation=1,
+    attempt=1,
     reason="no node has joined",
     asked_at=NOTICED,
     joined_at=None,
@@ -85,7 +102,9 @@ NOT_READY = Welcome(
     hooks=("leeway-admit",),
     refused=(),
 )
-PROBLEM = Kept("buffer a/b", "headroom.leeway.sh b", problem="500: a webhook does not answer")
+PROBLEM = HeadroomStatus(
+    "buffer a/b", "headroom.leeway.sh b", problem="500: a webhook does not answer"
+)
 REPORT = ClusterReport(
     FACTS.cluster,
     instances=12,
@@ -121,7 +140,7 @@ def lines_of(*told: Told, service: str = "test") -> list[dict[str, Any]]:
         patch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Leeway")
         # A logger keeps the stream that the first of its name was given.
         logger = Logger(service=f"{service}-{next(_LOGGERS)}", stream=out)
-        telemetry = PowertoolsTelemetry(logger, Metrics())
+        telemetry = AllTelemetry(logger, Metrics())
         for tell in told:
             tell(telemetry)
     return [json.loads(line) for line in out.getvalue().splitlines()]

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from leeway.headroom.pause import IMAGE
+from leeway.headroom.pause_pods import IMAGE
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = {"aarch64": "arm64"}.get(platform.machine(), platform.machine())

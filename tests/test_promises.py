@@ -9,7 +9,7 @@ from tests.end_to_end.promises import (
     Evidence,
     Expected,
     Group,
-    Standing,
+    RetirementProgress,
     broken,
     unfinished,
 )
@@ -26,7 +26,7 @@ def entry(at: float, kind: str, **facts: Any) -> Entry:
 
 def eviction(at: float, uid: str = "u-1", node: str = "n-1", **facts: Any) -> Entry:
     told = {"pod": f"default/{uid}", "uid": uid, "node": node, "user": "leeway"}
-    return entry(at, "eviction", **{**told, "status": 201, "heard": True, **facts})
+    return entry(at, "eviction", **{**told, "status": 201, "answered": True, **facts})
 
 
 def deletion(at: float, via: str, grace: int, **facts: Any) -> Entry:
@@ -67,7 +67,7 @@ GOOD = Evidence(
     instance_of={"n-1": "i-1", "n-2": "i-2", "n-3": "i-3"},
     before={"g": Group(2, {"i-1": "InService", "i-2": "InService"})},
     after={"g": Group(2, {"i-2": "InService", "i-3": "InService"})},
-    nodes=(Standing("n-2", "i-2"), Standing("n-3", "i-3")),
+    nodes=(RetirementProgress("n-2", "i-2"), RetirementProgress("n-3", "i-3")),
     running={"i-2", "i-3"},
 )
 
@@ -101,7 +101,7 @@ BROKEN = {
         deletion(1003, "delete", 30)
     ),
     "whose grace was cut to 5 s of 112.0 s left, was killed": but(
-        deletion(1003, "eviction", 5), end(1008, "grace-ran-out")
+        deletion(1003, "eviction", 5), end(1008, "grace-period-expired")
     ),
     "was evicted 2 times": but(eviction(1003)),
     "was asked to go, though its node stays": but(eviction(1003, "u-2", "n-2")),
@@ -122,7 +122,7 @@ BROKEN = {
     "group g lost i-3, of which nobody told": but(after=group(2, i_2="InService")),
     "i-4 was launched outside any group": but(launch(1003, "i-4", None)),
     "node n-2 of i-2, which runs, has a cordon, the mark leeway.sh/cordoned": but(
-        nodes=(Standing("n-2", "i-2", ("a cordon", "the mark leeway.sh/cordoned")),)
+        nodes=(RetirementProgress("n-2", "i-2", ("a cordon", "the mark leeway.sh/cordoned")),)
     ),
 }
 
@@ -136,17 +136,17 @@ def test_a_broken_promise_is_named(said: str) -> None:
 
 
 KEPT = {
-    "a repeated eviction whose first answer was lost": but(eviction(1001, heard=False)),
+    "a repeated eviction whose first answer was lost": but(eviction(1001, answered=False)),
     "an eviction that was refused before": but(eviction(1001, status=429)),
     "a blocked pod that is deleted at its latest moment": but(deletion(1085, "delete", 30)),
     "a pod with volumes, which leaves twenty seconds more": but(
         deletion(1065, "delete", 30, volumes=True)
     ),
     "a grace that was cut to what was left": but(
-        deletion(1100, "eviction", 15), end(1115, "grace-ran-out")
+        deletion(1100, "eviction", 15), end(1115, "grace-period-expired")
     ),
     "a node that is on its way out": but(
-        nodes=(Standing("n-1", "i-1", ("a cordon",)),),
+        nodes=(RetirementProgress("n-1", "i-1", ("a cordon",)),),
     ),
 }
 
@@ -163,7 +163,7 @@ def test_who_was_beyond_saving_or_is_still_leaving_is_not_held_against_anybody()
         GOOD,
         entries=without("lifecycle-action", outcome="CONTINUE"),
         after=group(2, i_1="Terminating:Wait", i_2="InService", i_3="InService"),
-        nodes=(Standing("n-1", "i-1", ("a cordon",)),),
+        nodes=(RetirementProgress("n-1", "i-1", ("a cordon",)),),
         running={"i-1", "i-2", "i-3"},
     )
     leaving = replace(RETIRED, leaving=["i-1"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.cloud.functions import LambdaExecutions, Pace
+from leeway.aws.functions import LambdaExecutions, Pace
 
 from tests.template.granted import resources
 

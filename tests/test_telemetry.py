@@ -6,11 +6,12 @@ from contextlib import redirect_stdout
 from io import StringIO
 
 import pytest
-from leeway.execution.orders import parse_order
+from leeway.execution.attempt import parse_attempt_id
+from leeway.headroom.keep_headroom import HeadroomReport
+from leeway.manifests.telemetry import ManifestTelemetry
 from leeway.reconciliation.reconcile import ClusterReport
-from leeway.retirement.outcome import Outcome
-from leeway.upkeep.keep_headroom import HeadroomReport
-from leeway.wiring.clients import telemetry
+from leeway.retire_node.outcome import Outcome
+from leeway.wiring.clients import log_execution, logger, metrics
 
 from tests.telling import ALL, DRAINED, LEFT_BEHIND, LOCKED_OUT, lines_of, metrics_in
 
@@ -69,11 +70,11 @@ def test_a_retirement_that_somebody_should_look_at_is_counted_for_an_alarm(
     assert counted("RetirementProblems", DRAINED) == []
 
 
-def test_a_line_about_a_retirement_names_instance_cluster_and_generation() -> None:
+def test_a_line_about_a_retirement_names_instance_cluster_and_attempt() -> None:
     said = [line for line in lines_of(ALL["retired"]) if "message" in line]
     (line,) = said
     assert line["level"] == "WARNING"
-    assert {"instance", "cluster", "node", "kind", "result", "generation"} <= line.keys()
+    assert {"instance", "cluster", "node", "kind", "result", "attempt"} <= line.keys()
 
 
 def test_all_that_an_interruption_logs_beside_its_pods_is_a_few_kilobytes() -> None:
@@ -88,26 +89,28 @@ def test_what_fails_in_the_durable_sdk_is_told_in_one_line_that_names_the_execut
     monkeypatch.setattr(of_the_sdk, "handlers", [])
     monkeypatch.setattr(of_the_sdk, "propagate", True)
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "retire_node_of_this_test")
-    telemetry.cache_clear()
-    telemetry().executing("arn:…/retire-i-0b662ef9931388ba0-1/…")
+    logger.cache_clear()
+    log_execution("arn:…/retire-i-0b662ef9931388ba0-1/…")
     try:
-        parse_order({"instance": "i-0b662ef9931388ba0", "cluster": "demo", "generation": 0})
+        parse_attempt_id({"instance": "i-0b662ef9931388ba0", "cluster": "demo", "attempt": 0})
     except ValueError:
         logging.getLogger("aws_durable_execution_sdk_python.execution").exception("It failed")
     finally:
-        telemetry.cache_clear()
+        logger.cache_clear()
     (line,) = capsys.readouterr().out.splitlines()
     told = json.loads(line)
     assert (told["level"], told["message"]) == ("ERROR", "It failed")
     assert told["execution"] == "arn:…/retire-i-0b662ef9931388ba0-1/…"
-    assert "generation" in told["exception"]
+    assert "attempt" in told["exception"]
 
 
 def test_a_log_line_shows_what_a_terminal_would_obey(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "others-text")
     said = "\x1b[2J\x9b31m\u202e"
     with redirect_stdout(StringIO()) as written:
-        telemetry.__wrapped__().misconfigured("prod", "headroom.leeway.sh a", said)
+        ManifestTelemetry(logger.__wrapped__(), metrics()).misconfigured(
+            "prod", "headroom.leeway.sh a", said
+        )
     line = written.getvalue().splitlines()[0]
     assert line.isascii()
     assert line.isprintable()

@@ -17,7 +17,7 @@ TAIL = 1.0
 
 
 @dataclass(frozen=True)
-class Tick:
+class HeadroomReconciler:
     """A labelled second of the axis."""
 
     x: float
@@ -79,7 +79,7 @@ class Timeline:
     height: float
     left: float
     right: float
-    ticks: tuple[Tick, ...]
+    ticks: tuple[HeadroomReconciler, ...]
     lanes: tuple[Lane, ...]
 
 
@@ -144,11 +144,11 @@ def _last_moment(story: Story) -> float:
     return max(moments)
 
 
-def _ticks(axis: _Axis) -> tuple[Tick, ...]:
+def _ticks(axis: _Axis) -> tuple[HeadroomReconciler, ...]:
     length = axis.last - axis.zero
     step = next((size for size in (1, 2, 5, 10, 20, 30, 60) if length / size <= 12), 120)
     return tuple(
-        Tick(axis.x(axis.zero + second), f"{second} s")
+        HeadroomReconciler(axis.x(axis.zero + second), f"{second} s")
         for second in range(0, math.floor(length) + 1, step)
     )
 

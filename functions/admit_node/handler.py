@@ -3,16 +3,16 @@
 from typing import Any
 
 from aws_durable_execution_sdk_python import DurableContext, durable_execution
+from leeway.execution.attempt import parse_attempt_id
 from leeway.execution.durable import DurableSteps
-from leeway.execution.orders import parse_order
 from leeway.wiring.admit_node import admit_node
-from leeway.wiring.clients import telemetry
+from leeway.wiring.clients import log_execution
 
 
 @durable_execution
 def handler(event: Any, context: DurableContext) -> dict[str, Any]:
     """Admit an instance; replayed from its last finished step when the function dies."""
-    telemetry().executing(context.execution_context.durable_execution_arn)
-    order = parse_order(event)
+    log_execution(context.execution_context.durable_execution_arn)
+    order = parse_attempt_id(event)
     outcome = admit_node().admit(order, DurableSteps(context))
     return outcome.to_dict() if outcome else {"result": "superseded"}

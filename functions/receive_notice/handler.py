@@ -2,18 +2,17 @@
 
 from typing import Any
 
+from leeway.interruption.receive_notice import NotAllInstancesReceived
 from leeway.notices import MalformedNotice, UnknownNotice
-from leeway.reception import NotAllReceived
-from leeway.wiring.clients import telemetry
-from leeway.wiring.receive_notice import reception
+from leeway.wiring.receive_notice import reception, telemetry
 
 
 def handler(event: Any, context: object) -> dict[str, Any]:
     """Receive one EventBridge event; what can't be received goes to the dead-letter queue."""
     try:
         receipt = reception().receive(event)
-    except (MalformedNotice, UnknownNotice, NotAllReceived) as error:
-        if isinstance(error, NotAllReceived):
+    except (MalformedNotice, UnknownNotice, NotAllInstancesReceived) as error:
+        if isinstance(error, NotAllInstancesReceived):
             telemetry().received(error.receipt)
         telemetry().rejected(event, error)
         raise

@@ -4,8 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from leeway.reconciliation.reconcile import parse_round
-from leeway.wiring.clients import telemetry
-from leeway.wiring.reconcile import reconciliation
+from leeway.wiring.reconcile import reconciliation, telemetry
 
 
 def handler(event: Any, context: object) -> dict[str, Any]:

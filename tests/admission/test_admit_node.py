@@ -7,21 +7,26 @@ from typing import Any
 
 import pytest
 from leeway.admission.admit_node import AdmitNode
-from leeway.admission.outcome import Welcome
-from leeway.admission.readiness import Result
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver
-from leeway.cloud.stores import RecordChanged
-from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, Node, NodeEvent, Taint
-from leeway.execution.orders import Order
-from leeway.hooks import HookResult, HookSettings
+from leeway.admission.outcome import AdmissionOutcome
+from leeway.admission.readiness import AdmissionResult
+from leeway.admission.record import Admission
+from leeway.execution.attempt import AttemptId, Phase
 from leeway.notices import LifecycleHook
-from leeway.records.arrival import Arrival
-from leeway.records.retirement import Phase
+from leeway.ports.aws import (
+    CloudRefused,
+    CloudUnavailable,
+    HookResult,
+    HookSettings,
+    LifecycleActionOver,
+)
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, NodeEvent
+from leeway.ports.kubernetes_objects import Node, Taint
+from leeway.ports.table import RecordChanged
 
-from tests.records.arrivals import ask
-from tests.records.retirements import FACTS, NOTICED
+from tests.admission.admissions import ask
+from tests.retirement.retirements import FACTS, NOTICED
 
-ORDER = Order(FACTS.instance, FACTS.cluster, 1)
+ORDER = AttemptId(FACTS.instance, FACTS.cluster, 1)
 NODE = Node(FACTS.private_dns_name, "uid", f"aws:///us-east-1a/{FACTS.instance}", False, True, {})
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -31,7 +36,7 @@ MINUTE = timedelta(minutes=1)
 class World:
     """All that an admission meets; what is to happen at a time stands in `news`."""
 
-    record: Arrival
+    record: Admission
     nodes: dict[str, Node] = field(default_factory=dict)
     news: dict[datetime, Callable[["World"], None]] = field(default_factory=dict)
     makers: tuple[str, ...] = ()
@@ -75,10 +80,10 @@ class World:
         self.sleep(seconds)
 
     # Arrivals
-    def arrival(self, instance: str) -> Arrival:
+    def arrival(self, instance: str) -> Admission:
         return self.record
 
-    def write(self, record: Arrival) -> None:
+    def write(self, record: Admission) -> None:
         if record.version != self.record.version + 1:
             raise RecordChanged(record.instance)
         self.record = record
@@ -137,10 +142,10 @@ class World:
             raise CloudRefused("AccessDenied: events:PutEvents")
         self.told.append(detail_type)
 
-    def admitted(self, outcome: Welcome) -> None:
+    def admitted(self, outcome: AdmissionOutcome) -> None:
         self.told.append(outcome.sentence)
 
-    def not_told(self, outcome: Welcome, problem: str) -> None:
+    def admission_not_reported(self, outcome: AdmissionOutcome, problem: str) -> None:
         self.told.append(problem)
 
 
@@ -155,7 +160,7 @@ def joins(node: Node = NODE) -> Callable[[World], None]:
     return join
 
 
-def admit(world: World) -> Welcome:
+def admit(world: World) -> AdmissionOutcome:
     seen: Any = world
     use_case = AdmitNode(world, seen, world, world, lambda _: seen, world, world)
     outcome = use_case.admit(ORDER, world)
@@ -171,7 +176,7 @@ def test_a_node_that_joins_and_becomes_ready_is_admitted_at_once() -> None:
         }
     )
     outcome = admit(calm)
-    assert outcome.result is Result.ADMITTED
+    assert outcome.result is AdmissionResult.ADMITTED
     assert calm.answers == [HookResult.CONTINUE]
     assert NOTICED + 55 * SECOND <= outcome.ended_at < NOTICED + 62 * SECOND
     assert calm.told == [outcome.sentence, "Leeway Node Admitted"]
@@ -184,7 +189,7 @@ def test_a_node_that_joins_and_becomes_ready_is_admitted_at_once() -> None:
 def test_an_instance_that_never_joins_is_abandoned_when_its_wait_runs_out_and_not_before() -> None:
     lost = world(timeout=60)
     outcome = admit(lost)
-    assert outcome.result is Result.NOT_READY
+    assert outcome.result is AdmissionResult.NOT_READY
     assert "no node has joined" in outcome.reason
     assert lost.answers == [HookResult.ABANDON]
     assert timedelta(0) <= outcome.ended_at - (NOTICED + 15 * MINUTE) < 5 * SECOND
@@ -197,7 +202,7 @@ def test_an_instance_that_never_joins_is_abandoned_when_its_wait_runs_out_and_no
 def test_a_gpu_node_without_its_device_plugin_is_abandoned_with_the_likely_cause() -> None:
     bare = world(makers=("NVIDIA",), nodes={NODE.name: NODE})
     outcome = admit(bare)
-    assert outcome.result is Result.NOT_READY
+    assert outcome.result is AdmissionResult.NOT_READY
     assert "nvidia.com/gpu is not allocatable: the NVIDIA device plugin" in outcome.reason
     assert bare.events == [("LeewayNotAdmitted", outcome.sentence)]
     assert bare.answers == [HookResult.ABANDON]
@@ -208,7 +213,7 @@ def test_a_gpu_node_is_admitted_when_its_device_comes() -> None:
     slow = world(makers=("NVIDIA",), nodes={NODE.name: NODE})
     slow.news[NOTICED + 4 * MINUTE] = joins(with_gpu)
     outcome = admit(slow)
-    assert outcome.result is Result.ADMITTED
+    assert outcome.result is AdmissionResult.ADMITTED
     assert outcome.ended_at >= NOTICED + 4 * MINUTE
 
 
@@ -218,7 +223,7 @@ def test_a_cluster_that_cannot_be_read_never_has_a_node_abandoned() -> None:
 
     dark = world(down=True, nodes={NODE.name: NODE}, news={NOTICED + 3 * 60 * MINUTE: heal})
     outcome = admit(dark)
-    assert outcome.result is Result.ADMITTED
+    assert outcome.result is AdmissionResult.ADMITTED
     assert dark.answers == [HookResult.CONTINUE]
     assert outcome.ended_at > NOTICED + 3 * 60 * MINUTE
 
@@ -228,7 +233,7 @@ def test_a_cluster_that_stays_dark_is_waited_for_as_long_as_the_hook_and_nothing
 ):
     dark = world(down=True, timeout=3600)
     outcome = admit(dark)
-    assert outcome.result is Result.NOT_WAITED_FOR
+    assert outcome.result is AdmissionResult.NOT_WAITED_FOR
     assert dark.answers == []
     assert timedelta(hours=47) < outcome.ended_at - NOTICED <= timedelta(hours=48, minutes=6)
     assert dark.operations < 2500, "a durable execution has room for 3,000"
@@ -249,7 +254,7 @@ def test_what_looked_missing_is_looked_at_again_before_it_is_abandoned() -> None
     late = Away(ask(None, "n-1").record)
     outcome = admit(late)
     assert outcome.ended_at >= deadline
-    assert outcome.result is Result.ADMITTED
+    assert outcome.result is AdmissionResult.ADMITTED
     assert late.answers == [HookResult.CONTINUE]
 
 
@@ -264,7 +269,7 @@ def test_a_cluster_that_goes_dark_just_before_an_answer_has_the_node_looked_at_a
 
     dark = Darkening(ask(None, "n-1").record)
     outcome = admit(dark)
-    assert outcome.result is Result.ADMITTED
+    assert outcome.result is AdmissionResult.ADMITTED
     assert dark.answers == [HookResult.CONTINUE], "the hook was kept waiting meanwhile"
     assert outcome.ended_at > NOTICED + 75 * MINUTE
 
@@ -273,14 +278,14 @@ def test_a_node_of_another_name_is_found_among_all_nodes() -> None:
     named = replace(NODE, name="custom-hostname")
     odd = world(nodes={named.name: named})
     outcome = admit(odd)
-    assert outcome.result is Result.ADMITTED
+    assert outcome.result is AdmissionResult.ADMITTED
     assert outcome.node == "custom-hostname"
     assert odd.searches == 1
 
 
 def test_a_node_of_the_name_on_another_instance_is_not_the_one() -> None:
     other = replace(NODE, provider_id="aws:///us-east-1a/i-0ffffffffffffffff")
-    assert admit(world(nodes={NODE.name: other})).result is Result.NOT_READY
+    assert admit(world(nodes={NODE.name: other})).result is AdmissionResult.NOT_READY
 
 
 def test_labels_are_put_on_and_startup_taints_waited_for() -> None:
@@ -291,7 +296,7 @@ def test_labels_are_put_on_and_startup_taints_waited_for() -> None:
         {NODE.name: replace(world.nodes[NODE.name], taints=())}
     )
     outcome = admit(tainted)
-    assert outcome.result is Result.ADMITTED
+    assert outcome.result is AdmissionResult.ADMITTED
     assert outcome.ended_at >= NOTICED + MINUTE
     assert tainted.nodes[NODE.name].labels == {"pool": "blue"}
 
@@ -299,7 +304,7 @@ def test_labels_are_put_on_and_startup_taints_waited_for() -> None:
 def test_labels_that_are_refused_are_the_reason() -> None:
     asked = ask(None, "n-1", labels={"pool": "blue"}).record
     outcome = admit(World(asked, {NODE.name: NODE}, labelling=False))
-    assert outcome.result is Result.NOT_READY
+    assert outcome.result is AdmissionResult.NOT_READY
     assert "cannot patch" in outcome.reason
 
 
@@ -308,7 +313,7 @@ def test_a_hook_that_others_answered_ends_the_admission() -> None:
         news={NOTICED + MINUTE: lambda world: world.answers.append(HookResult.ABANDON)}
     )
     outcome = admit(answered)
-    assert outcome.result is Result.NOT_WAITED_FOR
+    assert outcome.result is AdmissionResult.NOT_WAITED_FOR
     assert len(answered.answers) == 1
     assert outcome.ended_at < NOTICED + 4 * MINUTE
 
@@ -323,9 +328,9 @@ def test_an_answer_that_is_refused_is_said_and_tried_until_it_is_taken() -> None
 
 def test_a_hook_that_notifies_a_target_of_its_own_is_left_to_that() -> None:
     ready = world(nodes={NODE.name: NODE}, has_target=True)
-    assert admit(ready).result is Result.ADMITTED
+    assert admit(ready).result is AdmissionResult.ADMITTED
     late = world(has_target=True)
-    assert admit(late).result is Result.NOT_WAITED_FOR
+    assert admit(late).result is AdmissionResult.NOT_WAITED_FOR
     for theirs in (ready, late):
         assert (theirs.answers, theirs.beaten) == ([], [])
 
@@ -337,9 +342,9 @@ def test_an_admission_notes_when_it_ended() -> None:
     assert NOTICED < ready.record.ended_at <= outcome.ended_at
 
 
-def test_a_newer_generation_takes_over_and_nothing_is_answered() -> None:
+def test_a_newer_attempt_takes_over_and_nothing_is_answered() -> None:
     newer = world(nodes={NODE.name: NODE})
-    newer.record = newer.record.model_copy(update={"generation": 2})
+    newer.record = newer.record.model_copy(update={"attempt": 2})
     seen: Any = newer
     use_case = AdmitNode(newer, seen, newer, newer, lambda _: seen, newer, newer)
     assert use_case.admit(ORDER, newer) is None
@@ -349,7 +354,7 @@ def test_a_newer_generation_takes_over_and_nothing_is_answered() -> None:
 def test_an_instance_without_a_hook_that_could_not_be_seen_is_said_to_be_unseen() -> None:
     asked = ask(None, "n-1", hook=None).record
     outcome = admit(World(asked, down=True))
-    assert outcome.result is Result.UNSEEN
+    assert outcome.result is AdmissionResult.UNSEEN
     assert outcome.troubled
 
 
@@ -361,7 +366,7 @@ def test_a_type_that_ec2_does_not_tell_about_at_once_holds_nothing_up_for_long(
     failures: list[Exception],
 ) -> None:
     outcome = admit(world(nodes={NODE.name: NODE}, types_fail=failures))
-    assert outcome.result is Result.ADMITTED
+    assert outcome.result is AdmissionResult.ADMITTED
     assert outcome.ended_at < NOTICED + MINUTE
 
 
@@ -375,7 +380,7 @@ def test_an_event_that_may_not_be_put_takes_neither_log_line_nor_kubernetes_even
 def test_an_instance_that_never_joins_goes_into_its_warm_pool_and_is_not_abandoned() -> None:
     bound = World(ask(None, "n-1", into_pool=True).record)
     outcome = admit(bound)
-    assert outcome.result is Result.POOLED
+    assert outcome.result is AdmissionResult.POOLED
     assert bound.answers == [HookResult.CONTINUE]
     assert outcome.ended_at >= NOTICED + 15 * MINUTE, "it may still be starting up"
     assert "Leeway Node Pooled" in bound.told
@@ -384,11 +389,11 @@ def test_an_instance_that_never_joins_goes_into_its_warm_pool_and_is_not_abandon
 
 def test_a_cluster_that_is_dark_keeps_no_instance_out_of_its_warm_pool() -> None:
     dark = World(ask(None, "n-1", into_pool=True).record, down=True)
-    assert admit(dark).result is Result.POOLED
+    assert admit(dark).result is AdmissionResult.POOLED
     assert dark.answers == [HookResult.CONTINUE]
 
 
 def test_a_node_that_joins_on_its_way_into_the_warm_pool_need_not_wait() -> None:
     early = World(ask(None, "n-1", into_pool=True).record, nodes={NODE.name: NODE})
-    assert admit(early).result is Result.ADMITTED
+    assert admit(early).result is AdmissionResult.ADMITTED
     assert early.now_ < NOTICED + MINUTE

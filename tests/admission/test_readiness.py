@@ -6,16 +6,23 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.admission.readiness import Expected, Result, Seen, decide, missing, pause
+from leeway.admission.readiness import (
+    AdmissionResult,
+    Expected,
+    ObservedNode,
+    decide,
+    missing,
+    pause,
+)
 
 ASKED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 DEADLINE = ASKED + timedelta(minutes=15)
 LATE = DEADLINE + timedelta(seconds=1)
 
 
-def seen(**changes: Any) -> Seen:
+def seen(**changes: Any) -> ObservedNode:
     node: dict[str, Any] = {"ready": True, "labels": {}, "devices": {}, "taints": ()}
-    return Seen(**node | changes)
+    return ObservedNode(**node | changes)
 
 
 def test_a_node_that_is_ready_and_should_have_no_device_lacks_nothing() -> None:
@@ -76,26 +83,26 @@ def test_startup_taints_are_waited_for_and_other_taints_are_not() -> None:
     assert missing(seen(taints=("dedicated",)), expected) == ()
 
 
-def end(lacks: tuple[str, ...] | None, now: datetime, **hooks: bool) -> Result | None:
+def end(lacks: tuple[str, ...] | None, now: datetime, **hooks: bool) -> AdmissionResult | None:
     asked = {"hooks_wait": True, "hooks_over": False} | hooks
     verdict = decide(lacks, DEADLINE, now, **asked)
     return verdict.result if verdict else None
 
 
 def test_a_ready_node_is_admitted_however_late() -> None:
-    assert end((), ASKED) is Result.ADMITTED
-    assert end((), LATE) is Result.ADMITTED
+    assert end((), ASKED) is AdmissionResult.ADMITTED
+    assert end((), LATE) is AdmissionResult.ADMITTED
 
 
 def test_a_node_that_is_not_ready_has_until_the_deadline() -> None:
     assert end(("the node is not Ready",), ASKED) is None
-    assert end(("the node is not Ready",), DEADLINE) is Result.NOT_READY
+    assert end(("the node is not Ready",), DEADLINE) is AdmissionResult.NOT_READY
 
 
 def test_a_node_that_could_not_be_looked_at_is_not_given_up_while_its_hook_waits() -> None:
     assert end(None, LATE) is None
-    assert end(None, LATE, hooks_over=True) is Result.NOT_WAITED_FOR
-    assert end(None, LATE, hooks_wait=False) is Result.UNSEEN
+    assert end(None, LATE, hooks_over=True) is AdmissionResult.NOT_WAITED_FOR
+    assert end(None, LATE, hooks_wait=False) is AdmissionResult.UNSEEN
 
 
 @given(
@@ -114,11 +121,11 @@ def test_only_a_read_that_succeeded_after_the_deadline_gives_a_node_up(
 ) -> None:
     now = ASKED + timedelta(seconds=seconds)
     result = end(lacks, now, hooks_wait=hooks_wait, hooks_over=hooks_over, into_pool=into_pool)
-    if result is Result.NOT_READY:
+    if result is AdmissionResult.NOT_READY:
         assert lacks
         assert not into_pool
         assert now >= DEADLINE
-    assert (result is Result.ADMITTED) == (lacks == ())
+    assert (result is AdmissionResult.ADMITTED) == (lacks == ())
 
 
 @given(seconds=st.integers(0, 200_000), heartbeat=st.one_of(st.none(), st.integers(-10, 7200)))

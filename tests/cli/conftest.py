@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from leeway.wiring import clients
 
-from tests.cloud.stored import TABLE, create_table
+from tests.aws.stored import TABLE, create_table
 from tests.sandbox.aws.started import Sandbox, started
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.cloud.surveys import DynamoSurveys
+from leeway.aws.surveys import DynamoSurveys
 from leeway.selection.offers.compressed import compressed
 
 from cli import main
 from cli.catalogs import sandbox_survey
 from cli.situation import read_situation
 from cli.stack import Stack
+from tests.aws.stored import TABLE
 from tests.cli.conftest import forget_clients
 from tests.cli.test_status import retire, show
-from tests.cloud.stored import TABLE
 from tests.sandbox.aws.started import Sandbox
 from tests.template.granted import actions_of, keys_of
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.cloud.manifests import DynamoManifestWriting
+from leeway.aws.manifests import DynamoManifestWriting
 
 from cli import main
-from tests.cloud.stored import TABLE, manifest
+from tests.aws.stored import TABLE, manifest
 from tests.sandbox.aws.started import Sandbox
 
 EVENT = Path(__file__).parents[2] / "events" / "rebalance-recommendation.json"

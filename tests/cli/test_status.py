@@ -6,21 +6,22 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-from leeway.cloud.dynamodb import DynamoRecords
-from leeway.cloud.headroom import DynamoHeadroom
-from leeway.cloud.manifests import DynamoManifestWriting
-from leeway.cloud.progress import DynamoDrainStates
-from leeway.drain.progress import Stage, Way
+from leeway.aws.drain_states import DynamoDrainStates
+from leeway.aws.headroom import DynamoHeadroom
+from leeway.aws.manifests import DynamoManifestWriting
+from leeway.aws.records import DynamoRecords
+from leeway.drain.progress import RemovalMethod, Stage
 from leeway.drain.summary import DrainState, PodState
-from leeway.headroom.kept import Kept
-from leeway.records.retirement import Phase, ReplacementIntent, Retirement
-from leeway.replacement import Method
+from leeway.execution.attempt import Phase
+from leeway.headroom.status import HeadroomStatus
+from leeway.retirement.record import Retirement
+from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from cli import main
 from cli.stack import Stack
 from cli.status import Watched
-from tests.cloud.stored import TABLE, manifest
-from tests.records.retirements import interrupted
+from tests.aws.stored import TABLE, manifest
+from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox
 
 type Run = Callable[..., tuple[int, str, str]]
@@ -44,12 +45,12 @@ def retire(aws: Sandbox, phase: Phase = Phase.RUNNING, version: int = 1) -> Reti
     return record
 
 
-def show(aws: Sandbox, record: Retirement, generation: int = 1) -> None:
+def show(aws: Sandbox, record: Retirement, attempt: int = 1) -> None:
     pods = (
-        PodState("shop/web-1", Stage.GONE, Way.EVICT, "evicted"),
+        PodState("shop/web-1", Stage.GONE, RemovalMethod.EVICT, "evicted"),
         PodState("shop/web-2", Stage.BLOCKED, None, "budget web allows none"),
     )
-    state = DrainState(record.instance, generation, "node-1", datetime.now(UTC), "", pods)
+    state = DrainState(record.instance, attempt, "node-1", datetime.now(UTC), "", pods)
     DynamoDrainStates(partial(aws.client, "dynamodb"), TABLE).show(state)
 
 
@@ -71,8 +72,8 @@ def test_a_retirement_is_shown_with_its_pods(run: Run, aws: Sandbox) -> None:
     assert "shop/web-2 blocked: budget web allows none" in " ".join(table.split())
 
 
-def test_what_was_told_of_an_earlier_generation_is_not_shown(run: Run, aws: Sandbox) -> None:
-    show(aws, retire(aws), generation=7)
+def test_what_was_told_of_an_earlier_attempt_is_not_shown(run: Run, aws: Sandbox) -> None:
+    show(aws, retire(aws), attempt=7)
     (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
     assert cluster["retirements"][0]["pods"] == []
 
@@ -82,10 +83,11 @@ def test_what_is_paused_and_what_cannot_be_read_is_said(run: Run, aws: Sandbox) 
     writing.write("prod", manifest(spec={"paused": True, "surge": 1}, written_by="9.0.0"), 0)
     writing.write("prod", manifest("x", resource="teapot.leeway.sh", body='{"kind":"Teapot"}'), 0)
     DynamoHeadroom(partial(aws.client, "dynamodb"), TABLE).write(
-        "prod", Kept("Deployment shop/web", "scaledobject.keda.sh shop/web", 5, "window is open")
+        "prod",
+        HeadroomStatus("Deployment shop/web", "scaledobject.keda.sh shop/web", 5, "window is open"),
     )
     DynamoHeadroom(partial(aws.client, "dynamodb"), TABLE).write(
-        "prod", Kept("buffer warm/web", "headroom.leeway.sh web", 3, "always", running=1)
+        "prod", HeadroomStatus("buffer warm/web", "headroom.leeway.sh web", 3, "always", running=1)
     )
     code, out, _ = run("--cluster", "prod")
     told = " ".join(out.split())

@@ -8,13 +8,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from leeway.drain.answers import Response, read_answer
+from leeway.drain.answers import read_answer
 from leeway.drain.deadline import Terms
-from leeway.drain.observing import observe, observe_volumes
-from leeway.drain.planning import Ask, give_up, next_moment, plan
-from leeway.drain.pods import Controller, Pod
-from leeway.drain.progress import Drain, Way, expire, is_expired
-from leeway.drain.recording import record
+from leeway.drain.observe import observe, observe_volumes
+from leeway.drain.plan import PodRequest, give_up, next_moment, plan
+from leeway.drain.progress import Drain, RemovalMethod, expire, is_expired
+from leeway.drain.record_answers import record
+from leeway.ports.kubernetes_objects import Controller, Pod, Response
 
 TOLERATION = "(operator Exists for every key)"
 
@@ -67,7 +67,7 @@ class Asked:
     """A request that was made. `beside` are the pods that were on the node at that time."""
 
     at: datetime
-    ask: Ask
+    ask: PodRequest
     granted: bool
     beside: tuple[Pod, ...]
 
@@ -106,21 +106,21 @@ class BudgetedNode:
         pod = template.pod(f"{workload.name}-{self.born}", self.now)
         self.pods[pod.uid], self.of[pod.uid] = pod, workload
 
-    def answer(self, ask: Ask) -> Response:
+    def answer(self, ask: PodRequest) -> Response:
         """Answer a request as the API server does."""
         beside = tuple(self.pods.values())
         response = self._answer(ask)
         self.asked.append(Asked(self.now, ask, response.status in (200, 201), beside))
         return response
 
-    def _answer(self, ask: Ask) -> Response:
+    def _answer(self, ask: PodRequest) -> Response:
         if self.fails_every and (len(self.asked) + 1) % self.fails_every == 0:
             return Response(503, "the server is currently unable to handle the request")
         pod = self.pods.get(ask.pod.uid)
         if pod is None:
             return Response(404, "not found")
         workload = self.of[pod.uid]
-        if ask.way is Way.EVICT and pod.deletion is None:
+        if ask.way is RemovalMethod.EVICT and pod.deletion is None:
             if workload.budgets > 1:
                 return Response(500, "This pod has more than one PodDisruptionBudget, which the")
             if workload.budgets and self.healthy[workload.name] <= workload.needs:
@@ -132,7 +132,7 @@ class BudgetedNode:
         ends = self.now + timedelta(seconds=grace)
         if pod.deletion is None or ends < pod.deletion:
             self.pods[pod.uid] = replace(pod, deletion=ends)
-        return Response(201 if ask.way is Way.EVICT else 200)
+        return Response(201 if ask.way is RemovalMethod.EVICT else 200)
 
     def _disrupt(self, workload: Workload) -> None:
         self.healthy[workload.name] -= 1

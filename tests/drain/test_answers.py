@@ -1,7 +1,8 @@
 """What a real API server's answers mean for a drain."""
 
 import pytest
-from leeway.drain.answers import Meaning, Response, read_answer
+from leeway.drain.answers import Meaning, read_answer
+from leeway.ports.kubernetes_objects import Response
 
 BUDGET = (("DisruptionBudget", "The disruption budget web needs 3 healthy pods and has 3"),)
 LEAVING = (("NamespaceTerminating", "namespace leaving is being terminated"),)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from leeway.drain.deadline import Terms, grace_that_fits, latest_moment
-from leeway.drain.pods import Pod
+from leeway.ports.kubernetes_objects import Pod
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 IN_100_S = Terms(NOW + timedelta(seconds=100))

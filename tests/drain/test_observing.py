@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 from leeway.drain.answers import Answer, Meaning
 from leeway.drain.deadline import Terms
-from leeway.drain.observing import observe, observe_volumes, without_volumes
-from leeway.drain.planning import Ask
-from leeway.drain.pods import Controller, Pod
-from leeway.drain.progress import Drain, Stage, Way
-from leeway.drain.recording import record
-from leeway.policies import OnBlocked
+from leeway.drain.observe import observe, observe_volumes, without_volumes
+from leeway.drain.plan import PodRequest
+from leeway.drain.progress import Drain, RemovalMethod, Stage
+from leeway.drain.record_answers import record
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes_objects import Controller, Pod
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -31,9 +31,9 @@ def seen(drain: Drain, *pods: Pod, at: datetime = NOW) -> Drain:
     return observe(drain, pods, TERMS, at)
 
 
-def sent(drain: Drain, pod: Pod, way: Way, at: datetime = NOW) -> Drain:
+def sent(drain: Drain, pod: Pod, way: RemovalMethod, at: datetime = NOW) -> Drain:
     """The drain when a pod's going has been granted."""
-    return record(drain, Ask(pod, way, None, way), Answer(Meaning.ACCEPTED), TERMS, at)
+    return record(drain, PodRequest(pod, way, None, way), Answer(Meaning.ACCEPTED), TERMS, at)
 
 
 def test_what_vanishes_is_gone_but_what_was_left_stays_left() -> None:
@@ -67,7 +67,7 @@ def test_a_pod_that_somebody_else_sends_away_is_only_waited_for() -> None:
 
 
 def test_a_pod_that_does_not_end_is_left_five_minutes_after_it_should_have() -> None:
-    drain = sent(seen(Drain(), pod("a")), pod("a"), Way.EVICT)
+    drain = sent(seen(Drain(), pod("a")), pod("a"), RemovalMethod.EVICT)
     stuck = pod("a", deletion=NOW + MINUTE)
     assert seen(drain, stuck, at=NOW + 6 * MINUTE).pods["a"].stage is Stage.TERMINATING
     left = seen(drain, stuck, at=NOW + 7 * MINUTE).pods["a"]
@@ -78,7 +78,7 @@ def test_a_pod_that_does_not_end_is_left_five_minutes_after_it_should_have() -> 
 
 
 def test_what_keeps_a_pod_that_has_ended_is_said_once() -> None:
-    drain = sent(seen(Drain(), pod("a")), pod("a"), Way.EVICT)
+    drain = sent(seen(Drain(), pod("a")), pod("a"), RemovalMethod.EVICT)
     kept = pod("a", deletion=NOW, kept_by=("example.com/backup",))
     drain = seen(seen(drain, kept), kept)
     assert drain.pods["a"].reason == (
@@ -87,7 +87,7 @@ def test_what_keeps_a_pod_that_has_ended_is_said_once() -> None:
 
 
 def test_without_a_deadline_a_pod_that_is_kept_is_waited_for_and_what_keeps_it_said_once() -> None:
-    drain = sent(observe(Drain(), [pod("a")], Terms(), NOW), pod("a"), Way.EVICT)
+    drain = sent(observe(Drain(), [pod("a")], Terms(), NOW), pod("a"), RemovalMethod.EVICT)
     kept = pod("a", deletion=NOW, kept_by=("example.com/backup",))
     for _ in range(2):
         drain = observe(drain, [kept], Terms(), NOW)
@@ -107,9 +107,9 @@ def test_who_comes_back_over_the_cordon_is_known_by_what_this_drain_sent_away() 
     going = replace(first, deletion=NOW + MINUTE)
     fresh = seen(Drain(), first, second)
     assert {p.stage for p in fresh.pods.values()} == {Stage.PENDING}, "all are new at first"
-    evicted = sent(seen(Drain(), first), first, Way.EVICT)
+    evicted = sent(seen(Drain(), first), first, RemovalMethod.EVICT)
     assert seen(evicted, going, second).pods["b"].stage is Stage.RETURNED
-    hurried = sent(seen(Drain(), going), going, Way.SHORTEN)
+    hurried = sent(seen(Drain(), going), going, RemovalMethod.SHORTEN)
     assert seen(hurried, going, second).pods["b"].stage is Stage.PENDING, "others sent that away"
     plain = replace(second, cordon_toleration=None)
     assert seen(evicted, going, plain).pods["b"].stage is Stage.PENDING
@@ -119,9 +119,9 @@ def test_who_comes_back_over_the_cordon_is_known_by_what_this_drain_sent_away() 
 
 def test_who_comes_back_a_second_time_after_a_delete_is_left() -> None:
     first = pod("a", cordon_toleration=STUBBORN)
-    drain = sent(seen(Drain(), first), first, Way.EVICT)
+    drain = sent(seen(Drain(), first), first, RemovalMethod.EVICT)
     second = replace(first, name="b", uid="b")
-    drain = sent(seen(drain, second), second, Way.DELETE)
+    drain = sent(seen(drain, second), second, RemovalMethod.DELETE)
     third = replace(first, name="c", uid="c")
     assert seen(drain, third).pods["c"].stage is Stage.LEFT
     plain = replace(third, cordon_toleration=None)

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.drain.passes import changed_in, pace_of, resumed
+from leeway.drain.checkpoint import changed_in, pace_of, resumed
 from leeway.drain.progress import Drain, PodProgress, Stage
 from leeway.typed_json import adapter_of
 

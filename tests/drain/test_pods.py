@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.drain.pods import Controller, Pod, PodDecision, Refusal, Verdict, decide_pod
+from leeway.drain.decide_pod import PodAction, PodDecision, Refusal, decide_pod
+from leeway.ports.kubernetes_objects import Controller, Pod
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 WEB = Controller("ReplicaSet", "web-6d4c")
@@ -29,18 +30,22 @@ def decide(returned: bool = False, **changes: Any) -> PodDecision:
 @pytest.mark.parametrize(
     ("changes", "verdict", "word"),
     [
-        ({"mirror": True}, Verdict.LEAVE, "static"),
-        ({"controller": Controller("DaemonSet", "cni", True)}, Verdict.LEAVE, "DaemonSet shop/cni"),
-        ({"controller": Controller("DaemonSet", "cni", False)}, Verdict.EVICT, "exists no more"),
-        ({"phase": "Succeeded"}, Verdict.EVICT, "finished"),
-        ({"phase": "Failed"}, Verdict.EVICT, "finished"),
-        ({"deletion": NOW + timedelta(seconds=9)}, Verdict.AWAIT, "terminating"),
-        ({"deletion": NOW - timedelta(minutes=9)}, Verdict.LEAVE, "9 minutes ago"),
-        ({}, Verdict.EVICT, "elsewhere"),
+        ({"mirror": True}, PodAction.LEAVE, "static"),
+        (
+            {"controller": Controller("DaemonSet", "cni", True)},
+            PodAction.LEAVE,
+            "DaemonSet shop/cni",
+        ),
+        ({"controller": Controller("DaemonSet", "cni", False)}, PodAction.EVICT, "exists no more"),
+        ({"phase": "Succeeded"}, PodAction.EVICT, "finished"),
+        ({"phase": "Failed"}, PodAction.EVICT, "finished"),
+        ({"deletion": NOW + timedelta(seconds=9)}, PodAction.AWAIT, "terminating"),
+        ({"deletion": NOW - timedelta(minutes=9)}, PodAction.LEAVE, "9 minutes ago"),
+        ({}, PodAction.EVICT, "elsewhere"),
     ],
 )
 def test_every_pod_gets_a_decision_with_its_reason(
-    changes: dict[str, Any], verdict: Verdict, word: str
+    changes: dict[str, Any], verdict: PodAction, word: str
 ) -> None:
     decision = decide(**changes)
     assert decision.verdict is verdict
@@ -49,19 +54,19 @@ def test_every_pod_gets_a_decision_with_its_reason(
 
 def test_a_static_pod_of_a_daemonset_is_static_first() -> None:
     decision = decide(mirror=True, controller=Controller("DaemonSet", "cni", False))
-    assert decision.verdict is Verdict.LEAVE
+    assert decision.verdict is PodAction.LEAVE
 
 
 def test_a_pod_that_came_back_over_the_cordon_is_named_with_its_toleration() -> None:
     decision = decide(returned=True, cordon_toleration="(operator Exists for every key)")
-    assert decision.verdict is Verdict.RETURNED
+    assert decision.verdict is PodAction.RETURNED
     assert "operator Exists" in decision.reason
 
 
 def test_a_pod_without_that_toleration_has_come_back_only_where_its_like_keep_coming() -> None:
-    assert decide(returned=True).verdict is Verdict.EVICT
+    assert decide(returned=True).verdict is PodAction.EVICT
     decision = decide_pod(pod(), NOW, returned=True, persists=True)
-    assert decision.verdict is Verdict.RETURNED
+    assert decision.verdict is PodAction.RETURNED
     assert "names this node" in decision.reason
 
 
@@ -86,10 +91,10 @@ def test_what_kubectl_would_refuse_is_marked_with_the_flags_that_allow_it(
 
 def test_how_long_an_overdue_deletion_is_waited_for_is_a_choice() -> None:
     overdue = pod(deletion=NOW - timedelta(seconds=40))
-    assert decide_pod(overdue, NOW).verdict is Verdict.AWAIT
-    assert decide_pod(overdue, NOW, False, timedelta(seconds=30)).verdict is Verdict.LEAVE
+    assert decide_pod(overdue, NOW).verdict is PodAction.AWAIT
+    assert decide_pod(overdue, NOW, False, timedelta(seconds=30)).verdict is PodAction.LEAVE
     ages_ago = pod(deletion=NOW - timedelta(days=9))
-    assert decide_pod(ages_ago, NOW, False, None).verdict is Verdict.AWAIT
+    assert decide_pod(ages_ago, NOW, False, None).verdict is PodAction.AWAIT
 
 
 def test_a_critical_pod_is_told_to_go_last() -> None:

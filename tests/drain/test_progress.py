@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.drain.answers import Answer, Meaning
 from leeway.drain.deadline import Terms, latest_moment
-from leeway.drain.observing import observe, observe_volumes
-from leeway.drain.planning import Ask, give_up, plan
-from leeway.drain.pods import Controller, Pod
-from leeway.drain.progress import Drain, Stage, Way, expire, is_expired
-from leeway.drain.recording import record
-from leeway.policies import OnBlocked
+from leeway.drain.observe import observe, observe_volumes
+from leeway.drain.plan import PodRequest, give_up, plan
+from leeway.drain.progress import Drain, RemovalMethod, Stage, expire, is_expired
+from leeway.drain.record_answers import record
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes_objects import Controller, Pod
 from pydantic import TypeAdapter
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -39,11 +39,11 @@ class Node:
     at: datetime = NOW
     stuck: set[str] = field(default_factory=set)
     finalizers: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    asked: list[tuple[datetime, Ask]] = field(default_factory=list)
+    asked: list[tuple[datetime, PodRequest]] = field(default_factory=list)
 
-    def answer(self, ask: Ask) -> Answer:
+    def answer(self, ask: PodRequest) -> Answer:
         self.asked.append((self.at, ask))
-        if ask.way is Way.EVICT and ask.pod.name in self.blocked:
+        if ask.way is RemovalMethod.EVICT and ask.pod.name in self.blocked:
             return Answer(Meaning.BLOCKED, "budget web")
         grace = ask.pod.grace if ask.grace is None else ask.grace
         self.pods[ask.pod.uid] = replace(
@@ -105,7 +105,7 @@ def test_a_blocked_pod_is_tried_by_the_book_until_its_latest_moment_and_then_del
     world = node(pod("a", grace=20), blocked=("a",))
     drain = world.drain(terms(60), 70)
     ways = [(at, ask.way) for at, ask in world.asked]
-    deleted = [at for at, way in ways if way is Way.DELETE]
+    deleted = [at for at, way in ways if way is RemovalMethod.DELETE]
     assert deleted == [NOW + timedelta(seconds=40)]
     assert len(ways) > 8
     assert drain.drained
@@ -115,7 +115,7 @@ def test_a_blocked_pod_is_tried_by_the_book_until_its_latest_moment_and_then_del
 def test_under_wait_a_blocked_pod_is_never_deleted_and_named_at_the_end() -> None:
     world = node(pod("a"), blocked=("a",))
     drain = world.drain(terms(60, OnBlocked.WAIT), 70)
-    assert {ask.way for _, ask in world.asked} == {Way.EVICT}
+    assert {ask.way for _, ask in world.asked} == {RemovalMethod.EVICT}
     assert [p.stage for p in drain.pods.values()] == [Stage.FAILED]
     assert "budget web" in drain.pods["uid-a"].reason
 
@@ -208,10 +208,10 @@ def test_a_workload_that_comes_back_is_not_evicted_again_and_again() -> None:
         world.pods[again.uid] = again
         drain = world.drain(rules, 3, drain)
     asked = [ask.way for _, ask in world.asked if ask.pod.workload == stubborn.workload]
-    assert asked == [Way.EVICT]
+    assert asked == [RemovalMethod.EVICT]
     assert drain.pods["again-0"].stage is Stage.RETURNED
     drain = world.drain(rules, 60, drain)
-    deleted = [ask.pod.name for _, ask in world.asked if ask.way is Way.DELETE]
+    deleted = [ask.pod.name for _, ask in world.asked if ask.way is RemovalMethod.DELETE]
     assert set(deleted) == {"a-0", "a-1", "a-2"}
     assert drain.drained
 
@@ -245,7 +245,11 @@ def test_when_the_deadline_has_passed_already_every_pod_is_still_asked_once() ->
     world = node(pod("a", grace=30), pod("b", grace=30), blocked=("b",))
     drain = world.drain(terms(-5), 1)
     asked = [(ask.pod.name, ask.way, ask.grace) for _, ask in world.asked]
-    assert asked == [("a", Way.EVICT, 1), ("b", Way.EVICT, 1), ("b", Way.DELETE, 1)]
+    assert asked == [
+        ("a", RemovalMethod.EVICT, 1),
+        ("b", RemovalMethod.EVICT, 1),
+        ("b", RemovalMethod.DELETE, 1),
+    ]
     assert drain.over
     assert not drain.drained
 
@@ -285,7 +289,7 @@ def test_any_drain_keeps_its_promises(
         latest = latest_moment(ask.pod, rules)
         assert latest is not None
         assert not ask.pod.mirror
-        if ask.way is Way.DELETE:
+        if ask.way is RemovalMethod.DELETE:
             assert on_blocked is OnBlocked.DELETE
             assert ask.pod.name in names
             assert at >= latest
@@ -337,7 +341,7 @@ def test_a_workload_that_names_its_node_is_not_evicted_again_and_again() -> None
         "its like came back again and again: whoever makes it names this node in its spec",
     )
     drain = world.drain(rules, 60, drain)
-    deleted = {ask.pod.name for _, ask in world.asked if ask.way is Way.DELETE}
+    deleted = {ask.pod.name for _, ask in world.asked if ask.way is RemovalMethod.DELETE}
     assert deleted == {"manager-3", "manager-4", "manager-5"}
 
 
@@ -374,4 +378,4 @@ def test_pods_that_a_budget_keeps_here_say_nothing_about_who_put_them_here() -> 
     for number in range(1, 4):
         world.pods[f"uid-manager-{number}"] = named(number)
         drain = world.drain(terms(90), 3, drain)
-    assert drain.pods["uid-manager-3"].way is Way.EVICT
+    assert drain.pods["uid-manager-3"].way is RemovalMethod.EVICT

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.drain.deadline import Terms, latest_moment
-from leeway.drain.pods import Pod
-from leeway.drain.progress import Drain, Stage, Way
-from leeway.policies import OnBlocked
+from leeway.drain.progress import Drain, RemovalMethod, Stage
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes_objects import Pod
 
 from tests.drain.budget_model import BudgetedNode, Workload
 
@@ -92,13 +92,13 @@ def test_no_budget_is_bypassed_before_its_moment_nor_against_the_policy(
     for one in node.asked:
         latest = latest_moment(one.ask.pod, rules)
         assert latest is not None
-        if one.ask.way is Way.DELETE:
+        if one.ask.way is RemovalMethod.DELETE:
             assert one.at >= latest
             sent_away_before = evicted[one.ask.pod.workload] > 0
             assert rules.on_blocked is OnBlocked.DELETE or sent_away_before
-        if one.ask.way is Way.EVICT and one.granted:
+        if one.ask.way is RemovalMethod.EVICT and one.granted:
             evicted[one.ask.pod.workload] += 1
-        if one.ask.way is Way.SHORTEN:
+        if one.ask.way is RemovalMethod.SHORTEN:
             assert one.ask.pod.deletion is not None
 
 
@@ -123,7 +123,7 @@ def test_one_pod_is_not_asked_for_more_often_than_the_pace_allows(
 ) -> None:
     node, _ = run(some, rules, fails_every)
     assert rules.deadline is not None
-    last: dict[tuple[str, Way], datetime] = {}
+    last: dict[tuple[str, RemovalMethod], datetime] = {}
     for one in node.asked:
         key = (one.ask.pod.uid, one.ask.way)
         if key in last and one.at < rules.deadline:
@@ -154,7 +154,7 @@ def test_ordinary_pods_are_asked_first_unless_a_critical_one_s_moment_has_come(
 ) -> None:
     node, drain = run(some, rules)
     for one in node.asked:
-        if one.ask.pod.critical and one.ask.way is Way.EVICT:
+        if one.ask.pod.critical and one.ask.way is RemovalMethod.EVICT:
             latest = latest_moment(one.ask.pod, rules)
             assert latest is not None
             if one.at < latest:
@@ -194,7 +194,7 @@ def test_no_critical_pod_is_evicted_before_its_moment_beside_an_ordinary_one_tha
     for one in node.asked:
         latest = latest_moment(one.ask.pod, rules)
         assert latest is not None
-        if one.ask.pod.critical and one.ask.way is Way.EVICT and one.at < latest:
+        if one.ask.pod.critical and one.ask.way is RemovalMethod.EVICT and one.at < latest:
             assert not [pod.name for pod in one.beside if holds_up(node, pod, rules, one.at)]
 
 

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from leeway.drain.answers import Answer, Meaning
 from leeway.drain.deadline import Terms
-from leeway.drain.observing import observe
-from leeway.drain.planning import Ask, give_up, plan
-from leeway.drain.pods import Controller, Pod
-from leeway.drain.progress import Drain, PodProgress, Stage, Way
-from leeway.drain.recording import name_budgets, record
-from leeway.policies import OnBlocked
+from leeway.drain.observe import observe
+from leeway.drain.plan import PodRequest, give_up, plan
+from leeway.drain.progress import Drain, PodProgress, RemovalMethod, Stage
+from leeway.drain.record_answers import name_budgets, record
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes_objects import Controller, Pod
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -21,17 +21,22 @@ IN_TIME = Terms(NOW + timedelta(minutes=5), OnBlocked.DELETE)
 
 
 def after(
-    *answers: Answer, pod: Pod = WEB, terms: Terms = IN_TIME, way: Way = Way.EVICT
+    *answers: Answer,
+    pod: Pod = WEB,
+    terms: Terms = IN_TIME,
+    way: RemovalMethod = RemovalMethod.EVICT,
 ) -> PodProgress:
     """The pod after these answers, one a second."""
     drain = observe(Drain(), [pod], terms, NOW)
     for number, answer in enumerate(answers):
-        ask = Ask(pod, way, None, "evicted")
+        ask = PodRequest(pod, way, None, "evicted")
         drain = record(drain, ask, answer, terms, NOW + number * SECOND)
     return drain.pods[pod.uid]
 
 
-def asked(progress: PodProgress, at: datetime, pod: Pod = WEB, terms: Terms = IN_TIME) -> list[Way]:
+def asked(
+    progress: PodProgress, at: datetime, pod: Pod = WEB, terms: Terms = IN_TIME
+) -> list[RemovalMethod]:
     """How it is asked to go at this moment."""
     return [ask.way for ask in plan(Drain(True, pods={pod.uid: progress}), [pod], terms, at)]
 
@@ -40,16 +45,16 @@ def test_an_api_server_that_throttles_is_left_alone_for_as_long_as_it_says() -> 
     throttled = after(Answer(Meaning.THROTTLED, "patience", 7))
     assert (throttled.stage, throttled.reason) == (Stage.PENDING, "patience")
     assert asked(throttled, NOW + 6 * SECOND) == []
-    assert asked(throttled, NOW + 7 * SECOND) == [Way.EVICT]
+    assert asked(throttled, NOW + 7 * SECOND) == [RemovalMethod.EVICT]
     unsaid = after(Answer(Meaning.THROTTLED, "patience"))
-    assert asked(unsaid, NOW + SECOND) == [Way.EVICT]
+    assert asked(unsaid, NOW + SECOND) == [RemovalMethod.EVICT]
 
 
 def test_even_then_a_pod_goes_by_its_latest_moment() -> None:
     long = after(Answer(Meaning.THROTTLED, "patience", 3600))
     latest = NOW + timedelta(minutes=5) - 30 * SECOND
     assert asked(long, latest - SECOND) == []
-    assert asked(long, latest) == [Way.DELETE]
+    assert asked(long, latest) == [RemovalMethod.DELETE]
 
 
 @pytest.mark.parametrize("meaning", [Meaning.BLOCKED, Meaning.NOT_EVICTABLE, Meaning.TRANSIENT])
@@ -110,7 +115,7 @@ def test_a_refusal_ends_a_drain_without_a_deadline_and_is_tried_to_the_end_with_
     tried = after(forbidden)
     assert tried.stage is Stage.PENDING
     latest = NOW + timedelta(minutes=5) - 30 * SECOND
-    assert asked(tried, latest) == [Way.DELETE]
+    assert asked(tried, latest) == [RemovalMethod.DELETE]
 
 
 def test_what_is_gone_has_its_volumes_waited_for_up_to_a_deadline() -> None:
@@ -123,7 +128,7 @@ def test_what_is_gone_has_its_volumes_waited_for_up_to_a_deadline() -> None:
 
 def test_a_cut_grace_is_said() -> None:
     drain = observe(Drain(), [WEB], IN_TIME, NOW)
-    ask = Ask(WEB, Way.EVICT, 12, "evicted")
+    ask = PodRequest(WEB, RemovalMethod.EVICT, 12, "evicted")
     cut = record(drain, ask, Answer(Meaning.ACCEPTED), IN_TIME, NOW).pods["u-1"]
     assert (cut.stage, cut.asked_at, cut.next_try_at) == (Stage.TERMINATING, NOW, None)
     assert cut.reason == "evicted, its grace of 30s cut to 12s"

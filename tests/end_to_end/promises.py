@@ -21,8 +21,8 @@ from typing import Any
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from sandbox.furnishing import client
-from sandbox.up import PARTS, Sandbox
+from sandbox.provisioning import client
+from sandbox.sandbox import PARTS, Sandbox
 from tests.end_to_end.rehearsal import Aftermath, Entry, Rehearsal
 
 MARK = "leeway.sh/"
@@ -49,7 +49,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RetirementProgress:
     """A Node of the cluster, its instance, and what on it keeps pods or load balancers away."""
 
     name: str
@@ -83,7 +83,7 @@ class Evidence:
     instance_of: Mapping[str, str]
     before: Mapping[str, Group]
     after: Mapping[str, Group]
-    nodes: Collection[Standing]
+    nodes: Collection[RetirementProgress]
     running: Collection[str]
 
     def of(self, kind: str) -> list[Entry]:
@@ -219,13 +219,13 @@ def lost_pods(seen: Evidence, expected: Expected) -> Iterator[str]:
             yield f"{_pod(entry)} died with its node"
         elif entry["how"] == "forced":
             yield f"{_pod(entry)} was ended by force"
-        elif entry["how"] == "grace-ran-out" and entry["uid"] in cut:
+        elif entry["how"] == "grace-period-expired" and entry["uid"] in cut:
             yield f"{_pod(entry)}, {cut[entry['uid']]}, was killed"
     ours = [entry for entry in seen.of("eviction") if entry["user"] != "admin"]
     for entry in ours:
         if entry["node"] and seen.instance_of.get(entry["node"]) not in expected.retired:
             yield f"{_pod(entry)} was asked to go, though its node stays"
-    accepted = Counter(e["uid"] for e in ours if e["status"] == 201 and e["heard"])
+    accepted = Counter(e["uid"] for e in ours if e["status"] == 201 and e["answered"])
     for entry in {e["uid"]: e for e in ours if accepted[e["uid"]] > 1}.values():
         yield f"{_pod(entry)} was evicted {accepted[entry['uid']]} times"
 
@@ -320,12 +320,12 @@ def _running(sandbox: Sandbox) -> set[str]:
     }
 
 
-def _nodes(sandbox: Sandbox) -> list[Standing]:
+def _nodes(sandbox: Sandbox) -> list[RetirementProgress]:
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
         return [_standing(node) for node in kube.list(Node)]
 
 
-def _standing(node: Node) -> Standing:
+def _standing(node: Node) -> RetirementProgress:
     metadata, spec = node.metadata, node.spec
     assert metadata is not None
     assert spec is not None
@@ -334,4 +334,4 @@ def _standing(node: Node) -> Standing:
     written = [*(metadata.labels or {}), *(metadata.annotations or {})]
     marks += [f"the mark {key}" for key in written if key.startswith(MARK) or key == LEFT_OUT]
     instance = (spec.providerID or "").rpartition("/")[2]
-    return Standing(str(metadata.name), instance, tuple(marks))
+    return RetirementProgress(str(metadata.name), instance, tuple(marks))

@@ -8,7 +8,7 @@ from typing import Any
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Event
 
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 
 Entry = dict[str, Any]
 
@@ -37,8 +37,8 @@ class Aftermath:
         names = {e.get("execution") or "" for e in self.of("invocation")}
         return {name for name in names if name.startswith(f"retire-{instance}-")}
 
-    def generations(self, instance: str) -> list[int]:
-        """Which generations of an instance's retirement were worked on."""
+    def attempts(self, instance: str) -> list[int]:
+        """Which attempts of an instance's retirement were worked on."""
         begins = f"retire-{instance}-"
         names = self.executions(instance)
         return sorted(int(name.removeprefix(begins).partition("-")[0]) for name in names)
@@ -65,7 +65,7 @@ class Rehearsal:
         """Nodes that nothing has happened to yet, as instance → node."""
         entries = self.sandbox.journal()
         groups = {e["instance"]: e["group"] for e in entries if e["kind"] == "instance-state"}
-        gone = {e["instance"] for e in entries if e["kind"] in ("node-gone", "reclaimed")}
+        gone = {e["instance"] for e in entries if e["kind"] in ("node-deleted", "reclaimed")}
         found = {
             e["instance"]: e["node"]
             for e in entries

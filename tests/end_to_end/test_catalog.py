@@ -8,9 +8,9 @@ from functools import partial
 
 import boto3
 import pytest
-from leeway.cloud.stores import Offering
-from leeway.cloud.surveys import DynamoSurveys
-from leeway.cloud.unavailable import DynamoUnavailableOfferings
+from leeway.aws.surveys import DynamoSurveys
+from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.ports.table import Offering
 
 from cli.catalogs import sandbox_catalog
 from cli.main import run

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.furnishing import client
+from sandbox.provisioning import client
 from tests.end_to_end.promises import Promises
 from tests.end_to_end.rehearsal import Rehearsal, tick
 
@@ -79,8 +79,8 @@ def test_the_promises_hold_though(rehearsal: Rehearsal, name: str) -> None:
     seen = promises.hold(nodes, doomed=nodes if case.doomed else ())
     for instance in nodes:
         outcomes = seen.outcomes(instance)
-        # A generation ends once, whatever comes how often; a late hook may have one of its own.
-        assert len({o["generation"] for o in outcomes}) == len(outcomes) <= 2
+        # A attempt ends once, whatever comes how often; a late hook may have one of its own.
+        assert len({o["attempt"] for o in outcomes}) == len(outcomes) <= 2
         results = [o["result"] for o in outcomes]
         if not case.doomed:
             assert results[0] == "drained"

@@ -129,10 +129,10 @@ def test_a_throttled_aws_delays_a_retirement_and_loses_nothing(rehearsal: Rehear
     rehearsal.interrupt(list(nodes), late=40)
     seen = promises.hold(nodes)
     for instance in nodes:
-        # A hook's notice that the throttling held back until the end has a generation of its own.
+        # A hook's notice that the throttling held back until the end has an attempt of its own.
         outcomes = seen.outcomes(instance)
         assert {o["result"] for o in outcomes} == {"drained"}
-        assert len({o["generation"] for o in outcomes}) == len(outcomes)
+        assert len({o["attempt"] for o in outcomes}) == len(outcomes)
 
 
 def test_a_survivor_that_is_left_cordoned_is_seen(rehearsal: Rehearsal) -> None:

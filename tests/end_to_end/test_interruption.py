@@ -72,11 +72,11 @@ def test_the_same_notice_three_times_is_one_retirement(rehearsal: Rehearsal) -> 
     assert len(seen.outcomes(instance)) == 1
     accepted = Counter(e["uid"] for e in seen.of("eviction", node=node) if e["status"] == 201)
     assert set(accepted.values()) == {1}
-    assert seen.generations(instance) == [1]
+    assert seen.attempts(instance) == [1]
 
 
 def test_a_strangers_instance_is_left_alone_and_the_log_says_why(rehearsal: Rehearsal) -> None:
-    (stranger,) = rehearsal.sandbox.endpoints.strangers
+    (stranger,) = rehearsal.sandbox.endpoints.foreign_instances
     since = time.time()
     rehearsal.sandbox.interrupt([stranger], late=60)
     until = time.monotonic() + 20
@@ -130,4 +130,4 @@ def test_what_a_retirement_itself_brings_about_starts_no_other_one(rehearsal: Re
     seen = rehearsal.since(since)
     assert [len(seen.outcomes(instance)) for instance in nodes] == [1, 1]
     for instance in nodes:
-        assert seen.generations(instance) == [1]
+        assert seen.attempts(instance) == [1]

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from leeway.retirement.recollection import FRESH_FOR
+from leeway.execution.shared_cache import FRESH_FOR
 
 from sandbox.access_entries import access_key
 from tests.end_to_end.rehearsal import Aftermath, Rehearsal

@@ -11,13 +11,13 @@ from typing import Any
 import boto3
 import pytest
 from leeway import __version__
-from leeway.cloud.manifests import DynamoManifestWriting
-from leeway.cloud.stores import StoredManifest
+from leeway.aws.manifests import DynamoManifestWriting
+from leeway.manifests.ports import StoredManifest
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from sandbox.up import Sandbox
-from sandbox.world import Group, World
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario
 from tests.end_to_end.conftest import deployment
 from tests.end_to_end.rehearsal import Entry, Rehearsal
 
@@ -97,7 +97,7 @@ def test_an_interruption_during_a_rebalance_takes_over_at_once_with_one_successo
     rehearsal.sandbox.interrupt([instance], late=60)
     seen = rehearsal.wait([instance], since)
     (outcome,) = seen.outcomes(instance)
-    assert (outcome["kind"], outcome["generation"]) == ("spot-interruption", 2)
+    assert (outcome["kind"], outcome["attempt"]) == ("spot-interruption", 2)
     assert outcome["result"] == "drained"
     assert seen.of("eviction", node=node)
     assert "; its successor" not in outcome["replacement_reason"], "it waited for nobody"
@@ -201,18 +201,18 @@ def test_a_node_that_was_stopped_runs_again_as_before_and_is_retired_again(
         assert not [t for t in found.spec.taints or [] if t.key.startswith("leeway.sh/")]
         assert found.metadata is not None
         assert not [a for a in found.metadata.annotations or {} if a.startswith("leeway.sh/")]
-    generation = undone["generation"]
+    attempt = undone["attempt"]
     again = time.time()
     sandbox.interrupt([instance], action="stop")
     (later,) = rehearsal.wait([instance], again).outcomes(instance)
     assert (later["kind"], later["result"]) == ("spot-interruption", "drained")
-    assert later["generation"] == generation + 1
+    assert later["attempt"] == attempt + 1
 
 
 @pytest.fixture
 def small(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rehearsal]:
     """A cluster of some nodes whose manifest says what the test's parameter does."""
-    world = World(
+    world = Scenario(
         cluster="small",
         groups=(Group(EKS_GROUP, SMALL, terminate_hook=True),),
         workloads=(deployment("web", 2 * SMALL, 5),),
@@ -240,7 +240,7 @@ def test_a_paused_cluster_waits_with_what_can_wait_and_drains_what_cannot(small:
     assert not small.since(since).of("node-cordoned", node=node)
     small.sandbox.interrupt([waiting, managed], late=60)
     seen = small.wait([waiting, managed], since)
-    assert [o["generation"] for o in seen.outcomes(waiting)] == [2]
+    assert [o["attempt"] for o in seen.outcomes(waiting)] == [2]
     # The policy takes its owner's nodes: they are drained and replaced like any other.
     for instance in (waiting, managed):
         (outcome,) = seen.outcomes(instance)

@@ -6,17 +6,17 @@ from datetime import UTC, datetime
 from aws_durable_execution_sdk_python.constants import CHECKPOINT_SIZE_LIMIT_BYTES
 from aws_durable_execution_sdk_python.serdes import SerDesContext
 from leeway.drain.progress import Drain, PodProgress, Stage
+from leeway.drain.step import DrainPassResult
 from leeway.execution.durable import Typed
-from leeway.retirement.results import Passed
 
 from tests.histories.scenarios import crowd
-from tests.records.retirements import interrupted
+from tests.retirement.retirements import interrupted
 
 START = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 CONTEXT = SerDesContext("step", "arn")
 
 
-def first_pass(pods: int) -> Passed:
+def first_pass(pods: int) -> DrainPassResult:
     """What the first pass over a node of so many pods comes to."""
     seen = {
         pod.uid: PodProgress(
@@ -34,18 +34,18 @@ def first_pass(pods: int) -> Passed:
         for pod in crowd(pods)
     }
     drain = Drain(listed=True, pods=seen)
-    return Passed(drain, interrupted()).since(Drain(), START)
+    return DrainPassResult(drain, interrupted()).since(Drain(), START)
 
 
 def test_a_node_of_737_pods_fits_into_a_checkpoint() -> None:
     passed = first_pass(737)
-    written = Typed(Passed).serialize(passed, CONTEXT)
+    written = Typed(DrainPassResult).serialize(passed, CONTEXT)
     assert len(written.encode()) < CHECKPOINT_SIZE_LIMIT_BYTES / 2
-    assert Typed(Passed).deserialize(written, CONTEXT) == passed
+    assert Typed(DrainPassResult).deserialize(written, CONTEXT) == passed
 
 
 def test_what_is_small_stays_legible() -> None:
     passed = first_pass(10)
-    written = Typed(Passed).serialize(passed, CONTEXT)
+    written = Typed(DrainPassResult).serialize(passed, CONTEXT)
     assert len(json.loads(written)["drain"]["pods"]) == 10
-    assert Typed(Passed).deserialize(written, CONTEXT) == passed
+    assert Typed(DrainPassResult).deserialize(written, CONTEXT) == passed

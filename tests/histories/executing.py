@@ -22,12 +22,13 @@ from aws_durable_execution_sdk_python.lambda_service import (
 )
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestRunner
 from aws_durable_execution_sdk_python_testing.stores.memory import InMemoryExecutionStore
+from leeway.execution.attempt import AttemptId, parse_attempt_id
 from leeway.execution.durable import DurableSteps
-from leeway.execution.orders import Order, parse_order
-from leeway.retirement.retire_node import RetireNode
-from leeway.retirement.surroundings import Surroundings
+from leeway.retire_node.dependencies import Dependencies
+from leeway.retire_node.retire_node import RetireNode
+from leeway.retirement.step_context import StepContext
 
-from tests.retirement.retiring import ORDER, Surrounding
+from tests.retire_node.retiring import ORDER, Surrounding
 
 type Json = dict[str, Any]
 
@@ -78,18 +79,18 @@ class _SkippedTime(DurableSteps):
         super().wait(name, seconds)
 
 
-def _handler(world: Surroundings, steps: Callable[[DurableContext], DurableSteps]) -> Any:
+def _handler(deps: Dependencies, steps: Callable[[DurableContext], DurableSteps]) -> Any:
     """The function retire_node, in these surroundings."""
 
     @durable_execution
     def handler(event: Any, context: DurableContext) -> Json:
-        outcome = RetireNode(world).retire(parse_order(event), steps(context))
+        outcome = RetireNode(deps).retire(parse_attempt_id(event), steps(context))
         return outcome.to_dict() if outcome else {"result": "superseded"}
 
     return handler
 
 
-def execute(world: Surrounding, order: Order = ORDER, real_seconds: int = 120) -> Execution:
+def execute(world: Surrounding, order: AttemptId = ORDER, real_seconds: int = 120) -> Execution:
     """Run a retirement to its end."""
     waited: set[str] = set()
     invocations = 0
@@ -100,7 +101,7 @@ def execute(world: Surrounding, order: Order = ORDER, real_seconds: int = 120) -
         return _SkippedTime(context, world, waited)
 
     store = InMemoryExecutionStore()
-    handler = _handler(world.surroundings, steps)
+    handler = _handler(world.dependencies, steps)
     with DurableFunctionTestRunner(handler, poll_interval=0.05, store=store) as runner:
         # The runner's own limit is in the time that is skipped.
         arn = runner.run_async(json.dumps(asdict(order)), execution_timeout=7 * 86400)
@@ -144,7 +145,8 @@ class Untouchable:
 def replay(history: Json) -> Json:
     """Run the current code on a complete history; what it answers."""
     nothing: Any = Untouchable()
-    world = Surroundings(**{part.name: nothing for part in fields(Surroundings)})
+    parts = {part.name: nothing for part in fields(Dependencies)}
+    deps = Dependencies(**parts | {"context": StepContext(nothing, nothing, nothing)})
     operations = {"Operations": history["operations"], "NextMarker": ""}
     told = DurableExecutionInvocationInputWithClient(
         durable_execution_arn=history["arn"],
@@ -153,7 +155,7 @@ def replay(history: Json) -> Json:
         service_client=NothingLeft(),
     )
     context: Any = type("LambdaContext", (), {"aws_request_id": "replay"})()
-    answered = _handler(world, DurableSteps)(told, context)
+    answered = _handler(deps, DurableSteps)(told, context)
     assert answered["Status"] == "SUCCEEDED", answered
     answer: Json = json.loads(answered["Result"])
     return answer

@@ -2,24 +2,24 @@
 
 from datetime import timedelta
 
-from leeway.drain.pods import Pod
-from leeway.execution.orders import Order
+from leeway.execution.attempt import AttemptId
 from leeway.notices import NoticeKind
-from leeway.policies import ClusterPolicy
-from leeway.records.generations import undo
+from leeway.policy.rules import ClusterPolicy
+from leeway.ports.kubernetes_objects import Pod
+from leeway.retirement.attempts import undo
 
-from tests.records.retirements import NOTICED, notice
-from tests.retirement.retiring import ORDER, Surrounding, surrounding
+from tests.retire_node.retiring import ORDER, Surrounding, surrounding
+from tests.retirement.retirements import NOTICED, notice
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 
 
-def interruption() -> tuple[Surrounding, Order]:
+def interruption() -> tuple[Surrounding, AttemptId]:
     """Cordon, detach, drain, terminate: nothing waits."""
     return surrounding(pods=[POD], blocks=False), ORDER
 
 
-def rebalance() -> tuple[Surrounding, Order]:
+def rebalance() -> tuple[Surrounding, AttemptId]:
     """Waits for its turn while the cluster is paused, then for its successor."""
     world = surrounding(
         NoticeKind.REBALANCE,
@@ -45,7 +45,7 @@ def crowd(pods: int) -> list[Pod]:
     ]
 
 
-def blocked(hours: float = 0.2, pods: int = 0) -> tuple[Surrounding, Order]:
+def blocked(hours: float = 0.2, pods: int = 0) -> tuple[Surrounding, AttemptId]:
     """A budget blocks the drain, which rests, and keeps its hook waiting by heartbeats."""
     # An action waits for a hundred of its timeouts at most.
     timeout = max(600, round(hours * 36) + 1)
@@ -56,17 +56,17 @@ def blocked(hours: float = 0.2, pods: int = 0) -> tuple[Surrounding, Order]:
     return world, ORDER
 
 
-def undone() -> tuple[Surrounding, Order]:
+def undone() -> tuple[Surrounding, AttemptId]:
     """A scheduled change is called off while it waits for its turn."""
     world = surrounding(NoticeKind.SCHEDULED_CHANGE)
     news = {"after": 60, "event": world.record.event}
     told = undo(world.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", **news))
     assert told is not None
     world.record = told.record
-    return world, Order(ORDER.instance, ORDER.cluster, 2)
+    return world, AttemptId(ORDER.instance, ORDER.cluster, 2)
 
 
-def crowded() -> tuple[Surrounding, Order]:
+def crowded() -> tuple[Surrounding, AttemptId]:
     """The same with more pods, of which one goes by itself meanwhile."""
     world, order = blocked(pods=3)
 

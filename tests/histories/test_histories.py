@@ -74,7 +74,7 @@ def test_half_a_day_behind_a_budget_costs_what_its_steps_say_and_keeps_its_hook(
     # Two days are counted in steps alone, in tests/retirement/test_retire_node.py. That the runner
     # counts the same, and the execution itself as one, is seen here.
     world, _ = blocked(12)
-    assert world.run_generation() is not None
+    assert world.run_attempt() is not None
     assert counted["operations"] == world.operations + 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.execution.orders import parse_order
+from leeway.execution.attempt import parse_attempt_id
 from leeway.notices import (
     InterruptionAction,
     LifecycleHook,
@@ -145,7 +145,7 @@ def test_an_instance_id_has_8_or_17_digits_in_every_notice(digits: int) -> None:
         with pytest.raises(MalformedNotice):
             parse_notice(bad)
     with pytest.raises(ValueError, match="instance"):
-        parse_order({"instance": instance, "cluster": "prod", "generation": 1})
+        parse_attempt_id({"instance": instance, "cluster": "prod", "attempt": 1})
     with pytest.raises(ValueError, match="instance"):
         parse_round({"instance": instance})
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from leeway.headroom.pause import PausePods, deployment_object, priority_class_object
+from leeway.headroom.pause_pods import PausePods, deployment_object, priority_class_object
 
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, Live, deployment, running_cluster
 from tests.sandbox.kubernetes.test_access import eks_token, grant
@@ -235,7 +235,7 @@ BY_DRAIN = [
     spec(unschedulable=True),
     spec(unschedulable=True, taints=[TEAM, RETIRING]),
     metadata(labels={"leeway.sh/retiring": "rebalance", EXCLUDE: "true"}),
-    metadata(annotations={"leeway.sh/generation": "2", "leeway.sh/cordoned": "true"}),
+    metadata(annotations={"leeway.sh/attempt": "2", "leeway.sh/cordoned": "true"}),
     spec(unschedulable=None),
 ]
 BY_CAPACITY = [
@@ -262,7 +262,7 @@ def node(live: Live) -> str:
 def fresh(live: Live, node: str) -> None:
     """Have the node with its team's taint and annotation, and none of Leeway's."""
     labels = dict.fromkeys((EXCLUDE, "leeway.sh/retiring", "pool"))
-    notes = dict.fromkeys(("leeway.sh/generation", "leeway.sh/cordoned"))
+    notes = dict.fromkeys(("leeway.sh/attempt", "leeway.sh/cordoned"))
     body = {
         **metadata(labels={**labels, "team": "ml"}, annotations={**notes, "theirs": "yes"}),
         **spec(taints=[TEAM], unschedulable=None),

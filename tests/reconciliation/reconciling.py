@@ -5,27 +5,36 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.cloud.ports import CloudRefused, CloudUnavailable, LifecycleActionOver, Waiting
-from leeway.cloud.stores import Known, UnderWay
-from leeway.cluster.ports import Attachment, ClusterUnavailable, Node
-from leeway.hooks import HookResult
+from leeway.admission.record import Admission
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.observed import (
+    ObservedChange,
+    ObservedHook,
+    ObservedImpairment,
+    ObservedInstance,
+    ObservedInterruption,
+)
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.ports import InstanceState
+from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, NoticeResult
 from leeway.notices import LifecycleHook
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import Action, ClusterPolicy
-from leeway.reception import Receipt, Received, Result
-from leeway.reconciliation.reconcile import (
-    ClusterReport,
-    Reconciliation,
-    Round,
-    Surroundings,
+from leeway.policy.rules import Action, ClusterPolicy
+from leeway.ports.aws import (
+    CloudRefused,
+    CloudUnavailable,
+    HookResult,
+    LifecycleActionOver,
+    Waiting,
 )
-from leeway.records.arrival import Arrival
-from leeway.records.retirement import InstanceFacts, Retirement
-from leeway.sightings import SeenChange, SeenHook, SeenImpairment, SeenInstance, SeenInterruption
+from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.ports.kubernetes_objects import Attachment, Node
+from leeway.reconciliation.ports import UnderWay
+from leeway.reconciliation.reconcile import ClusterReport, Dependencies, Reconciliation, Round
+from leeway.retirement.record import Retirement
 
-from tests.records.retirements import FACTS, NOTICED
+from tests.retirement.retirements import FACTS, NOTICED
 
 
 def facts(number: int, cluster: str = "prod", owner: Owner = FACTS.owner) -> InstanceFacts:
@@ -128,15 +137,15 @@ class World:
     """The rest. What `fails` names raises CloudUnavailable, and what `breaks` does, what nobody
     foresaw."""
 
-    instances_: list[SeenInstance] = field(default_factory=list)
-    marked: list[SeenInterruption] = field(default_factory=list)
-    changes_: list[SeenChange] = field(default_factory=list)
-    impaired: list[SeenImpairment] = field(default_factory=list)
-    hooks: list[SeenHook] = field(default_factory=list)
+    instances_: list[ObservedInstance] = field(default_factory=list)
+    marked: list[ObservedInterruption] = field(default_factory=list)
+    changes_: list[ObservedChange] = field(default_factory=list)
+    impaired: list[ObservedImpairment] = field(default_factory=list)
+    hooks: list[ObservedHook] = field(default_factory=list)
     fresh: dict[str, str] = field(default_factory=dict)
     unsaid: set[str] = field(default_factory=set)
     """The instances of which EC2 says neither a state nor that it does not know them."""
-    records: list[Retirement | Arrival] = field(default_factory=list)
+    records: list[Retirement | Admission] = field(default_factory=list)
     under_way: bool = True
     """Whether the records' work is."""
     unread: tuple[str, ...] = ()
@@ -146,7 +155,7 @@ class World:
     fails: set[str] = field(default_factory=set)
     breaks: set[str] = field(default_factory=set)
     over: bool = False
-    result: Result = Result.STARTED
+    result: NoticeResult = NoticeResult.STARTED
     now_: datetime = NOTICED + timedelta(minutes=2)
     written: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -173,23 +182,23 @@ class World:
         self.now_ += timedelta(seconds=seconds)
 
     # Sweep
-    def instances(self, clusters: Collection[str]) -> list[SeenInstance]:
+    def instances(self, clusters: Collection[str]) -> list[ObservedInstance]:
         self._fail("instances")
         return self.instances_
 
-    def interruptions(self) -> list[SeenInterruption]:
+    def interruptions(self) -> list[ObservedInterruption]:
         self._fail("interruptions")
         return self.marked
 
-    def changes(self) -> list[SeenChange]:
+    def changes(self) -> list[ObservedChange]:
         self._fail("changes")
         return self.changes_
 
-    def impairments(self) -> list[SeenImpairment]:
+    def impairments(self) -> list[ObservedImpairment]:
         self._fail("impairments")
         return self.impaired
 
-    def named(self, private_dns_names: Collection[str]) -> list[SeenInstance]:
+    def named(self, private_dns_names: Collection[str]) -> list[ObservedInstance]:
         self._fail("named")
         self.named_.append(sorted(private_dns_names))
         return [o for o in self.instances_ if o.facts.private_dns_name in private_dns_names]
@@ -221,13 +230,13 @@ class World:
         mine = (one for one in self.records if one.facts.cluster == cluster)
         return UnderWay(tuple(mine) if self.under_way else (), self.unread)
 
-    def known(self, instance: str) -> Known:
+    def known(self, instance: str) -> InstanceState:
         self._fail("known")
         mine = [one for one in self.records if one.instance == instance]
-        return Known(
+        return InstanceState(
             next((r for r in mine if isinstance(r, Retirement)), None),
             self.index.get(instance),
-            next((a for a in mine if isinstance(a, Arrival)), None),
+            next((a for a in mine if isinstance(a, Admission)), None),
         )
 
     # Index
@@ -249,18 +258,20 @@ class World:
         self._fail(f"policy of {cluster}")
         return self.policy
 
-    def start(self, instance: str, cluster: str, generation: int) -> None:
+    def start(self, instance: str, cluster: str, attempt: int) -> None:
         self._fail("start")
-        self.started.append((instance, cluster, generation))
+        self.started.append((instance, cluster, attempt))
 
     # Reception
-    def receive(self, event: Any, begun: Action | None = None) -> Receipt:
+    def receive(self, event: Any, begun: Action | None = None) -> NoticeOutcome:
         notice = parse_notice(event)
         self.received.append(notice)
         self.begun.append(begun)
-        return Receipt(notice, (Received(self.result, "first notice", notice.instances[0]),))
+        return NoticeOutcome(
+            notice, (InstanceOutcome(self.result, "first notice", notice.instances[0]),)
+        )
 
-    def cluster_named(self, name: str) -> OneCluster:
+    def open_cluster(self, name: str) -> OneCluster:
         if name not in self.clusters:
             raise CloudRefused(f"No cluster found for name: {name}")
         return self.clusters[name]
@@ -269,7 +280,7 @@ class World:
         """The use case in this world."""
         seen: Any = self
         return Reconciliation(
-            Surroundings(
+            Dependencies(
                 clusters=frozenset(clusters or self.clusters),
                 place=Place("123456789012", "us-east-1"),
                 sweep=self,
@@ -282,7 +293,7 @@ class World:
                 reception=seen,
                 retire_node=self,
                 admit_node=self,
-                cluster_named=self.cluster_named,
+                open_cluster=self.open_cluster,
                 clock=self,
             )
         )
@@ -292,9 +303,9 @@ OURS = facts(1)
 VOLUME = Attachment("pv-1", "shop/data-0")
 
 
-def seen(one: Any = OURS, state: str = "running", group: str = "") -> SeenInstance:
+def seen(one: Any = OURS, state: str = "running", group: str = "") -> ObservedInstance:
     in_its_own = one.owner.name if one.owner.kind is OwnerKind.AUTO_SCALING_GROUP else ""
-    return SeenInstance(one, state, NOTICED, group or in_its_own)
+    return ObservedInstance(one, state, NOTICED, group or in_its_own)
 
 
 def run(world: World, *clusters: str) -> ClusterReport:

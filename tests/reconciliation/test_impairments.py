@@ -5,19 +5,25 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from leeway.execution.attempt import OVERDUE, Phase
+from leeway.instances.observed import ObservedImpairment
+from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import Notice, NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import Place
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import DEFAULTS, Action, ClusterPolicy, Policy, StatusCheck
-from leeway.reconciliation.omissions import Lost, about_impairment, about_recovery, about_retirement
-from leeway.records.generations import undo
-from leeway.records.retirement import OVERDUE, Phase, ReplacementIntent, Retirement, due
-from leeway.replacement import Method
-from leeway.sightings import SeenImpairment
+from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy, StatusCheck
+from leeway.reconciliation.lost_events import (
+    Lost,
+    about_impairment,
+    about_recovery,
+    about_retirement,
+)
+from leeway.retirement.attempts import undo
+from leeway.retirement.record import Retirement, due
+from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.reconciliation.reconciling import OURS, World, run, seen
-from tests.records.retirements import FACTS, NOTICED, at, take
+from tests.retirement.retirements import FACTS, NOTICED, at, take
 
 PLACE = Place("123456789012", "us-east-1")
 I = FACTS.instance  # noqa: E741
@@ -25,14 +31,14 @@ DEFAULT = DEFAULTS[NoticeKind.IMPAIRED_STATUS]
 TOLERATED = timedelta(minutes=2)
 
 
-def failing(*checks: str, since: datetime = NOTICED, instance: str = I) -> SeenImpairment:
-    return SeenImpairment(instance, dict.fromkeys(checks or ("system",), since))
+def failing(*checks: str, since: datetime = NOTICED, instance: str = I) -> ObservedImpairment:
+    return ObservedImpairment(instance, dict.fromkeys(checks or ("system",), since))
 
 
 def about(
     record: Retirement | None,
     after: timedelta = TOLERATED,
-    one: SeenImpairment | None = None,
+    one: ObservedImpairment | None = None,
     policy: Policy = DEFAULT,
     dry_run: bool = False,
 ) -> Any:

@@ -6,23 +6,28 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from leeway.cloud.ports import CloudUnavailable
-from leeway.cluster.ports import Node
-from leeway.hooks import HookResult
+from leeway.execution.attempt import Phase
+from leeway.instances.observed import (
+    ObservedChange,
+    ObservedHook,
+    ObservedInstance,
+    ObservedInterruption,
+)
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.receive_notice import NoticeOutcome
+from leeway.interruption.receive_notice import NoticeResult as Became
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
-from leeway.owners import Owner, OwnerKind
-from leeway.policies import DEFAULTS, Action, ClusterPolicy
-from leeway.reception import Receipt
-from leeway.reception import Result as Became
-from leeway.reconciliation.cleaning import Result
-from leeway.reconciliation.finding import HANDS
+from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
+from leeway.ports.aws import CloudUnavailable, HookResult
+from leeway.ports.kubernetes_objects import Node
+from leeway.reconciliation.clean_up import CleanUpResult
+from leeway.reconciliation.find_lost_events import HANDS
 from leeway.reconciliation.reconcile import Round, parse_round
-from leeway.records.retirement import Phase, ReplacementIntent, Retirement
-from leeway.replacement import Method
-from leeway.sightings import SeenChange, SeenHook, SeenInstance, SeenInterruption
+from leeway.retirement.record import Retirement
+from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.reconciliation.reconciling import OURS, OneCluster, World, facts, gone, node, run, seen
-from tests.records.retirements import HOOK, NOTICED, at, take
+from tests.retirement.retirements import HOOK, NOTICED, at, take
 
 
 def test_a_quiet_minute_finds_nothing_and_writes_nothing() -> None:
@@ -56,8 +61,8 @@ def test_hooks_interruptions_and_detached_instances_that_nobody_told_of_are_rece
     silent = World(
         [seen(waiting), seen(marked), seen(detached)],
         records=[left_running()],
-        marked=[SeenInterruption(marked.instance, InterruptionAction.TERMINATE, NOTICED)],
-        hooks=[SeenHook(waiting.instance, HOOK, launching=False)],
+        marked=[ObservedInterruption(marked.instance, InterruptionAction.TERMINATE, NOTICED)],
+        hooks=[ObservedHook(waiting.instance, HOOK, launching=False)],
     )
     report = run(silent)
     assert {n.instances[0]: n.kind for n in silent.received} == {
@@ -72,7 +77,7 @@ def test_hooks_interruptions_and_detached_instances_that_nobody_told_of_are_rece
 def managed(*hooks: LifecycleHook, launching: bool = False) -> World:
     """An instance of a managed node group, in whose Auto Scaling group it waits for hooks."""
     theirs = facts(1, owner=Owner(OwnerKind.MANAGED_NODE_GROUP, "general"))
-    waiting = [SeenHook(theirs.instance, hook, launching) for hook in hooks]
+    waiting = [ObservedHook(theirs.instance, hook, launching) for hook in hooks]
     return World([seen(theirs, group="eks-general-5f1c")], hooks=waiting)
 
 
@@ -119,8 +124,8 @@ def unheeded(*kinds: NoticeKind) -> ClusterPolicy:
 
 
 def test_what_the_policy_ignores_is_not_found_once_a_minute() -> None:
-    waiting = SeenHook(OURS.instance, HOOK, launching=False)
-    marked = SeenInterruption(OURS.instance, InterruptionAction.TERMINATE, NOTICED)
+    waiting = ObservedHook(OURS.instance, HOOK, launching=False)
+    marked = ObservedInterruption(OURS.instance, InterruptionAction.TERMINATE, NOTICED)
     world = World([seen()], hooks=[waiting], marked=[marked])
     world.policy = unheeded(NoticeKind.TERMINATE_HOOK, NoticeKind.SPOT_INTERRUPTION)
     assert run(world).found == []
@@ -133,12 +138,12 @@ def test_a_storm_whose_warnings_got_lost_is_received_by_many_hands_at_once() -> 
     together = threading.Barrier(HANDS, timeout=20)
 
     class Patient(World):
-        def receive(self, event: Any, begun: Action | None = None) -> Receipt:
+        def receive(self, event: Any, begun: Action | None = None) -> NoticeOutcome:
             together.wait()
             return super().receive(event, begun)
 
     storm = [facts(number) for number in range(4 * HANDS)]
-    marks = [SeenInterruption(f.instance, InterruptionAction.TERMINATE, NOTICED) for f in storm]
+    marks = [ObservedInterruption(f.instance, InterruptionAction.TERMINATE, NOTICED) for f in storm]
     world = Patient([seen(one) for one in storm], marked=marks)
     report = run(world)
     assert [found.instance for found in report.found] == [one.instance for one in storm]
@@ -146,7 +151,7 @@ def test_a_storm_whose_warnings_got_lost_is_received_by_many_hands_at_once() -> 
 
 
 def test_what_somebody_said_after_all_was_not_lost() -> None:
-    marked = SeenInterruption(OURS.instance, InterruptionAction.TERMINATE, NOTICED)
+    marked = ObservedInterruption(OURS.instance, InterruptionAction.TERMINATE, NOTICED)
     world = World([seen()], marked=[marked], result=Became.KNOWN)
     assert run(world).found == []
     assert len(world.received) == 1
@@ -165,7 +170,7 @@ def stopped_before(**changes: Any) -> World:
     """An instance that was stopped, and runs again, on a node that is marked as retiring."""
     record = take(None, NoticeKind.STATE_CHANGE, "n-1", state="stopped").record
     ended = record.model_copy(update={"facts": OURS, "phase": Phase.FINISHED})
-    again = SeenInstance(OURS, "running", NOTICED + timedelta(seconds=60), "ng")
+    again = ObservedInstance(OURS, "running", NOTICED + timedelta(seconds=60), "ng")
     cluster = OneCluster(marked=[OURS.private_dns_name])
     world = World([again], records=[ended], index={OURS.instance: OURS}, clusters={"prod": cluster})
     world.under_way = False
@@ -190,8 +195,10 @@ def test_a_rebooted_node_that_nothing_succeeds_is_freed_and_not_while_changes_ar
     told_of = {"event": "arn:aws:health:us-east-1::event/1", "effective_at": starts_at}
     record = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", **told_of).record
     drained = at(record.model_copy(update={"facts": OURS}), Phase.FINISHED)
-    rebooted = SeenChange(OURS.instance, "instance-event-0abc", "system-reboot", starts_at, True)
-    never_stopped = SeenInstance(OURS, "running", NOTICED - timedelta(days=9))
+    rebooted = ObservedChange(
+        OURS.instance, "instance-event-0abc", "system-reboot", starts_at, True
+    )
+    never_stopped = ObservedInstance(OURS, "running", NOTICED - timedelta(days=9))
     for fails in (set(), {"changes"}):
         world = stopped_before(records=[drained], changes_=[rebooted], fails=fails)
         world.instances_ = [never_stopped]
@@ -202,7 +209,7 @@ def test_a_rebooted_node_that_nothing_succeeds_is_freed_and_not_while_changes_ar
 def scheduled(**changes: Any) -> World:
     """A change that EC2 has scheduled, an hour before it, as nobody has said."""
     starts_at = NOTICED + timedelta(hours=1)
-    change = SeenChange(OURS.instance, "instance-event-0abc", "instance-retirement", starts_at)
+    change = ObservedChange(OURS.instance, "instance-event-0abc", "instance-retirement", starts_at)
     other = replace(change, instance="i-0ffffffffffffffff")
     return replace(World([seen()], changes_=[change, other]), **changes)
 
@@ -246,7 +253,7 @@ def test_nothing_is_called_off_because_it_could_not_be_read_or_health_said_it() 
 
 
 def test_a_spot_request_of_an_instance_that_runs_no_more_is_history() -> None:
-    marked = SeenInterruption(OURS.instance, InterruptionAction.TERMINATE, NOTICED)
+    marked = ObservedInterruption(OURS.instance, InterruptionAction.TERMINATE, NOTICED)
     assert len(run(World([seen()], marked=[marked])).found) == 1
     for state in ("shutting-down", "terminated"):
         record = take(None, NoticeKind.STATE_CHANGE, "n-1", state=state).record
@@ -311,7 +318,7 @@ def test_a_dry_run_does_not_rehearse_the_end_of_a_detached_instance_once_a_minut
 
 
 def test_the_next_run_finds_the_same_and_says_it_with_the_same_ids() -> None:
-    silent = World([seen()], hooks=[SeenHook(OURS.instance, HOOK, launching=False)])
+    silent = World([seen()], hooks=[ObservedHook(OURS.instance, HOOK, launching=False)])
     run(silent)
     run(silent)
     first, second = silent.received
@@ -321,7 +328,7 @@ def test_the_next_run_finds_the_same_and_says_it_with_the_same_ids() -> None:
 def test_a_hook_that_was_only_rehearsed_is_worked_on_once_dry_run_is_off() -> None:
     record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
     rehearsed = record.model_copy(update={"facts": OURS, "phase": Phase.FINISHED})
-    waiting = World([seen()], hooks=[SeenHook(OURS.instance, HOOK, launching=False)])
+    waiting = World([seen()], hooks=[ObservedHook(OURS.instance, HOOK, launching=False)])
     waiting.records = [rehearsed]
     waiting.policy = ClusterPolicy(dry_run=True)
     run(waiting)
@@ -335,7 +342,7 @@ def test_a_hook_that_was_only_rehearsed_is_worked_on_once_dry_run_is_off() -> No
 def test_a_hook_whose_retirement_has_ended_is_answered() -> None:
     record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
     ended = at(record.model_copy(update={"facts": OURS, "ended_at": NOTICED}), Phase.FINISHED)
-    waiting = World([seen()], hooks=[SeenHook(OURS.instance, HOOK, launching=False)])
+    waiting = World([seen()], hooks=[ObservedHook(OURS.instance, HOOK, launching=False)])
     waiting.records = [ended]
     waiting.under_way = False
     report = run(waiting)
@@ -348,7 +355,7 @@ def test_a_hook_whose_retirement_has_ended_is_answered() -> None:
 def test_a_hook_that_waits_days_after_its_answer_is_worked_on_anew() -> None:
     record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
     ended = at(record.model_copy(update={"facts": OURS, "ended_at": NOTICED}), Phase.FINISHED)
-    waiting = World([seen()], hooks=[SeenHook(OURS.instance, HOOK, launching=False)])
+    waiting = World([seen()], hooks=[ObservedHook(OURS.instance, HOOK, launching=False)])
     waiting.records, waiting.under_way = [ended], False
     waiting.now_ = NOTICED + timedelta(days=3)
     run(waiting)
@@ -366,7 +373,7 @@ def test_a_start_that_was_lost_is_made_again_under_the_same_name() -> None:
 
 def test_instances_of_owners_that_retire_their_own_are_left_alone() -> None:
     managed = facts(1, owner=Owner(OwnerKind.KARPENTER, "default"))
-    mark = SeenInterruption(managed.instance, InterruptionAction.TERMINATE, NOTICED)
+    mark = ObservedInterruption(managed.instance, InterruptionAction.TERMINATE, NOTICED)
     theirs = World([seen(managed)], marked=[mark])
     run(theirs)
     assert theirs.received == []
@@ -381,7 +388,7 @@ def test_a_cluster_that_is_down_stops_neither_the_others_nor_its_own_notices() -
     clusters["green"].nodes[there.private_dns_name] = node(there)
     both = World(
         [seen(here), seen(there, "terminated")],
-        marked=[SeenInterruption(here.instance, InterruptionAction.TERMINATE, NOTICED)],
+        marked=[ObservedInterruption(here.instance, InterruptionAction.TERMINATE, NOTICED)],
         fresh={there.instance: "terminated"},
         index={there.instance: there, "i-0dead": facts(7, "blue")},
         clusters=clusters,
@@ -390,7 +397,7 @@ def test_a_cluster_that_is_down_stops_neither_the_others_nor_its_own_notices() -
     assert [found.instance for found in blue.found] == [here.instance]
     assert "connection refused" in blue.problems[0]
     assert green.problems == []
-    assert [one.result for one in green.cleaned] == [Result.CLEANED]
+    assert [one.result for one in green.cleaned] == [CleanUpResult.CLEANED]
     assert "i-0dead" in both.index, "nobody knows whether its Node is gone"
     assert both.index[here.instance] == here
 
@@ -427,7 +434,7 @@ def test_clusters_that_do_not_answer_keep_no_other_waiting(down: int, answering:
     silent, others = reports[:down], reports[down:]
     assert (len(silent), len(others)) == (down, answering)
     assert all("read timed out" in report.problems[0] for report in silent)
-    assert all(one.cleaned[0].result is Result.CLEANED for one in others)
+    assert all(one.cleaned[0].result is CleanUpResult.CLEANED for one in others)
     assert not any(one.problems for one in others)
 
 
@@ -462,7 +469,7 @@ def test_what_owners_that_retire_their_own_leave_is_theirs_to_clean_up() -> None
     assert run(world).cleaned == []
     assert world.clusters["prod"].vouched == []
     world.policy = ClusterPolicy(takes=frozenset({OwnerKind.KARPENTER}))
-    assert [one.result for one in run(world).cleaned] == [Result.CLEANED]
+    assert [one.result for one in run(world).cleaned] == [CleanUpResult.CLEANED]
 
 
 def test_a_cluster_that_fails_as_nobody_foresaw_stops_no_other_and_says_where() -> None:
@@ -476,7 +483,7 @@ def test_a_cluster_that_fails_as_nobody_foresaw_stops_no_other_and_says_where() 
     both.clusters["green"].nodes[there.private_dns_name] = node(there)
     blue, green = both.reconciliation().run(Round())
     assert blue.problems[0].startswith("the cluster: KeyError: 'policy of blue' (reconciling.py:")
-    assert (green.problems, green.cleaned[0].result) == ([], Result.CLEANED)
+    assert (green.problems, green.cleaned[0].result) == ([], CleanUpResult.CLEANED)
 
 
 def test_a_cluster_that_does_not_exist_is_a_problem_of_its_own() -> None:
@@ -492,12 +499,12 @@ def test_what_cannot_be_read_is_said_and_the_rest_goes_on(part: str, how: str) -
     waiting = facts(2)
     left = gone(**{how: {part}})
     left.instances_.append(seen(waiting))
-    left.hooks.append(SeenHook(waiting.instance, HOOK, launching=False))
+    left.hooks.append(ObservedHook(waiting.instance, HOOK, launching=False))
     report = run(left)
     assert len(report.problems) == 1
     assert {"fails": "RequestLimitExceeded", "breaks": "KeyError"}[how] in report.problems[0]
     if part != "index":
-        assert [one.result for one in report.cleaned] == [Result.CLEANED]
+        assert [one.result for one in report.cleaned] == [CleanUpResult.CLEANED]
 
 
 def test_a_record_that_nobody_understands_is_said_and_the_others_are_looked_at() -> None:

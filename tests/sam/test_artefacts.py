@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.template import read_template
-from tests.cluster.wayward import pod, pods, said, wayward_server
+from tests.kubernetes.wayward import pod, pods, said, wayward_server
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = [f.logical_id for f in read_template(ROOT / "template.yaml", {}).functions]
@@ -123,7 +123,7 @@ LISTING = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from leeway.cluster.kubeconfig import kubeconfig_cluster
+from leeway.kubernetes.kubeconfig import kubeconfig_cluster
 print(*(pod.name for pod in kubeconfig_cluster(Path(sys.argv[2])).pods_on("node-1")))
 """
 

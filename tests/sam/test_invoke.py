@@ -10,17 +10,17 @@ from typing import Any
 
 import boto3
 import pytest
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.manifests import DynamoManifestWriting
+from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.cloud.dynamodb import DynamoRecords
-from leeway.cloud.ec2 import Ec2Instances
-from leeway.cloud.manifests import DynamoManifestWriting
-from leeway.cloud.stores import StoredManifest
+from leeway.interruption.receive_notice import Dependencies, ReceiveNotice
+from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
 from leeway.notices.synthetic import Place
-from leeway.reception import Reception, Surroundings
 
 from sandbox.aws.cloud import ACCOUNT
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 from tests.sam.invocation import Invoke
 from tests.stand_ins import ClaimsInMemory, OfferingsInMemory, OnePolicy, SchedulesInMemory
 
@@ -75,9 +75,9 @@ def executions(sandbox: Sandbox) -> set[str]:
 class HeldBack:
     """A `retire_node` that is not started, so that the test can start it by SAM."""
 
-    def start(self, instance: str, cluster: str, generation: int) -> None:
+    def start(self, instance: str, cluster: str, attempt: int) -> None:
         """Keep what would have been its order."""
-        self.order = {"instance": instance, "cluster": cluster, "generation": generation}
+        self.order = {"instance": instance, "cluster": cluster, "attempt": attempt}
 
 
 class NothingToClean:
@@ -93,8 +93,8 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
     table = sandbox.sam_environment()["RetireNodeFunction"]["LEEWAY_TABLE"]
     held_back = HeldBack()
     records = DynamoRecords(partial(client_of, sandbox, "dynamodb"), table)
-    Reception(
-        Surroundings(
+    ReceiveNotice(
+        Dependencies(
             records=records,
             place=Place(ACCOUNT, sandbox.environment()["AWS_REGION"]),
             instances=Ec2Instances(partial(client_of, sandbox, "ec2")),

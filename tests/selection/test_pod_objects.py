@@ -6,11 +6,7 @@ import pytest
 from leeway.selection.labels import HOSTNAME, NODEPOOL, ZONE
 from leeway.selection.pods import HostPort, PodSpec
 from leeway.selection.pools import Taint
-from leeway.selection.reading.cluster_objects import (
-    daemons_of,
-    existing_nodes,
-    waiting_pods,
-)
+from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, waiting_pods
 from leeway.selection.reading.kinds import passed_over
 from leeway.selection.reading.objects import BadObject
 from leeway.selection.reading.pod_objects import pod_spec

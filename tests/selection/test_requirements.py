@@ -6,12 +6,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.selection.requirements import (
-    BadRequirement,
-    Operator,
-    Requirement,
-    Requirements,
-)
+from leeway.selection.requirements import BadRequirement, Operator, Requirement, Requirements
 
 # All values that any requirement below can tell apart, texts and integers; None: no such label.
 UNIVERSE: list[str | None] = [None, "a", "b", "c", "", "07", "+5", *(str(n) for n in range(-1, 9))]

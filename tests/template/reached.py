@@ -50,7 +50,7 @@ class _Reach:
         self._seen.add(f"{origin}:{name}")
         if origin.startswith("leeway.wiring"):
             self._wiring(origin, name)
-        elif not origin.startswith("leeway.cloud") and origin not in self._seen:
+        elif not origin.startswith("leeway.aws") and origin not in self._seen:
             self._seen.add(origin)
             self.module(_parsed(_file(origin)))
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from leeway.execution.orders import parse_order
+from leeway.execution.attempt import parse_attempt_id
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 
@@ -118,7 +118,7 @@ def test_what_may_have_to_be_quick_loses_its_network_to_nobodys_calling_it(
             assert parse_notice(told).kind is NoticeKind.TEST_NOTIFICATION
         else:
             assert target["Arn"].endswith(":live")
-            assert parse_order(told).instance == "i-00000000"
+            assert parse_attempt_id(told).instance == "i-00000000"
 
 
 def test_only_an_endpoint_that_is_given_reaches_the_environment(deployed: DeployedTemplate) -> None:

@@ -6,18 +6,34 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 
-from leeway.admission.outcome import Welcome
-from leeway.admission.readiness import Expected, Result, Seen, Verdict, decide, missing, pause
+from leeway.admission.outcome import AdmissionOutcome
+from leeway.admission.ports import Admissions
+from leeway.admission.readiness import (
+    AdmissionResult,
+    Expected,
+    ObservedNode,
+    Readiness,
+    decide,
+    missing,
+    pause,
+)
+from leeway.admission.record import Admission
 from leeway.clock import Clock
-from leeway.cloud.ports import Announcements, CloudRefused, CloudUnavailable, Groups, InstanceTypes
-from leeway.cloud.stores import Arrivals, RecordChanged
-from leeway.cluster.ports import Cluster, ClusterRefused, ClusterUnavailable, Node
-from leeway.execution.orders import Order
+from leeway.execution.attempt import AttemptId, Phase
 from leeway.execution.steps import Steps
-from leeway.hooks import HeldHook, HookResult, joined, next_heartbeat, none_waits
-from leeway.lifecycle_actions import Answered, LifecycleActions
-from leeway.records.arrival import Arrival
-from leeway.records.retirement import Phase
+from leeway.lifecycle_hooks.actions import HookAnswers, LifecycleActions
+from leeway.lifecycle_hooks.held_hooks import HeldHook, joined, next_heartbeat, none_waits
+from leeway.ports.aws import (
+    CloudRefused,
+    CloudUnavailable,
+    Groups,
+    HookResult,
+    InstanceTypes,
+    LeewayEvents,
+)
+from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable
+from leeway.ports.kubernetes_objects import Node
+from leeway.ports.table import RecordChanged
 
 LOCK_TRIES = 6
 
@@ -27,24 +43,24 @@ SEARCH_EVERY = timedelta(minutes=1)
 have joined, and not at every look."""
 
 _ANSWERS = {
-    Result.ADMITTED: HookResult.CONTINUE,
-    Result.POOLED: HookResult.CONTINUE,
-    Result.NOT_READY: HookResult.ABANDON,
+    AdmissionResult.ADMITTED: HookResult.CONTINUE,
+    AdmissionResult.POOLED: HookResult.CONTINUE,
+    AdmissionResult.NOT_READY: HookResult.ABANDON,
 }
 _TROUBLE = (ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused)
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class NodeLookup:
     """Where an admission stands after one more look.
 
-    There is no record where a newer generation has taken over. `verdict` ends it; `lacks` is what
+    There is no record where a newer attempt has taken over. `verdict` ends it; `lacks` is what
     the last successful look found missing, and `problem` why the last look failed. `makers` are of
     the instance type's accelerators, None until EC2 was asked. `rest` is in seconds.
     """
 
-    record: Arrival | None
-    verdict: Verdict | None = None
+    record: Admission | None
+    verdict: Readiness | None = None
     lacks: tuple[str, ...] = ()
     problem: str = ""
     node: str = ""
@@ -57,68 +73,68 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How it ended; no outcome where a newer generation has taken over, or where it has not ended
+class AdmissionEnd:
+    """How it ended; no outcome where a newer attempt has taken over, or where it has not ended
     (`again`): what was to be abandoned could not be looked at once more."""
 
-    outcome: Welcome | None
+    outcome: AdmissionOutcome | None
     again: bool = False
     node_uid: str = ""
-    answered: Answered = field(default_factory=Answered)
+    answered: HookAnswers = field(default_factory=HookAnswers)
 
 
-STEP_RESULTS = (Order, Looked, Ended, Welcome, Answered)
+STEP_RESULTS = (AttemptId, NodeLookup, AdmissionEnd, AdmissionOutcome, HookAnswers)
 """What is written down between the steps."""
 
 
 class Telemetry(Protocol):
     """Where it is written down for the people who run Leeway."""
 
-    def admitted(self, outcome: Welcome) -> None:
+    def admitted(self, outcome: AdmissionOutcome) -> None:
         """Log and measure an admission that has ended."""
         ...
 
-    def not_told(self, outcome: Welcome, problem: str) -> None:
+    def admission_not_reported(self, outcome: AdmissionOutcome, problem: str) -> None:
         """Log that somebody did not take the news of an admission."""
         ...
 
 
 class AdmitNode:
-    """Admits instances. `cluster_named` opens a cluster's API."""
+    """Admits instances. `open_cluster` opens a cluster's API."""
 
     def __init__(
         self,
-        arrivals: Arrivals,
+        arrivals: Admissions,
         groups: Groups,
         types: InstanceTypes,
-        announcements: Announcements,
-        cluster_named: Callable[[str], Cluster],
+        announcements: LeewayEvents,
+        open_cluster: Callable[[str], Cluster],
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:
         self._arrivals = arrivals
         self._types = types
         self._announcements = announcements
-        self._cluster_named = cluster_named
+        self._open_cluster = open_cluster
         self._telemetry = telemetry
         self._clock = clock
         self._actions = LifecycleActions(groups, clock)
 
-    def admit(self, order: Order, steps: Steps) -> Welcome | None:
-        """Run one generation of an admission; None where a newer one has taken over.
+    def admit(self, order: AttemptId, steps: Steps) -> AdmissionOutcome | None:
+        """Run one attempt of an admission; None where a newer one has taken over.
 
         Every step may run again from its start: it looks at what is, and does what is missing.
         """
-        looked, ended, turn = Looked(None), Ended(None, again=True), 0
+        looked, ended, turn = NodeLookup(None), AdmissionEnd(None, again=True), 0
         while ended.again:
             if turn:
                 steps.wait(f"rest-{turn}", looked.rest)
-            looked = steps.run(f"look-{turn}", Looked, partial(self._look, order, looked))
+            looked = steps.run(f"look-{turn}", NodeLookup, partial(self._look, order, looked))
             if looked.record is None:
                 return None
             if looked.verdict is not None:
                 finish = partial(self._finish, order, looked, looked.verdict)
-                ended = steps.run(f"finish-{turn}", Ended, finish)
+                ended = steps.run(f"finish-{turn}", AdmissionEnd, finish)
             turn += 1
         outcome = ended.outcome
         if outcome is not None:
@@ -130,17 +146,17 @@ class AdmitNode:
                 self._actions.insist(order.instance, ended.answered, answer, steps)
         return outcome
 
-    def _current(self, order: Order) -> Arrival | None:
-        """Read the record; None where a newer generation has taken over."""
+    def _current(self, order: AttemptId) -> Admission | None:
+        """Read the record; None where a newer attempt has taken over."""
         record = self._arrivals.arrival(order.instance)
-        if record is None or record.generation != order.generation:
+        if record is None or record.attempt != order.attempt:
             return None
         return record
 
-    def _look(self, order: Order, before: Looked) -> Looked:
+    def _look(self, order: AttemptId, before: NodeLookup) -> NodeLookup:
         record = self._current(order)
         if record is None:
-            return Looked(None)
+            return NodeLookup(None)
         now = self._clock.now()
         held = joined(before.held, record.hooks, record.noticed_at, now)
         looked = replace(before, record=record, held=self._actions.keep(order.instance, held))
@@ -157,7 +173,9 @@ class AdmitNode:
         rest = pause(record.noticed_at, now, record.deadline, next_heartbeat(looked.held))
         return replace(looked, verdict=verdict, rest=int(rest.total_seconds()))
 
-    def _see(self, looked: Looked, record: Arrival) -> tuple[Looked, tuple[str, ...] | None]:
+    def _see(
+        self, looked: NodeLookup, record: Admission
+    ) -> tuple[NodeLookup, tuple[str, ...] | None]:
         """Look at the node, and put on it what it is to have; what it lacks, None where it could
         not be looked at."""
         try:
@@ -171,7 +189,7 @@ class AdmitNode:
             lacks += self._label(node, record)
         return replace(looked, lacks=lacks, problem=""), lacks
 
-    def _knowing_its_type(self, looked: Looked, record: Arrival) -> Looked:
+    def _knowing_its_type(self, looked: NodeLookup, record: Admission) -> NodeLookup:
         if looked.makers is not None:
             return looked
         try:
@@ -180,9 +198,9 @@ class AdmitNode:
             makers = ()  # a type that EC2 does not tell about: the node's labels have to
         return replace(looked, makers=makers)
 
-    def _find(self, looked: Looked, record: Arrival) -> tuple[Looked, Node | None]:
+    def _find(self, looked: NodeLookup, record: Admission) -> tuple[NodeLookup, Node | None]:
         """Find the node by name, and now and then, or before giving up, among all nodes."""
-        cluster = self._cluster_named(record.facts.cluster)
+        cluster = self._open_cluster(record.facts.cluster)
         names = [looked.node] if looked.node else []
         names += [name for name in (record.facts.private_dns_name, record.instance) if name]
         named = (cluster.node(name) for name in names)
@@ -196,39 +214,39 @@ class AdmitNode:
         joined_at = looked.joined_at or now
         return replace(looked, node=node.name, node_uid=node.uid, joined_at=joined_at), node
 
-    def _label(self, node: Node, record: Arrival) -> tuple[str, ...]:
+    def _label(self, node: Node, record: Admission) -> tuple[str, ...]:
         """Put on the labels that were asked for; what is in the way, in words."""
         if all(node.labels.get(key) == value for key, value in record.labels.items()):
             return ()
         try:
-            self._cluster_named(record.facts.cluster).label(node.name, record.labels)
+            self._open_cluster(record.facts.cluster).label(node.name, record.labels)
         except (ClusterUnavailable, ClusterRefused) as error:
             return (f"its labels could not be put on: {error}",)
         return ()
 
-    def _finish(self, order: Order, looked: Looked, verdict: Verdict) -> Ended:
+    def _finish(self, order: AttemptId, looked: NodeLookup, verdict: Readiness) -> AdmissionEnd:
         """Close the record and answer the hooks.
 
         What is to be abandoned is looked at once more: hours may lie between two steps.
         """
-        if verdict.result is Result.NOT_READY and looked.record is not None:
+        if verdict.result is AdmissionResult.NOT_READY and looked.record is not None:
             looked, lacks = self._see(looked, looked.record)
             if lacks is None:
-                return Ended(None, again=True)
-            verdict = Verdict(Result.NOT_READY, "; ".join(lacks)) if lacks else _READY
+                return AdmissionEnd(None, again=True)
+            verdict = Readiness(AdmissionResult.NOT_READY, "; ".join(lacks)) if lacks else _READY
         answer = _ANSWERS.get(verdict.result)
         closed = self._close(order, answer)
         if closed is None:
-            return Ended(None)
-        answered = Answered()
+            return AdmissionEnd(None)
+        answered = HookAnswers()
         if answer is not None:
             answered = self._actions.answer(order.instance, closed.hooks, answer)
-        outcome = Welcome(
+        outcome = AdmissionOutcome(
             result=verdict.result,
             instance=order.instance,
             cluster=order.cluster,
             node=looked.node,
-            generation=order.generation,
+            attempt=order.attempt,
             reason=verdict.reason,
             asked_at=closed.noticed_at,
             joined_at=looked.joined_at,
@@ -237,9 +255,9 @@ class AdmitNode:
             hooks=tuple(hook.name for hook in closed.hooks),
             refused=tuple(refusal.said for refusal in answered.refused),
         )
-        return Ended(outcome, False, looked.node_uid, answered)
+        return AdmissionEnd(outcome, False, looked.node_uid, answered)
 
-    def _close(self, order: Order, answer: HookResult | None) -> Arrival | None:
+    def _close(self, order: AttemptId, answer: HookResult | None) -> Admission | None:
         for _ in range(LOCK_TRIES):
             record = self._current(order)
             if record is None:
@@ -259,40 +277,40 @@ class AdmitNode:
             return closed
         raise CloudUnavailable(f"{order.instance}: its record changed {LOCK_TRIES} times in a row")
 
-    def _log(self, outcome: Welcome) -> str:
+    def _log(self, outcome: AdmissionOutcome) -> str:
         self._telemetry.admitted(outcome)
         return outcome.sentence
 
-    def _announce(self, outcome: Welcome) -> str:
+    def _announce(self, outcome: AdmissionOutcome) -> str:
         """Put the Leeway event; one that is refused holds up nothing."""
         try:
             self._announcements.announce(outcome.title, outcome.to_json())
         except CloudRefused as error:
-            self._telemetry.not_told(outcome, f"no Leeway event: {error}")
+            self._telemetry.admission_not_reported(outcome, f"no Leeway event: {error}")
             return f"not put: {error}"
         return outcome.title
 
-    def _note(self, outcome: Welcome, node_uid: str) -> str:
+    def _note(self, outcome: AdmissionOutcome, node_uid: str) -> str:
         """Write the Kubernetes Event; a cluster that does not take it holds up nothing."""
         event = outcome.as_node_event(node_uid)
         try:
-            self._cluster_named(outcome.cluster).note(event)
+            self._open_cluster(outcome.cluster).note(event)
         except _TROUBLE as error:
-            self._telemetry.not_told(outcome, f"no Kubernetes Event: {error}")
+            self._telemetry.admission_not_reported(outcome, f"no Kubernetes Event: {error}")
             return f"not written: {error}"
         return event.name
 
 
-_READY = Verdict(Result.ADMITTED, "the node is ready for pods, though late")
+_READY = Readiness(AdmissionResult.ADMITTED, "the node is ready for pods, though late")
 
 
-def _seen(node: Node | None) -> Seen | None:
+def _seen(node: Node | None) -> ObservedNode | None:
     if node is None:
         return None
-    return Seen(node.ready, node.labels, node.devices, {taint.key for taint in node.taints})
+    return ObservedNode(node.ready, node.labels, node.devices, {taint.key for taint in node.taints})
 
 
-def _may_search(looked: Looked, record: Arrival, now: datetime) -> bool:
+def _may_search(looked: NodeLookup, record: Admission, now: datetime) -> bool:
     """Whether all nodes may be listed now: it is time for it again, or the last word is near."""
     if now >= record.deadline:
         return True

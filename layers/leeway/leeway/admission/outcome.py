@@ -4,24 +4,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from leeway.admission.readiness import Result
-from leeway.cluster.ports import NodeEvent
+from leeway.admission.readiness import AdmissionResult
+from leeway.ports.kubernetes import NodeEvent
 from leeway.typed_json import adapter_of
 
-_WORDS = {Result.ADMITTED: "Admitted", Result.POOLED: "Pooled"}
+_WORDS = {AdmissionResult.ADMITTED: "Admitted", AdmissionResult.POOLED: "Pooled"}
 _OTHERWISE = "Not Admitted"
 
 
 @dataclass(frozen=True, slots=True)
-class Welcome:
+class AdmissionOutcome:
     """An admission that has ended. Times are UTC; `hooks` are the lifecycle hooks that waited for
     it, `refused` what AWS said to the answers that it refused."""
 
-    result: Result
+    result: AdmissionResult
     instance: str
     cluster: str
     node: str
-    generation: int
+    attempt: int
     reason: str
     asked_at: datetime
     joined_at: datetime | None
@@ -44,28 +44,30 @@ class Welcome:
     def sentence(self) -> str:
         """What happened, in one sentence for people."""
         told = [f"{self.node or self.instance} {self.result}: {self.reason}"]
-        if self.result is Result.NOT_READY and self.hooks:
+        if self.result is AdmissionResult.NOT_READY and self.hooks:
             told.append(f"abandoned, so that its group ends it ({', '.join(self.hooks)})")
         return "; ".join([*told, *self.refused])
 
     @property
     def troubled(self) -> bool:
         """Whether somebody should look at it."""
-        return self.result in {Result.NOT_READY, Result.UNSEEN} or bool(self.refused)
+        return self.result in {AdmissionResult.NOT_READY, AdmissionResult.UNSEEN} or bool(
+            self.refused
+        )
 
     def to_json(self) -> str:
         """Render the detail of the Leeway event."""
-        return adapter_of(Welcome).dump_json(self).decode()
+        return adapter_of(AdmissionOutcome).dump_json(self).decode()
 
     def to_dict(self) -> dict[str, Any]:
         """Render the answer of the function."""
-        rendered: dict[str, Any] = adapter_of(Welcome).dump_python(self, mode="json")
+        rendered: dict[str, Any] = adapter_of(AdmissionOutcome).dump_python(self, mode="json")
         return rendered
 
     def as_node_event(self, node_uid: str) -> NodeEvent:
         """Render the Kubernetes Event; its name makes a repeated report the same Event."""
         return NodeEvent(
-            name=f"{self.node}.leeway-admit-{self.instance}-{self.generation}",
+            name=f"{self.node}.leeway-admit-{self.instance}-{self.attempt}",
             node=self.node,
             node_uid=node_uid,
             reason="Leeway" + _WORDS.get(self.result, _OTHERWISE).replace(" ", ""),

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 
-class Result(StrEnum):
+class AdmissionResult(StrEnum):
     """How an admission ends."""
 
     ADMITTED = "admitted"
@@ -62,7 +62,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedNode:
     """A node as it is: `devices` are allocatable extended resources with their counts, `taints` the
     keys of its taints."""
 
@@ -72,7 +72,7 @@ class Seen:
     taints: Collection[str]
 
 
-def missing(seen: Seen | None, expected: Expected) -> tuple[str, ...]:
+def missing(seen: ObservedNode | None, expected: Expected) -> tuple[str, ...]:
     """Say what a node still lacks, in words for people; nothing where it is ready for pods.
 
     `seen` is a fresh read; None says that no node has joined for the instance.
@@ -111,10 +111,10 @@ def _is_there(device: Device, devices: Mapping[str, int]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Readiness:
     """How an admission ends, and why in one sentence."""
 
-    result: Result
+    result: AdmissionResult
     reason: str
 
 
@@ -126,7 +126,7 @@ def decide(
     hooks_wait: bool,
     hooks_over: bool,
     into_pool: bool = False,
-) -> Verdict | None:
+) -> Readiness | None:
     """Decide whether an admission is over, by what the node lacks; None says that it goes on.
 
     `lacks` is of a read that has just succeeded, None where that failed: a node that could not be
@@ -134,20 +134,23 @@ def decide(
     warm pool has the same time to start up, and needs no node there: many join only out of it.
     """
     if lacks == ():
-        return Verdict(Result.ADMITTED, "the node is ready for pods")
+        return Readiness(AdmissionResult.ADMITTED, "the node is ready for pods")
     if hooks_over:
-        return Verdict(
-            Result.NOT_WAITED_FOR, "its lifecycle hook was answered by others or has run out"
+        return Readiness(
+            AdmissionResult.NOT_WAITED_FOR,
+            "its lifecycle hook was answered by others or has run out",
         )
     if now < deadline:
         return None
     if into_pool:
-        return Verdict(Result.POOLED, "it has had its time to start up, and joins out of the pool")
+        return Readiness(
+            AdmissionResult.POOLED, "it has had its time to start up, and joins out of the pool"
+        )
     if lacks is not None:
-        return Verdict(Result.NOT_READY, "; ".join(lacks))
+        return Readiness(AdmissionResult.NOT_READY, "; ".join(lacks))
     if hooks_wait:
         return None
-    return Verdict(Result.UNSEEN, "the cluster could not be read when its time ran out")
+    return Readiness(AdmissionResult.UNSEEN, "the cluster could not be read when its time ran out")
 
 
 def pause(

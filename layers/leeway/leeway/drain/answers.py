@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from leeway.ports.kubernetes_objects import Response
+
 
 class Meaning(StrEnum):
     """The kinds of answer that a drain tells apart."""
@@ -16,20 +18,6 @@ class Meaning(StrEnum):
     NOT_EVICTABLE = "not-evictable"
     DENIED = "denied"
     TRANSIENT = "transient"
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """An answer of the API server. `status` 0 says that none came: the connection was lost.
-
-    `causes` are (reason, message) of `details.causes`; `retry_after` is in seconds.
-    """
-
-    status: int
-    message: str = ""
-    reason: str = ""
-    causes: tuple[tuple[str, str], ...] = ()
-    retry_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from leeway.drain.pods import SKIP_DELETED_FOR, Pod, Refusal
-from leeway.policies import OnBlocked
+from leeway.drain.decide_pod import SKIP_DELETED_FOR, Refusal
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes_objects import Pod
 
 GRACE_CAP = timedelta(seconds=45)
 """The most of a pod's grace that is kept free before the deadline while a budget blocks it."""

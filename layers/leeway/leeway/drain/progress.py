@@ -32,7 +32,7 @@ AWAY = frozenset({Stage.DETACHING, Stage.GONE})
 """The stages of a pod that is no longer on the node."""
 
 
-class Way(StrEnum):
+class RemovalMethod(StrEnum):
     """How a pod is asked to go: by the Eviction API, which heeds budgets, or by DELETE; or, where
     it is going already, to go sooner."""
 
@@ -56,7 +56,7 @@ class PodProgress:
     stage: Stage
     reason: str
     warning: str = ""
-    way: Way | None = None
+    way: RemovalMethod | None = None
     grace: int | None = None
     attempts: int = 0
     budgets: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from leeway.drain.progress import Drain, Stage, Way
+from leeway.drain.progress import Drain, RemovalMethod, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class PodState:
 
     pod: str
     stage: Stage
-    way: Way | None
+    way: RemovalMethod | None
     reason: str
 
 
@@ -22,18 +22,18 @@ class DrainState:
     listed then, if they could not."""
 
     instance: str
-    generation: int
+    attempt: int
     node: str
     at: datetime
     problem: str
     pods: tuple[PodState, ...]
 
 
-def summarise(instance: str, generation: int, node: str, drain: Drain, at: datetime) -> DrainState:
+def summarise(instance: str, attempt: int, node: str, drain: Drain, at: datetime) -> DrainState:
     """Tell how far a drain is; pods that stay on the node are left out."""
     pods = tuple(
         PodState(pod.pod, pod.stage, pod.way if pod.asked_at else None, pod.reason)
         for pod in drain.pods.values()
         if pod.stage is not Stage.LEFT
     )
-    return DrainState(instance, generation, node, at, drain.problem, pods)
+    return DrainState(instance, attempt, node, at, drain.problem, pods)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from statistics import median_low
 from typing import Any
 
-from leeway.headroom.pause import PausePods
+from leeway.headroom.pause_pods import PausePods
 from leeway.headroom.proportion import ClusterSize, Ladder, Linear, by_ladder, by_line
 from leeway.headroom.schedule import Schedule, Size, largest_ahead, size_at
 from leeway.selection.quantities import amount

@@ -37,7 +37,7 @@ class _ScheduledChange(Detail):
     entities: Annotated[tuple[_Entity, ...], Field(alias="affectedEntities")] = ()
 
 
-# An end of support or of a generation, which asks people to act in the next months. It lists all
+# An end of support or of an attempt, which asks people to act in the next months. It lists all
 # that it is about, and at its time nothing happens to an instance: EC2 announces that by itself.
 # Source: AWS Health user guide, "Planned lifecycle events".
 _FOR_PEOPLE = "_PLANNED_LIFECYCLE_EVENT"

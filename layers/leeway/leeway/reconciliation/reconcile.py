@@ -13,30 +13,31 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from leeway.clock import Clock
-from leeway.cloud.ports import (
-    AdmitNode,
+from leeway.failures import described
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.observed import ObservedChange, ObservedInstance
+from leeway.interruption.receive_notice import NoticeResult as Became
+from leeway.interruption.receive_notice import ReceiveNotice
+from leeway.notices import INSTANCE_ID
+from leeway.notices.synthetic import Place
+from leeway.parallel import in_parallel
+from leeway.policy.ports import ClusterPolicies
+from leeway.policy.rules import ClusterPolicy
+from leeway.ports.aws import (
     CloudRefused,
     CloudUnavailable,
     Groups,
     LifecycleActionOver,
-    RetireNode,
     Sweep,
     WaitingActions,
 )
-from leeway.cloud.stores import ClusterPolicies, Index, Unfinished
-from leeway.cluster.ports import ClusterRefused, ClusterUnavailable, Node, Remains
-from leeway.failures import described
-from leeway.notices import INSTANCE_ID
-from leeway.notices.synthetic import Place
-from leeway.parallel import in_parallel
-from leeway.policies import ClusterPolicy
-from leeway.reception import Reception
-from leeway.reception import Result as Became
-from leeway.reconciliation.cleaning import Cleaned, Cleaning, Result
-from leeway.reconciliation.finding import HANDS, Finding, Region, Search
-from leeway.reconciliation.omissions import GONE, Lost, LostAnswer, LostStart, Omission
-from leeway.records.retirement import InstanceFacts
-from leeway.sightings import SeenChange, SeenInstance
+from leeway.ports.functions import AdmitNode, RetireNode
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway.ports.kubernetes_objects import Node
+from leeway.reconciliation.clean_up import Cleaned, Cleaning, CleanUpResult
+from leeway.reconciliation.find_lost_events import HANDS, Finding, Region, Search
+from leeway.reconciliation.lost_events import GONE, Lost, LostAnswer, LostStart, Omission
+from leeway.reconciliation.ports import ClusterLeftovers, Index, Unfinished
 from leeway.typed_json import adapter_of
 
 AT_ONCE = 32
@@ -102,7 +103,7 @@ class ClusterReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Dependencies:
     """What reconciling takes. `clusters` are those under Leeway's care. `hasty_sweep` gives up soon
     where EC2 throttles."""
 
@@ -115,20 +116,20 @@ class Surroundings:
     index: Index
     records: Unfinished
     policies: ClusterPolicies
-    reception: Reception
+    reception: ReceiveNotice
     retire_node: RetireNode
     admit_node: AdmitNode
-    cluster_named: Callable[[str], Remains]
+    open_cluster: Callable[[str], ClusterLeftovers]
     clock: Clock
 
 
 class Reconciliation:
     """Reconciles clusters with what events told of them."""
 
-    def __init__(self, world: Surroundings) -> None:
+    def __init__(self, world: Dependencies) -> None:
         self._world = world
-        self._cleaning = Cleaning(world.sweep, world.cluster_named, world.clock)
-        self._cleaning_at_once = Cleaning(world.hasty_sweep, world.cluster_named, world.clock)
+        self._cleaning = Cleaning(world.sweep, world.open_cluster, world.clock)
+        self._cleaning_at_once = Cleaning(world.hasty_sweep, world.open_cluster, world.clock)
         self._finding = Finding(world.records, world.waiting, world.sweep, world.place, world.clock)
 
     def run(self, wanted: Round) -> tuple[ClusterReport, ...]:
@@ -173,7 +174,7 @@ class Reconciliation:
                 report.cleaned.append(self._cleaning_at_once.clean(facts))
         except _TROUBLE as error:
             why = f"the next minute's run cleans up: {described(error)}"
-            later = Cleaned(Result.LATER, wanted.instance, report.cluster, "", why)
+            later = Cleaned(CleanUpResult.LATER, wanted.instance, report.cluster, "", why)
             report.cleaned.append(later)
         return report
 
@@ -224,8 +225,8 @@ class Reconciliation:
                 return "; ".join(f"{one.result}: {one.reason}" for one in receipt.instances)
             case LostStart():
                 start = world.admit_node.start if omission.admission else world.retire_node.start
-                start(omission.instance, omission.cluster, omission.generation)
-                return f"started generation {omission.generation} again"
+                start(omission.instance, omission.cluster, omission.attempt)
+                return f"started attempt {omission.attempt} again"
             case LostAnswer():
                 try:
                     world.groups.complete(omission.instance, omission.hook, omission.result)
@@ -237,7 +238,7 @@ class Reconciliation:
         self,
         report: ClusterReport,
         policy: ClusterPolicy,
-        ours: Mapping[str, SeenInstance],
+        ours: Mapping[str, ObservedInstance],
         index: Mapping[str, InstanceFacts],
     ) -> frozenset[str]:
         """Clean up what instances left that are gone; the instances whose Node is still there.
@@ -249,7 +250,7 @@ class Reconciliation:
         left: dict[str, tuple[InstanceFacts, Node]] = {}
         remaining: set[str] = set()
         several: set[str] = set()  # more Nodes than one name them: the next tick sees to the rest
-        cluster = self._world.cluster_named(report.cluster)
+        cluster = self._world.open_cluster(report.cluster)
         for node in cluster.unready():
             instance = node.provider_id.rsplit("/", 1)[-1]
             there = ours.get(instance)
@@ -278,18 +279,18 @@ class Reconciliation:
 
         done = in_parallel(clean, list(left), HANDS)
         report.cleaned.extend(cleaned for cleaned in done if cleaned is not None)
-        done_with = {one.instance for one in report.cleaned if one.result is Result.CLEANED}
+        done_with = {one.instance for one in report.cleaned if one.result is CleanUpResult.CLEANED}
         return frozenset(remaining) - (done_with - several)
 
     def _free_who_stays(
         self,
         report: ClusterReport,
         policy: ClusterPolicy,
-        ours: Mapping[str, SeenInstance],
-        changes: Sequence[SeenChange] | None,
+        ours: Mapping[str, ObservedInstance],
+        changes: Sequence[ObservedChange] | None,
     ) -> None:
         """Look among the nodes that are marked as retiring for some whose instance is to stay."""
-        marked = set(self._world.cluster_named(report.cluster).retiring())
+        marked = set(self._world.open_cluster(report.cluster).retiring())
         seen = [
             one
             for name, one in ours.items()
@@ -300,7 +301,7 @@ class Reconciliation:
     def _keep_index(
         self,
         report: ClusterReport,
-        ours: Mapping[str, SeenInstance],
+        ours: Mapping[str, ObservedInstance],
         index: Mapping[str, InstanceFacts],
         remaining: frozenset[str] | None,
     ) -> None:

@@ -3,16 +3,18 @@
 from functools import cache
 
 from leeway.admission.admit_node import STEP_RESULTS, AdmitNode
+from leeway.admission.telemetry import AdmissionTelemetry
 from leeway.wiring.clients import (
     announcements,
     clock,
     groups,
     instances,
+    logger,
+    metrics,
     prepare,
     records,
-    telemetry,
 )
-from leeway.wiring.clusters import cluster_named
+from leeway.wiring.clusters import open_cluster
 
 
 @cache
@@ -23,8 +25,8 @@ def admit_node() -> AdmitNode:
         groups=groups(),
         types=instances(),
         announcements=announcements(),
-        cluster_named=cluster_named,
-        telemetry=telemetry(),
+        open_cluster=open_cluster,
+        telemetry=AdmissionTelemetry(logger(), metrics()),
         clock=clock(),
     )
 

@@ -14,15 +14,15 @@ from aws_lambda_powertools import Logger, Metrics
 from botocore.config import Config
 
 from leeway import __version__
+from leeway.aws.autoscaling import AutoScalingGroups
+from leeway.aws.dates import follow_dates
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.eventbridge import EventBridgeLeewayEvents
+from leeway.aws.manifests import DynamoManifests
+from leeway.aws.records import DynamoRecords
 from leeway.clock import GuidedClock, SystemClock
-from leeway.cloud.autoscaling import AutoScalingGroups
-from leeway.cloud.dates import follow_dates
-from leeway.cloud.dynamodb import DynamoRecords
-from leeway.cloud.ec2 import Ec2Instances
-from leeway.cloud.eventbridge import EventBridgeAnnouncements
-from leeway.cloud.manifests import DynamoManifests
-from leeway.configuration import Configuration
-from leeway.telemetry import PowertoolsTelemetry
+from leeway.manifests.configuration import Configuration
+from leeway.manifests.telemetry import ManifestTelemetry
 from leeway.typed_json import adapter_of
 
 TRIES = 6
@@ -153,15 +153,26 @@ def prepare(
 
 
 @cache
-def telemetry() -> PowertoolsTelemetry:
-    """Build the logger and the metrics of this function."""
+def logger() -> Logger:
+    """Build the logger of this function."""
     # In ASCII: who follows the log at a terminal sees others' control characters, and obeys none.
-    logger = Logger(json_serializer=partial(json.dumps, default=str, separators=(",", ":")))
+    built = Logger(json_serializer=partial(json.dumps, default=str, separators=(",", ":")))
     # What fails between the steps is logged by the durable SDK: in lines like Leeway's own, which
     # name the execution.
     of_the_sdk = logging.getLogger("aws_durable_execution_sdk_python")
-    of_the_sdk.handlers, of_the_sdk.propagate = logger.handlers, False
-    return PowertoolsTelemetry(logger, Metrics())
+    of_the_sdk.handlers, of_the_sdk.propagate = built.handlers, False
+    return built
+
+
+@cache
+def metrics() -> Metrics:
+    """Build the metrics of this function."""
+    return Metrics()
+
+
+def log_execution(arn: str) -> None:
+    """Name the durable execution in every log line from now on."""
+    logger().append_keys(execution=arn)
 
 
 @cache
@@ -175,7 +186,7 @@ def configuration() -> Configuration:
     """Build what reads users' manifests. An interruption must not wait long for a table that is
     throttled: there are defaults."""
     manifests = DynamoManifests(partial(client, "dynamodb", tries=HASTY_TRIES), settings().table)
-    return Configuration(manifests, clock(), telemetry())
+    return Configuration(manifests, clock(), ManifestTelemetry(logger(), metrics()))
 
 
 @cache
@@ -185,9 +196,9 @@ def instances() -> Ec2Instances:
 
 
 @cache
-def announcements() -> EventBridgeAnnouncements:
+def announcements() -> EventBridgeLeewayEvents:
     """Build the adapter of Leeway's own events."""
-    return EventBridgeAnnouncements(partial(client, "events"))
+    return EventBridgeLeewayEvents(partial(client, "events"))
 
 
 @cache

@@ -4,18 +4,18 @@ import os
 from functools import cache, partial
 from urllib.parse import urlsplit
 
-from leeway.cloud.eks import EksClusters
-from leeway.cloud.endpoints import RememberedClusters
-from leeway.cloud.ports import ClusterEndpoint
-from leeway.cluster.connection import Connection
-from leeway.cluster.eks import eks_connection
-from leeway.cluster.eks_hosts import refused_because
-from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.cluster.opened import OpenedClusters
+from leeway.aws.eks import EksClusters
+from leeway.aws.endpoints import RememberedClusters
+from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.eks import eks_connection
+from leeway.kubernetes.eks_hosts import refused_because
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.open_clusters import OpenedClusters
+from leeway.ports.aws import ClusterEndpoint
 from leeway.wiring.clients import client, clock, session, settings
 
 
-def cluster_named(name: str) -> LightkubeCluster:
+def open_cluster(name: str) -> LightkubeCluster:
     """Open a cluster's nodes and pods, once for each connection to it."""
     return _cluster_on(connection_to(name))
 

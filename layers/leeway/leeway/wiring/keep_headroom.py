@@ -2,12 +2,14 @@
 
 from functools import cache, partial
 
-from leeway.cloud.headroom import DynamoHeadroom
-from leeway.cluster.connection import Connection
-from leeway.cluster.http_workloads import HttpWorkloads
-from leeway.cluster.ports import Workloads
-from leeway.upkeep.keep_headroom import KeepHeadroom
-from leeway.wiring.clients import client, clock, configuration, prepare, settings, telemetry
+from leeway.aws.headroom import DynamoHeadroom
+from leeway.headroom.keep_headroom import KeepHeadroom
+from leeway.headroom.ports import Workloads
+from leeway.headroom.telemetry import HeadroomTelemetry
+from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.workloads import HttpWorkloads
+from leeway.manifests.headroom_source import HeadroomSource
+from leeway.wiring.clients import client, clock, configuration, logger, metrics, prepare, settings
 from leeway.wiring.clusters import connection_to
 
 
@@ -24,10 +26,10 @@ def _workloads_on(connection: Connection) -> Workloads:
 def keep_headroom() -> KeepHeadroom:
     """Build the use case."""
     return KeepHeadroom(
-        manifests=configuration(),
+        manifests=HeadroomSource(configuration()),
         states=DynamoHeadroom(partial(client, "dynamodb"), settings().table),
         workloads_in=_workloads_in,
-        telemetry=telemetry(),
+        telemetry=HeadroomTelemetry(logger(), metrics()),
         clock=clock(),
     )
 

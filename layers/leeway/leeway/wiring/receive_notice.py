@@ -3,11 +3,12 @@
 import os
 from functools import cache, partial
 
-from leeway.cloud.scheduler import EventBridgeSchedules, ScheduleTarget
-from leeway.reception import Reception
-from leeway.records.arrival import Arrival
-from leeway.records.retirement import Retirement
-from leeway.wiring.clients import client, prepare
+from leeway.admission.record import Admission
+from leeway.aws.scheduler import EventBridgeSchedules, ScheduleTarget
+from leeway.interruption.receive_notice import ReceiveNotice
+from leeway.interruption.telemetry import NoticeTelemetry
+from leeway.retirement.record import Retirement
+from leeway.wiring.clients import client, logger, metrics, prepare
 from leeway.wiring.reception import reception_with
 
 
@@ -22,9 +23,15 @@ def _schedule_target() -> ScheduleTarget:
 
 
 @cache
-def reception() -> Reception:
+def reception() -> ReceiveNotice:
     """Build the use case."""
     return reception_with(EventBridgeSchedules(partial(client, "scheduler"), _schedule_target()))
 
 
-prepare(["dynamodb", "lambda", "ec2"], [Retirement, Arrival], hasty=["dynamodb"])
+@cache
+def telemetry() -> NoticeTelemetry:
+    """Build the telemetry of notices."""
+    return NoticeTelemetry(logger(), metrics())
+
+
+prepare(["dynamodb", "lambda", "ec2"], [Retirement, Admission], hasty=["dynamodb"])

@@ -3,12 +3,12 @@
 import os
 from functools import cache, partial
 
-from leeway.cloud.functions import LambdaCleanUp, LambdaExecutions, Pace
-from leeway.cloud.memory import DynamoMemory
-from leeway.cloud.ports import Schedules
-from leeway.cloud.unavailable import DynamoUnavailableOfferings
+from leeway.aws.functions import LambdaCleanUp, LambdaExecutions, Pace
+from leeway.aws.shared_cache import DynamoSharedCache
+from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.interruption.receive_notice import Dependencies, ReceiveNotice
 from leeway.notices.synthetic import Place
-from leeway.reception import Reception, Surroundings
+from leeway.ports.functions import Schedules
 from leeway.wiring.clients import (
     client,
     clock,
@@ -47,10 +47,10 @@ def _pace() -> Pace:
     return Pace(clock())
 
 
-def reception_with(schedules: Schedules) -> Reception:
+def reception_with(schedules: Schedules) -> ReceiveNotice:
     """Build the use case, with what keeps notices that are to be received again later."""
-    return Reception(
-        Surroundings(
+    return ReceiveNotice(
+        Dependencies(
             place=place(),
             records=records(),
             instances=instances(),
@@ -65,6 +65,6 @@ def reception_with(schedules: Schedules) -> Reception:
             arrivals=records(),
             admit_node=admissions(),
             cleaning=LambdaCleanUp(partial(client, "lambda"), settings().reconcile),
-            claims=DynamoMemory(partial(client, "dynamodb"), settings().table),
+            claims=DynamoSharedCache(partial(client, "dynamodb"), settings().table),
         )
     )

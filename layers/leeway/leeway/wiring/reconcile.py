@@ -5,12 +5,13 @@ from datetime import datetime
 from functools import cache, partial
 from typing import Any
 
-from leeway.cloud.dynamodb_index import DynamoIndex
-from leeway.cloud.ports import CloudRefused
-from leeway.cloud.sweep import Ec2Sweep
-from leeway.cloud.waiting import AutoScalingWaitingActions
-from leeway.reconciliation.reconcile import Reconciliation, Round, Surroundings
-from leeway.records.retirement import Retirement
+from leeway.aws.index import DynamoIndex
+from leeway.aws.sweep import Ec2Sweep
+from leeway.aws.waiting_hooks import AutoScalingWaitingActions
+from leeway.ports.aws import CloudRefused
+from leeway.reconciliation.reconcile import Dependencies, Reconciliation, Round
+from leeway.reconciliation.telemetry import ReconciliationTelemetry
+from leeway.retirement.record import Retirement
 from leeway.wiring.clients import (
     HASTY_TRIES,
     LISTS_WITHIN,
@@ -19,11 +20,13 @@ from leeway.wiring.clients import (
     clock,
     configuration,
     groups,
+    logger,
+    metrics,
     prepare,
     records,
     settings,
 )
-from leeway.wiring.clusters import cluster_named
+from leeway.wiring.clusters import open_cluster
 from leeway.wiring.reception import admissions, place, reception_with, retirements
 
 
@@ -42,7 +45,7 @@ class _NothingAhead:
 def reconciliation() -> Reconciliation:
     """Build the use case."""
     return Reconciliation(
-        Surroundings(
+        Dependencies(
             clusters=frozenset(settings().clusters),
             place=place(),
             sweep=Ec2Sweep(partial(client, "ec2", answers_within=LISTS_WITHIN)),
@@ -55,10 +58,16 @@ def reconciliation() -> Reconciliation:
             reception=reception_with(_NothingAhead()),
             retire_node=retirements(),
             admit_node=admissions(),
-            cluster_named=cluster_named,
+            open_cluster=open_cluster,
             clock=clock(),
         )
     )
+
+
+@cache
+def telemetry() -> ReconciliationTelemetry:
+    """Build the telemetry of reconcile."""
+    return ReconciliationTelemetry(logger(), metrics())
 
 
 prepare(["dynamodb", "autoscaling", "ec2"], [Round, Retirement])

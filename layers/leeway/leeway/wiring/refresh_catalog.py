@@ -2,17 +2,19 @@
 
 from functools import cache, partial
 
-from leeway.cloud.market import Ec2Market, PricingPriceList, pricing_region
-from leeway.cloud.surveys import DynamoSurveys
-from leeway.refresh_catalog import RefreshCatalog, Surveyor
+from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
+from leeway.aws.surveys import DynamoSurveys
+from leeway.catalog.refresh import RefreshCatalog, Surveyor
+from leeway.catalog.telemetry import CatalogTelemetry
 from leeway.wiring.clients import (
     client,
     clock,
+    logger,
+    metrics,
     patient_client,
     prepare,
     session,
     settings,
-    telemetry,
 )
 
 
@@ -32,7 +34,7 @@ def refresh_catalog() -> RefreshCatalog:
             ),
         ),
         surveys=DynamoSurveys(partial(client, "dynamodb"), settings().table),
-        telemetry=telemetry(),
+        telemetry=CatalogTelemetry(logger(), metrics()),
         clock=clock(),
     )
 

@@ -2,17 +2,19 @@
 
 from functools import cache, partial
 
-from leeway.cloud.ec2 import Ec2Instances
-from leeway.cloud.ledgers import DynamoLedgers
-from leeway.cloud.memory import DynamoMemory
-from leeway.cloud.progress import DynamoDrainStates
-from leeway.cloud.unavailable import DynamoUnavailableOfferings
-from leeway.cluster.connection import Connection
-from leeway.cluster.lightkube_cluster import LightkubeCluster
-from leeway.retirement.recollection import Recollection
-from leeway.retirement.results import STEP_RESULTS
-from leeway.retirement.retire_node import RetireNode
-from leeway.retirement.surroundings import Surroundings
+from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
+from leeway.aws.drain_states import DynamoDrainStates
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.shared_cache import DynamoSharedCache
+from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.execution.shared_cache import SharedCache
+from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.retire_node.dependencies import Dependencies
+from leeway.retire_node.retire_node import RetireNode
+from leeway.retire_node.step_results import STEP_RESULTS
+from leeway.retire_node.telemetry import RetirementTelemetry
+from leeway.retirement.step_context import StepContext
 from leeway.wiring.clients import (
     HASTY_TRIES,
     announcements,
@@ -20,21 +22,22 @@ from leeway.wiring.clients import (
     clock,
     configuration,
     groups,
+    logger,
+    metrics,
     prepare,
     records,
     session,
     settings,
-    telemetry,
 )
 from leeway.wiring.clusters import connection_to
 
 
 @cache
-def _recollection() -> Recollection:
-    return Recollection(DynamoMemory(partial(client, "dynamodb"), settings().table), clock())
+def _recollection() -> SharedCache:
+    return SharedCache(DynamoSharedCache(partial(client, "dynamodb"), settings().table), clock())
 
 
-def _cluster_named(name: str) -> LightkubeCluster:
+def _open_cluster(name: str) -> LightkubeCluster:
     """Open a cluster's nodes and pods, once for each connection to it. In a storm its nodes are
     counted once for all that retire."""
     return _cluster_on(connection_to(name), name)
@@ -50,21 +53,19 @@ def _cluster_on(connection: Connection, name: str) -> LightkubeCluster:
 def retire_node() -> RetireNode:
     """Build the use case."""
     return RetireNode(
-        Surroundings(
-            records=records(),
-            ledgers=DynamoLedgers(partial(client, "dynamodb"), settings().table),
+        Dependencies(
+            context=StepContext(records(), _open_cluster, clock()),
+            ledgers=DynamoDisruptionLedgers(partial(client, "dynamodb"), settings().table),
             policies=configuration(),
             groups=groups(),
-            recollection=_recollection(),
+            cache=_recollection(),
             # EC2 allows ten tags a second: in a storm nobody waits for that before the pods go.
             instances=Ec2Instances(partial(client, "ec2", tries=HASTY_TRIES)),
             announcements=announcements(),
-            cluster_named=_cluster_named,
             drains=DynamoDrainStates(
                 partial(client, "dynamodb", tries=HASTY_TRIES), settings().table
             ),
-            telemetry=telemetry(),
-            clock=clock(),
+            telemetry=RetirementTelemetry(logger(), metrics()),
             offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
             region=str(session().region_name),
         )

@@ -16,13 +16,7 @@ from leeway.selection.labels import (
     ZONE,
     ZONE_ID,
 )
-from leeway.selection.offers.catalog import (
-    Catalog,
-    InstanceType,
-    Offering,
-    TypeTable,
-    bits,
-)
+from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable, bits
 from leeway.selection.offers.unavailable import Unavailable
 from leeway.selection.packing.topology import clashing
 from leeway.selection.packing.variants import variants

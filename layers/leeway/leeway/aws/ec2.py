@@ -1,0 +1,173 @@
+"""EC2's instances, by boto3."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from leeway.aws.errors import aws_errors, code_of
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.observed import CurrentInstance, ObservedChange
+from leeway.instances.owners import EKS_CLUSTER_TAG, cluster_of, owner_of
+from leeway.notices import InterruptionAction
+
+UNKNOWN = "InvalidInstanceID.NotFound"
+
+
+# What Spot requests are marked with while the two minutes run. One whose instance is to be
+# terminated for want of capacity, which is the usual case, gets at once the code that it keeps when
+# the instance is gone: whether it still runs, only the instance tells.
+# Source: EC2 user guide, "Spot request status codes" and "State changes for a Spot request".
+MARKED = {
+    "instance-terminated-no-capacity": InterruptionAction.TERMINATE,
+    "marked-for-termination": InterruptionAction.TERMINATE,
+    "marked-for-stop": InterruptionAction.STOP,
+}
+
+# How EC2 begins the description of what is done or called off: that is told for another week.
+# Source: EC2 API reference, InstanceStatusEvent; EC2 user guide, "Scheduled events".
+_OVER = ("[Completed]", "[Canceled]")
+
+
+class Ec2Instances:
+    """The Instances, CurrentInstances, ScheduledChanges and InstanceTypes Protocols; `client` makes
+    boto3's client when first asked."""
+
+    def __init__(self, client: Callable[[], Any]) -> None:
+        self._client = client
+
+    def describe(self, instance: str) -> InstanceFacts | None:
+        """Read an instance; None where EC2 knows none, or its tags name no one cluster."""
+        found = self._read(instance)
+        return facts_of(found) if found is not None else None
+
+    def _read(self, instance: str) -> dict[str, Any] | None:
+        with aws_errors():
+            try:
+                answer = self._client().describe_instances(InstanceIds=[instance])
+            except ClientError as error:
+                if code_of(error) == UNKNOWN:
+                    return None
+                raise
+        found = [i for r in answer["Reservations"] for i in r["Instances"]]
+        return found[0] if found else None
+
+    def current_instance(self, instance: str) -> CurrentInstance | None:
+        """Read an instance's state, latest start and Spot request; None where EC2 knows none."""
+        found = self._read(instance)
+        if found is None:
+            return None
+        state, started = found["State"]["Name"], found["LaunchTime"]
+        marked = bool(found.get("SpotInstanceRequestId")) and self._is_marked(instance)
+        return CurrentInstance(state, started, marked)
+
+    def _is_marked(self, instance: str) -> bool:
+        """Whether a Spot request of the instance says that EC2 is about to take it back."""
+        filters = [
+            {"Name": "instance-id", "Values": [instance]},
+            {"Name": "status-code", "Values": list(MARKED)},
+        ]
+        with aws_errors():
+            answer = self._client().describe_spot_instance_requests(Filters=filters)
+        return bool(answer["SpotInstanceRequests"])
+
+    def in_reservation(self, reservation: str) -> list[str]:
+        """List the instances that run in a capacity reservation."""
+        filters = [
+            {"Name": "capacity-reservation-id", "Values": [reservation]},
+            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+        ]
+        with aws_errors():
+            pages = self._client().get_paginator("describe_instances").paginate(Filters=filters)
+            return [
+                instance["InstanceId"]
+                for page in pages
+                for reserved in page["Reservations"]
+                for instance in reserved["Instances"]
+            ]
+
+    def changes_of(self, instance: str) -> list[ObservedChange]:
+        """Read what EC2 has scheduled for a running instance; among it what is over."""
+        with aws_errors():
+            answer = self._client().describe_instance_status(InstanceIds=[instance])
+        return [change for status in answer["InstanceStatuses"] for change in changes_in(status)]
+
+    def accelerators(self, instance_type: str) -> tuple[str, ...]:
+        """Return who made a type's accelerators, as EC2 calls them; nothing where it has none."""
+        with aws_errors():
+            answer = self._client().describe_instance_types(InstanceTypes=[instance_type])
+        makers: list[str] = []
+        for found in answer["InstanceTypes"]:
+            makers += [gpu["Manufacturer"] for gpu in found.get("GpuInfo", {}).get("Gpus", [])]
+            inference = found.get("InferenceAcceleratorInfo", {}).get("Accelerators", [])
+            makers += [accelerator["Manufacturer"] for accelerator in inference]
+            if found.get("NeuronInfo", {}).get("NeuronDevices"):
+                makers.append("AWS")
+        return tuple(dict.fromkeys(makers))
+
+    def launched_in(self, group: str, since: datetime) -> list[InstanceFacts]:
+        """List the instances of a group that were launched since, an hour ago at the most, and
+        that start or run.
+
+        EC2 tells whole seconds, and looks by patterns: by this hour and the next.
+        """
+        since = since.replace(microsecond=0)
+        filters = {
+            "tag:aws:autoscaling:groupName": [group],
+            "instance-state-name": ["pending", "running"],
+            "launch-time": [f"{since + n * timedelta(hours=1):%Y-%m-%dT%H}:*" for n in (0, 1)],
+        }
+        with aws_errors():
+            pages = (
+                self._client()
+                .get_paginator("describe_instances")
+                .paginate(
+                    Filters=[{"Name": name, "Values": values} for name, values in filters.items()]
+                )
+            )
+            found = [i for page in pages for r in page["Reservations"] for i in r["Instances"]]
+        return [facts for one in found if one["LaunchTime"] >= since and (facts := facts_of(one))]
+
+    def terminate(self, instance: str) -> None:
+        """Terminate; an instance that is gone already is no error."""
+        with aws_errors():
+            try:
+                self._client().terminate_instances(InstanceIds=[instance])
+            except ClientError as error:
+                if code_of(error) != UNKNOWN:
+                    raise
+
+
+def changes_in(status: dict[str, Any]) -> list[ObservedChange]:
+    """Translate the scheduled events of an instance's status; without those that lack their id or
+    their time."""
+    return [
+        ObservedChange(
+            status["InstanceId"],
+            event["InstanceEventId"],
+            event["Code"],
+            event["NotBefore"],
+            event.get("Description", "").startswith(_OVER),
+        )
+        for event in status.get("Events", [])
+        if event.get("InstanceEventId") and event.get("NotBefore")
+    ]
+
+
+def facts_of(described: dict[str, Any]) -> InstanceFacts | None:
+    """Translate what DescribeInstances says; None where the tags name no one cluster."""
+    tags = {tag["Key"]: tag["Value"] for tag in described.get("Tags", [])}
+    cluster = cluster_of(tags)
+    if cluster is None:
+        return None
+    return InstanceFacts(
+        instance=described["InstanceId"],
+        cluster=cluster,
+        private_dns_name=described.get("PrivateDnsName", ""),
+        zone=described.get("Placement", {}).get("AvailabilityZone", ""),
+        instance_type=described.get("InstanceType", ""),
+        capacity_type=described.get("InstanceLifecycle", "on-demand"),
+        owner=owner_of(tags),
+        joined=EKS_CLUSTER_TAG in tags,
+    )

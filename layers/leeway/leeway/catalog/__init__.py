@@ -1,0 +1,1 @@
+"""Refreshes the catalog of instance types, offerings and prices."""

@@ -1,1 +1,0 @@
-"""Kubernetes as Leeway sees it: the Protocol of `ports`, and its lightkube adapter."""

@@ -1,1 +1,0 @@
-"""Draining a node: what `leeway.drain` decides is carried out."""

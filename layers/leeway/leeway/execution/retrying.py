@@ -1,0 +1,55 @@
+"""Repeats calls: while the other side is unavailable, and after a conflicting write."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from leeway.clock import Clock
+from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway.ports.table import RecordChanged
+
+RETRY_TIMEOUT = timedelta(seconds=5)
+"""How long a step repeats a call to an API server or an AWS service that is unavailable. After that
+the next step runs: an API server that is down must not delay the replacement."""
+
+RETRY_EVERY = 0.5
+LONGEST_RETRY = 5.0
+"""Seconds between two tries: the first pause and the longest."""
+
+CONFLICT_TRIES = 6
+"""How often a read and a conditional write are tried
+if other writers change the item in between."""
+
+API_ERRORS = (ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused)
+"""What AWS and the API server may raise. A step handles refusals as it handles outages: the
+missing right may be added while the deadline runs, and the other steps can do without this one."""
+
+
+def retry_while_unavailable[T](clock: Clock, work: Callable[[], T]) -> T:
+    """Call `work` until it returns, for RETRY_TIMEOUT at most.
+
+    Raises:
+        ClusterUnavailable, CloudUnavailable: the last error, after the timeout.
+    """
+    until = clock.now() + RETRY_TIMEOUT
+    while True:
+        try:
+            return work()
+        except (ClusterUnavailable, CloudUnavailable):
+            if clock.now() >= until:
+                raise
+            clock.sleep(RETRY_EVERY)
+
+
+def retry_conflicts[T](what: str, work: Callable[[], T], tries: int = CONFLICT_TRIES) -> T:
+    """Call `work`, which reads an item, decides and writes it, again after each conflict.
+
+    Raises:
+        CloudUnavailable: other writers changed `what` before each of the tries.
+    """
+    for _ in range(tries):
+        try:
+            return work()
+        except RecordChanged:
+            continue
+    raise CloudUnavailable(f"{what} was changed by other writers {tries} times in a row")

@@ -1,0 +1,1 @@
+"""Receives notices, records them, and starts the functions that act on them."""

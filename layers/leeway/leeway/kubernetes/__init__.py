@@ -1,0 +1,1 @@
+"""Adapters of the ports for the Kubernetes API, on lightkube."""

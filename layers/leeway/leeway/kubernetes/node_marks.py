@@ -1,0 +1,118 @@
+"""What Leeway writes on a Node object, and how it finds what of it is its own: patches, no I/O."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Node
+
+from leeway.ports.kubernetes import Marks
+from leeway.ports.kubernetes_objects import RETIRING
+
+ATTEMPT = "leeway.sh/attempt"
+DEADLINE = "leeway.sh/deadline"
+CORDONED = "leeway.sh/cordoned"
+EXCLUDED = "leeway.sh/excluded"
+VOUCHED = "leeway.sh/out-of-service"
+"""Annotations. The last three stand where the cordon, the load balancers' label and the
+out-of-service taint are Leeway's, so that undoing does not lift somebody else's."""
+
+ANNOTATIONS = (ATTEMPT, DEADLINE, CORDONED, EXCLUDED, VOUCHED)
+
+EXCLUDED_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
+"""Source: Kubernetes documentation, "Well-Known Labels, Annotations and Taints"."""
+
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+NODE_SHUTDOWN = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
+"""Source: Kubernetes documentation, "Non-graceful node shutdown handling"."""
+
+type Patch = dict[str, Any]
+
+
+def cordoned(node: Node, marks: Marks | None) -> Patch | None:
+    """Return the merge patch that cordons and marks a node; None where all of it is there."""
+    already = bool(node.spec and node.spec.unschedulable)
+    if marks is None:
+        return None if already else {"spec": {"unschedulable": True}}
+    taint = {"key": RETIRING, "value": marks.kind, "effect": "NoSchedule"}
+    annotations = {ATTEMPT: str(marks.attempt), DEADLINE: marks.deadline}
+    if not already:
+        annotations[CORDONED] = "true"
+    present = _annotations(node)
+    unchanged = (
+        taint in _taints(node)
+        and _labels(node).get(RETIRING) == marks.kind
+        and all(present.get(key) == value for key, value in annotations.items())
+    )
+    if already and unchanged:
+        return None
+    return {
+        "spec": {"unschedulable": True, "taints": [*_taints_but(node, RETIRING), taint]},
+        "metadata": {"labels": {RETIRING: marks.kind}, "annotations": annotations},
+    }
+
+
+def released(node: Node, attempt: int | None) -> Patch | None:
+    """Return the merge patch that takes off what Leeway put on; None where there is nothing."""
+    annotations = _annotations(node)
+    ours = [key for key in ANNOTATIONS if key in annotations]
+    tainted = any(taint["key"] == RETIRING for taint in _taints(node))
+    if not (ours or tainted or RETIRING in _labels(node)):
+        return None
+    if attempt is not None and _attempt(annotations) > attempt:
+        return None
+    labels: dict[str, None] = {RETIRING: None}
+    if EXCLUDED in annotations:
+        labels[EXCLUDED_LABEL] = None
+    gone = {RETIRING, OUT_OF_SERVICE} if VOUCHED in annotations else {RETIRING}
+    spec: Patch = {"taints": _taints_but(node, *gone)}
+    if CORDONED in annotations:
+        spec["unschedulable"] = None
+    return {
+        "spec": spec,
+        "metadata": {"labels": labels, "annotations": dict.fromkeys(ours)},
+    }
+
+
+def excluded(node: Node) -> Patch | None:
+    """Return the merge patch that has load balancers leave a node out; None where they do."""
+    if EXCLUDED_LABEL in _labels(node):
+        return None
+    return {
+        "metadata": {"labels": {EXCLUDED_LABEL: "true"}, "annotations": {EXCLUDED: "true"}},
+    }
+
+
+def out_of_service(node: Node) -> Patch | None:
+    """Return the merge patch that vouches for a node's end; None where somebody has."""
+    if any(taint["key"] == OUT_OF_SERVICE for taint in _taints(node)):
+        return None
+    return {
+        "spec": {"taints": [*_taints(node), NODE_SHUTDOWN]},
+        "metadata": {"annotations": {VOUCHED: "true"}},
+    }
+
+
+def _attempt(annotations: Mapping[str, str]) -> int:
+    written = annotations.get(ATTEMPT, "")
+    return int(written) if written.isdecimal() else 0
+
+
+def _metadata(node: Node) -> ObjectMeta:
+    return node.metadata or ObjectMeta()
+
+
+def _annotations(node: Node) -> dict[str, str]:
+    return _metadata(node).annotations or {}
+
+
+def _labels(node: Node) -> dict[str, str]:
+    return _metadata(node).labels or {}
+
+
+def _taints(node: Node) -> list[dict[str, Any]]:
+    return [taint.to_dict() for taint in (node.spec.taints if node.spec else None) or []]
+
+
+def _taints_but(node: Node, *keys: str) -> list[dict[str, Any]]:
+    return [taint for taint in _taints(node) if taint["key"] not in keys]

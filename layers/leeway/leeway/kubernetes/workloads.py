@@ -1,0 +1,229 @@
+"""The Workloads Protocol over HTTP: objects as they are written in manifests, of any kind."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from lightkube import ApiError
+from lightkube.utils.quantity import parse_quantity
+
+from leeway.headroom.pause_pods import BUFFER_LABEL, MANAGED_BY, OWN
+from leeway.headroom.plan import ScaleTarget
+from leeway.headroom.ports import FoundDeployment, PodTemplate, TargetScale
+from leeway.headroom.proportion import ClusterSize
+from leeway.kubernetes.connection import FIELD_MANAGER, Connection, raise_unless_object
+from leeway.kubernetes.names import is_api_version, is_segment
+from leeway.ports.kubernetes import ClusterRefused
+from leeway.printable import printable
+
+PAGE = 500
+AT_ONCE = timedelta(seconds=10)
+"""A pod that was scheduled this soon did not wait for a node."""
+
+LONGEST_JOIN = timedelta(minutes=15)
+"""A pod that was scheduled later than this waited for something else: a quota, or for a person."""
+
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+PLURALS = {
+    ("v1", "PodTemplate"): "podtemplates",
+    ("apps/v1", "Deployment"): "deployments",
+    ("apps/v1", "ReplicaSet"): "replicasets",
+    ("apps/v1", "StatefulSet"): "statefulsets",
+    ("scheduling.k8s.io/v1", "PriorityClass"): "priorityclasses",
+}
+"""What need not be asked for. Other kinds are looked up in the API server's discovery."""
+
+NO_SUCH_PATH = "404 page not found"
+"""What the API server says of a group that it does not have, in plain text; gateways say other
+things."""
+
+_OURS = {"labelSelector": f"{MANAGED_BY}=leeway,{BUFFER_LABEL}"}
+
+
+class HttpWorkloads:
+    """One cluster's workloads. Safe to use from several threads."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._plurals = dict(PLURALS)
+
+    def apply(self, desired: Mapping[str, Any]) -> None:
+        """Apply an object as field manager `leeway`, taking its fields from whoever has them."""
+        metadata = desired["metadata"]
+        path = self._path(
+            desired["apiVersion"], desired["kind"], metadata.get("namespace"), metadata["name"]
+        )
+        self._ask("PATCH", path, params={"force": "true"}, content=APPLY, body=desired)
+
+    def deployments(self, namespace: str) -> list[FoundDeployment]:
+        """List the Deployments of a namespace; none where it does not exist."""
+        path = self._path("apps/v1", "Deployment", namespace, "")
+        return [
+            FoundDeployment(
+                item["metadata"]["namespace"],
+                item["metadata"]["name"],
+                item["spec"]["template"]["spec"].get("priorityClassName", ""),
+                _applied_by_leeway(item),
+                item.get("status", {}).get("readyReplicas", 0),
+            )
+            for item in self._list(path, {})
+        ]
+
+    def joins(self) -> dict[tuple[str, str], list[timedelta]]:
+        """Return how long running pause pods had waited for a node, by namespace and buffer."""
+        waited: dict[tuple[str, str], list[timedelta]] = {}
+        for pod in self._list("/api/v1/pods", _OURS):
+            join = _join(pod)
+            if join is not None:
+                metadata = pod["metadata"]
+                key = metadata["namespace"], metadata["labels"][BUFFER_LABEL]
+                waited.setdefault(key, []).append(join)
+        return waited
+
+    def size(self) -> ClusterSize:
+        """Measure the cluster: its Ready and schedulable nodes, and their cores."""
+        counted = [node for node in self._list("/api/v1/nodes", {}) if _takes_pods(node)]
+        cores = sum(parse_quantity(node["status"]["capacity"]["cpu"]) or 0 for node in counted)
+        return ClusterSize(len(counted), int(cores * 1000))
+
+    def remove_deployment(self, namespace: str, name: str) -> None:
+        """Delete a Deployment with its pods; one that is gone is no error."""
+        self._remove(self._path("apps/v1", "Deployment", namespace, name))
+
+    def remove_priority_class(self, name: str) -> None:
+        """Delete a PriorityClass that Leeway made; one that is gone is no error."""
+        path = self._path("scheduling.k8s.io/v1", "PriorityClass", None, name)
+        found = self._ask("GET", path)
+        if found and OWN.items() <= found["metadata"].get("labels", {}).items():
+            self._remove(path)
+
+    def scale_of(self, target: ScaleTarget) -> TargetScale | None:
+        """Read a target's size by its scale subresource; None where there is no such object."""
+        scale = self._ask("GET", f"{self._path_of(target)}/scale")
+        if scale is None:
+            return None
+        return TargetScale(scale["spec"].get("replicas", 0), scale["metadata"].get("uid", ""))
+
+    def scale(self, target: ScaleTarget, replicas: int) -> None:
+        """Set a target's size by its scale subresource."""
+        body = {"spec": {"replicas": replicas}}
+        self._ask("PATCH", f"{self._path_of(target)}/scale", content=MERGE, body=body)
+
+    def template(self, of: ScaleTarget) -> PodTemplate | None:
+        """Read the pod template of an object; None where there is no such object."""
+        found = self._ask("GET", self._path_of(of))
+        if found is None:
+            return None
+        if of.kind == "PodTemplate":
+            return PodTemplate(found["template"]["spec"], None)
+        return PodTemplate(found["spec"]["template"]["spec"], found["spec"].get("replicas", 1))
+
+    def _path_of(self, target: ScaleTarget) -> str:
+        return self._path(target.api_version, target.kind, target.namespace, target.name)
+
+    def _path(self, api_version: str, kind: str, namespace: str | None, name: str) -> str:
+        """Return the path of an object, or without a name of its kind.
+
+        Raises:
+            ClusterRefused: it would be the path of something else.
+        """
+        names = [one for one in (namespace, name) if one]
+        if not is_api_version(api_version) or not all(map(is_segment, names)):
+            named = printable(f"{api_version} {kind} {namespace or ''}/{name}")
+            raise ClusterRefused(f"{named}: no object can have such a name")
+        parts = [_group_path(api_version)]
+        if namespace:
+            parts.append(f"namespaces/{namespace}")
+        parts.append(self._plural(api_version, kind))
+        if name:
+            parts.append(name)
+        return "/".join(parts)
+
+    def _plural(self, api_version: str, kind: str) -> str:
+        if (api_version, kind) not in self._plurals:
+            found = self._ask("GET", _group_path(api_version)) or {"resources": []}
+            for resource in found["resources"]:
+                if "/" not in resource["name"]:
+                    self._plurals[api_version, resource["kind"]] = resource["name"]
+        if (api_version, kind) not in self._plurals:
+            raise ClusterRefused(f"the cluster has no kind {kind} in {api_version}")
+        return self._plurals[api_version, kind]
+
+    def _remove(self, path: str) -> None:
+        # In the background: the object goes at once, its dependents follow.
+        self._ask("DELETE", path, body={"propagationPolicy": "Background"})
+
+    def _list(self, path: str, params: dict[str, str]) -> Iterator[dict[str, Any]]:
+        page = {**params, "limit": str(PAGE)}
+        while True:
+            listed = self._ask("GET", path, params=page) or {"items": []}
+            yield from listed["items"]
+            token = listed.get("metadata", {}).get("continue")
+            if not token:
+                return
+            page["continue"] = token
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: dict[str, str] | None = None,
+        content: str = "application/json",
+        body: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any] | None:
+        """Make one request; None where the object is not there, as the API server itself says."""
+        reads = method in {"GET", "DELETE"}
+        if method == "PATCH":
+            params = {**(params or {}), "fieldManager": FIELD_MANAGER}
+
+        def request(connection: Connection) -> dict[str, Any] | None:
+            response = connection.plain.request(
+                method, path, params=params, json=body, headers={"Content-Type": content}
+            )
+            if reads and response.status_code == 404 and response.text.strip() == NO_SUCH_PATH:
+                return None
+            raise_unless_object(response)
+            answer: dict[str, Any] = response.json()
+            return answer
+
+        try:
+            return self._connection.call(request)
+        except ApiError as error:
+            if error.response.status_code == 404 and reads:
+                return None
+            raise ClusterRefused(str(error)) from error
+
+
+def _group_path(api_version: str) -> str:
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+def _applied_by_leeway(item: dict[str, Any]) -> bool:
+    """Whether Leeway applied an object: of that, its fields' managers tell, and no label, which
+    anybody may put on and take off."""
+    return any(
+        entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply"
+        for entry in item["metadata"].get("managedFields") or ()
+    )
+
+
+def _join(pod: dict[str, Any]) -> timedelta | None:
+    """Return how long a pause pod waited for a node, where it had to wait for one."""
+    created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+    since = {
+        condition["type"]: datetime.fromisoformat(condition["lastTransitionTime"])
+        for condition in pod.get("status", {}).get("conditions", ())
+        if condition["status"] == "True" and condition.get("lastTransitionTime")
+    }
+    if "PodScheduled" not in since:
+        return None
+    waited = since["PodScheduled"] - created
+    return waited if AT_ONCE < waited <= LONGEST_JOIN else None
+
+
+def _takes_pods(node: dict[str, Any]) -> bool:
+    conditions = node.get("status", {}).get("conditions", ())
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return ready and not node.get("spec", {}).get("unschedulable")

@@ -1,0 +1,1 @@
+"""Auto Scaling lifecycle hooks: heartbeats while Leeway works, and the answer."""

@@ -1,0 +1,157 @@
+"""The stored manifests of clusters, as functions use them: at most a minute old. If they cannot be
+read, interrupted nodes are still drained."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from threading import RLock
+from typing import Protocol
+
+from leeway import __version__
+from leeway.clock import Clock
+from leeway.manifests.cluster import Cluster
+from leeway.manifests.interpreting import Written
+from leeway.manifests.policy import cluster_policy
+from leeway.manifests.ports import StoredManifest, StoredManifests
+from leeway.manifests.reading import Reading, read_salvaged, read_stored
+from leeway.policy.rules import ClusterPolicy
+from leeway.ports.aws import CloudRefused, CloudUnavailable
+
+FRESH_FOR = timedelta(seconds=45)
+"""How long a read is cached; including the run time of a function, a change takes effect within a
+minute."""
+
+RETRY_AFTER = timedelta(seconds=10)
+"""How long after a failed read the table is read again."""
+
+_POLICY = "cluster.leeway.sh"
+
+CAUTIOUS = ClusterPolicy(paused=True)
+"""The policy while the manifests are not known: interruptions are drained by the defaults, and
+voluntary retirements wait."""
+
+
+class Reports(Protocol):
+    """Reports errors to operators."""
+
+    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
+        """Log that a manifest could not be read, or only in part."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The last read; `stored` is None until a read succeeds."""
+
+    stored: tuple[StoredManifest, ...] | None
+    until: datetime
+    problem: Exception | None = None
+
+
+class Configuration:
+    """The ClusterPolicies Protocol and all other manifests, cached in a warm function."""
+
+    def __init__(self, manifests: StoredManifests, clock: Clock, reports: Reports) -> None:
+        self._manifests = manifests
+        self._clock = clock
+        self._reports = reports
+        self._known: dict[tuple[str, str], _Known] = {}
+        self._readings: dict[StoredManifest, Reading] = {}
+        self._lock = RLock()  # clusters are processed in parallel
+
+    def policy_of(self, cluster: str) -> ClusterPolicy:
+        """Return the cluster's policy, at most a minute old; the defaults if it has no manifest.
+
+        Never raises: if the manifests cannot be read, those that were read last apply. If there
+        are none, or the policy's manifest is invalid, the cautious policy applies.
+        """
+        known = self._read_policy(cluster)
+        if known.stored is None:
+            return CAUTIOUS
+        for stored in known.stored:
+            if stored.resource == _POLICY:
+                return self._policy(cluster, stored)
+        return ClusterPolicy()
+
+    def manifests(self, cluster: str, resources: Collection[str]) -> tuple[Written, ...]:
+        """Read the cluster's manifests of kinds such as `nodepool.karpenter.sh`. Invalid manifests
+        are reported and skipped.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the manifests could not be read, now or before.
+        """
+        known = self._read(cluster)
+        if known.stored is None:
+            raise known.problem or CloudUnavailable("the manifests were not read")
+        found: list[Written] = []
+        for stored in known.stored:
+            if stored.resource in resources:
+                found += self._reading(cluster, stored).written
+        return tuple(found)
+
+    def unread(self, cluster: str, resources: Collection[str]) -> frozenset[str]:
+        """Name the invalid manifests of some kinds, as `KIND NAMESPACE/NAME`. Their objects may
+        still exist in the cluster, and must not be treated as orphans."""
+        return frozenset(
+            f"{one.resource} {one.namespace}/{one.name}".replace(" /", " ")
+            for one in self._read(cluster).stored or ()
+            if one.resource in resources and not self._reading(cluster, one).written
+        )
+
+    def faulty(self, cluster: str) -> int:
+        """Count the manifests, of any kind, that have an error."""
+        stored = self._read(cluster).stored or ()
+        return sum(bool(self._reading(cluster, one).problems) for one in stored)
+
+    def _policy(self, cluster: str, stored: StoredManifest) -> ClusterPolicy:
+        for written in self._reading(cluster, stored).written:
+            if isinstance(written.meant, Cluster):
+                return cluster_policy(written.meant)
+        return CAUTIOUS
+
+    def _read(self, cluster: str, resource: str = "") -> _Known:
+        known, now = self._known.get((cluster, resource)), self._clock.now()
+        if known is not None and now < known.until:
+            return known
+        # Without the lock: reads for several clusters run in parallel if the table is slow.
+        read = self._read_anew(cluster, resource, known, now)
+        with self._lock:
+            self._known[cluster, resource] = read
+            current = {one for known in self._known.values() for one in known.stored or ()}
+            self._readings = {one: made for one, made in self._readings.items() if one in current}
+        return read
+
+    def _read_policy(self, cluster: str) -> _Known:
+        """Read only the policy, unless this function reads all manifests anyway. In a storm
+        thousands of functions read it, and all manifests of a cluster have one partition key,
+        which DynamoDB limits to 3,000 read units a second."""
+        whole = (cluster, "") in self._known
+        return self._read(cluster, "" if whole else _POLICY)
+
+    def _read_anew(
+        self, cluster: str, resource: str, known: _Known | None, now: datetime
+    ) -> _Known:
+        try:
+            return _Known(self._manifests.of(cluster, resource), now + FRESH_FOR)
+        except (CloudUnavailable, CloudRefused) as error:
+            before = known.stored if known is not None else None
+            self._reports.misconfigured(cluster, "", f"the manifests cannot be read: {error}")
+            return _Known(before, now + RETRY_AFTER, error)
+
+    def _reading(self, cluster: str, stored: StoredManifest) -> Reading:
+        """Validate a manifest, and report its errors, once for each version."""
+        with self._lock:
+            if stored not in self._readings:
+                self._readings[stored] = self._make_sense_of(cluster, stored)
+            return self._readings[stored]
+
+    def _make_sense_of(self, cluster: str, stored: StoredManifest) -> Reading:
+        # The valid part of a policy applies; other manifests apply only as a whole.
+        read = read_salvaged if stored.resource == _POLICY else read_stored
+        reading = read(stored.body, stored.title)
+        author = ""
+        if stored.written_by != __version__:
+            author = f" (written by Leeway {stored.written_by}, read by {__version__})"
+        for problem in reading.problems:
+            self._reports.misconfigured(cluster, stored.title, f"{problem}{author}")
+        return reading

@@ -1,0 +1,55 @@
+"""The Protocols of the table's manifests."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class StoredManifest:
+    """A manifest in the table: `body` is its JSON.
+
+    `resource` is the kind in the form `cluster.leeway.sh`. `version` grows with every write, even
+    if the manifest was deleted in between. `written_by` is the version of Leeway that wrote it.
+    """
+
+    resource: str
+    namespace: str
+    name: str
+    body: str
+    version: int
+    written_by: str
+    written_at: datetime
+
+    @property
+    def title(self) -> str:
+        """The name in the form that kubectl prints: `cluster.leeway.sh/prod`."""
+        return f"{self.resource}/{self.name}"
+
+
+class StoredManifests(Protocol):
+    """Reads of the table's manifests."""
+
+    def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
+        """Read the current manifests of a cluster, all or those of one kind."""
+        ...
+
+
+class ManifestWriting(Protocol):
+    """Changes to the table's manifests."""
+
+    def write(self, cluster: str, manifest: StoredManifest, replaces: int) -> None:
+        """Write a manifest in place of the version that was read; 0 means that none existed.
+
+        Raises:
+            RecordChanged: another version is stored.
+        """
+        ...
+
+    def delete(self, cluster: str, manifest: StoredManifest) -> None:
+        """Delete exactly this version of a manifest.
+
+        Raises:
+            RecordChanged: another version is stored, or none.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""The Protocols that the features call, and the values that AWS and Kubernetes return."""

@@ -1,0 +1,1 @@
+"""Replaces a retiring instance: decision, request, launch and tracking of the successor."""

@@ -1,0 +1,1 @@
+"""The durable function retire_node: cordon, replace, drain, finish, report."""

@@ -1,0 +1,88 @@
+"""Logs and measures retirements."""
+
+from dataclasses import dataclass
+
+from aws_lambda_powertools.metrics import MetricUnit
+
+from leeway.retire_node.outcome import Outcome
+from leeway.retirement.record import Retirement
+from leeway.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class RetirementTelemetry(Telemetry):
+    """Logs and measures retirements."""
+
+    def waiting(self, record: Retirement, reason: str) -> None:
+        """Log that a retirement waits for its turn."""
+        self.logger.info(
+            f"{record.kind}: {record.instance} waits for its turn: {reason}",
+            extra={
+                "kind": record.kind,
+                "instance": record.instance,
+                "cluster": record.facts.cluster,
+                "attempt": record.attempt,
+            },
+        )
+
+    def retired(self, outcome: Outcome) -> None:
+        """Log and measure a retirement that has ended."""
+        level = self.logger.warning if outcome.troubled else self.logger.info
+        level(
+            outcome.sentence,
+            extra={
+                "result": outcome.result,
+                "kind": outcome.kind,
+                "instance": outcome.instance,
+                "cluster": outcome.cluster,
+                "node": outcome.node,
+                "attempt": outcome.attempt,
+                "replacement": outcome.replacement,
+                "replacement_reason": outcome.replacement_reason,
+                "hooks": list(outcome.hooks),
+                "terminated": outcome.terminated,
+                "left_behind": [f"{p.pod}: {p.reason}" for p in outcome.failed],
+            },
+        )
+        self.metrics.add_dimension("Cluster", outcome.cluster)
+        self.metrics.add_dimension("Kind", outcome.kind)
+        if outcome.retired:
+            self._count_retired(outcome)
+        else:
+            self.metrics.add_dimension("Result", outcome.result)
+            self.metrics.add_metric("NodesNotRetired", MetricUnit.Count, 1)
+        self.metrics.flush_metrics()
+        if outcome.troubled:
+            # By no cluster, so that one alarm sees all of them.
+            self.metrics.add_metric("RetirementProblems", MetricUnit.Count, 1)
+            never = int(outcome.never_cordoned)
+            self.metrics.add_metric("NodesNotCordoned", MetricUnit.Count, never)
+            self.metrics.flush_metrics()
+
+    def _count_retired(self, outcome: Outcome) -> None:
+        self.metrics.add_metric("NodesRetired", MetricUnit.Count, 1)
+        self.metrics.add_metric("PodsEvicted", MetricUnit.Count, outcome.evicted)
+        if outcome.deleted:
+            self.metrics.add_metric("PodsDeletedPastBudget", MetricUnit.Count, outcome.deleted)
+        if outcome.failed:
+            self.metrics.add_metric("PodsLeftBehind", MetricUnit.Count, len(outcome.failed))
+        if outcome.seconds_to_cordon is not None:
+            self.metrics.add_metric(
+                "TimeToCordon", MetricUnit.Seconds, max(0.0, outcome.seconds_to_cordon)
+            )
+        if outcome.seconds_to_end is not None:
+            self.metrics.add_metric(
+                "TimeToRetire", MetricUnit.Seconds, max(0.0, outcome.seconds_to_end)
+            )
+
+    def retirement_not_reported(self, outcome: Outcome, problem: str) -> None:
+        """Log that somebody did not take the news of a retirement or an admission."""
+        self.logger.warning(
+            problem,
+            extra={
+                "cluster": outcome.cluster,
+                "node": outcome.node,
+                "instance": outcome.instance,
+                "attempt": outcome.attempt,
+            },
+        )

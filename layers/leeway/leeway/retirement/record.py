@@ -1,0 +1,148 @@
+"""The retirement record: what is known of one instance's way out, and by when it has ended."""
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from leeway.execution.attempt import Phase
+from leeway.instances.facts import InstanceFacts
+from leeway.notices import LifecycleHook, NoticeKind
+from leeway.policy.rules import LONGEST_TURN, SUCCESSOR_WITHIN, Action, OnBlocked, Replacement
+from leeway.ports.aws import HookResult
+from leeway.retirement.replacement_intent import Method, ReplacementIntent
+
+TERMINATED_WITHIN = timedelta(minutes=1)
+"""How long after a retirement is closed its instance may still run: it is terminated right after,
+with retries."""
+
+LONGEST = timedelta(days=7)
+"""How long any execution lives: as long as the template allows for RetirementTimeout."""
+
+UNDONE_WITHIN = timedelta(hours=1)
+"""How long undoing is tried: for as long as the durable engine repeats a step that fails."""
+
+INTERRUPTIONS = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION})
+"""Notices by which EC2 takes an instance back."""
+
+
+OVER = frozenset({Phase.FINISHED, Phase.UNDONE})
+"""Phases after which nothing more comes of a retirement."""
+
+
+class Retirement(BaseModel):
+    """One instance's retirement, in all its attempts.
+
+    `version` counts writes (the optimistic lock); `attempt` counts starts of `retire_node`.
+    `stops` says that the instance is only stopped, and may run again. `stays_cordoned` says that a
+    policy had the node cordoned, and no more, for an earlier notice: whatever a later one comes to,
+    it stays so until the instance runs again. `running_at` is when its
+    execution first saw to a successor, `begun_at` when its pods were first asked to go, where that
+    was not at once. `ended_at` is when it was closed last.
+    `emptied` says that nothing was left on its node when it was closed: no pod, and no volume.
+    `answer` is what came of it for the `hooks` that told of it: None until it has ended, and where
+    it came to nothing that a hook waits for, as when it was declined, undone or only rehearsed.
+    """
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    facts: InstanceFacts
+    attempt: Annotated[int, Field(ge=1)]
+    version: Annotated[int, Field(ge=1)] = 1
+    phase: Phase
+    kind: NoticeKind
+    noticed_at: AwareDatetime
+    deadline: AwareDatetime | None
+    on_blocked: OnBlocked
+    replacement: Replacement
+    reason: str
+    notices: tuple[str, ...]
+    action: Action = Action.RETIRE
+    stops: bool = False
+    stays_cordoned: bool = False
+    running_at: AwareDatetime | None = None
+    begun_at: AwareDatetime | None = None
+    ended_at: AwareDatetime | None = None
+    emptied: bool = False
+    hooks: tuple[LifecycleHook, ...] = ()
+    answer: HookResult | None = None
+    event: str = ""
+    replaced: ReplacementIntent | None = None
+
+    @property
+    def instance(self) -> str:
+        """The instance's id."""
+        return self.facts.instance
+
+    @property
+    def ec2_takes_it(self) -> bool:
+        """Whether EC2 ends the instance within two minutes, whatever anybody does: notices of that
+        come by the thousand."""
+        return self.kind in INTERRUPTIONS and not self.stops
+
+    @property
+    def counts_from_its_turn(self) -> bool:
+        """Whether the deadline is counted from when the pods are first asked to go: nothing happens
+        to the instance by itself, and waiting for a turn must use up nothing."""
+        return self.kind in {NoticeKind.REBALANCE, NoticeKind.IMPAIRED_STATUS}
+
+    @property
+    def owes(self) -> bool:
+        """Whether its group was made one larger for it, and is so still: it is to be finished,
+        though it may have been closed."""
+        return self.replaced is not None and self.replaced.owed
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is still to come of it."""
+        return self.phase not in OVER or self.owes or self.is_to_be_terminated
+
+    @property
+    def is_to_be_terminated(self) -> bool:
+        """Whether Leeway has detached the instance, and has still to terminate it."""
+        return self.replaced is not None and self.replaced.detached and not self.replaced.settled
+
+    @property
+    def ends_in_its_group(self) -> bool:
+        """Whether it has asked the group to end the instance, which a hook keeps."""
+        asked = self.replaced
+        if asked is None or asked.method is Method.DETACH:
+            return False
+        return asked.ending or not asked.owed
+
+    @property
+    def left_nothing(self) -> bool:
+        """Whether it has ended, and its node is an empty one."""
+        return self.phase is Phase.FINISHED and self.emptied
+
+    @property
+    def came_to_nothing(self) -> bool:
+        """Whether it has ended, and its instance is as if it had never been told of."""
+        if self.phase not in OVER or self.answer is not None:
+            return False
+        return self.phase is Phase.UNDONE or not self._was_carried_out_earlier
+
+    @property
+    def _was_carried_out_earlier(self) -> bool:
+        """Whether a version that noted no answers has finished it with more than a rehearsal or a
+        decline, which the first version knew neither of: it asked for a successor, or for pods to
+        go. What does not tell is taken for not done, and is done again, which does no harm."""
+        written = self.model_fields_set
+        if "answer" in written:
+            return False
+        return "action" not in written or self.replaced is not None or self.begun_at is not None
+
+
+def due(stored: Retirement) -> datetime:
+    """Return by when a retirement has ended, whatever it still has to wait for. One that is open
+    OVERDUE after that has no execution any more."""
+    if stored.phase in {Phase.UNDOING, Phase.UNDONE}:
+        return stored.noticed_at + UNDONE_WITHIN
+    if stored.deadline is None:
+        return stored.noticed_at + LONGEST
+    if stored.begun_at is not None or not stored.counts_from_its_turn:
+        return stored.deadline
+    takes = SUCCESSOR_WITHIN + (stored.deadline - stored.noticed_at)
+    if stored.running_at is not None:
+        return stored.running_at + takes
+    return stored.noticed_at + LONGEST_TURN + takes

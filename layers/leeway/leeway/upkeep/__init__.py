@@ -1,1 +1,0 @@
-"""The headroom of every cluster is kept what it should be."""

@@ -1,0 +1,79 @@
+"""A reception among AWS's adapters, and instances for it to hear of."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.records import DynamoRecords
+from leeway.clock import SystemClock
+from leeway.interruption.receive_notice import Dependencies, ReceiveNotice
+from leeway.policy.rules import ClusterPolicy
+
+from tests.aws.stored import TABLE
+from tests.notices.events import event
+from tests.sandbox.aws.started import Sandbox
+from tests.stand_ins import (
+    HERE,
+    ClaimsInMemory,
+    CleanUps,
+    OfferingsInMemory,
+    OnePolicy,
+    SchedulesInMemory,
+    Starts,
+)
+
+TAGS = {"kubernetes.io/cluster/prod": "owned"}
+
+
+def maker(aws: Sandbox, service: str) -> Callable[[], Any]:
+    return partial(aws.client, service)
+
+
+def launch(aws: Sandbox, tags: dict[str, str]) -> str:
+    """An instance with these tags."""
+    pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
+    launched = aws.client("ec2").run_instances(
+        ImageId="ami-12345678",
+        InstanceType="m5.large",
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": pairs}],
+    )
+    return str(launched["Instances"][0]["InstanceId"])
+
+
+def reception(
+    aws: Sandbox,
+    starts: Starts,
+    admissions: Starts | None = None,
+    cleaning: CleanUps | None = None,
+    **policy: Any,
+) -> ReceiveNotice:
+    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    return ReceiveNotice(
+        Dependencies(
+            records=records,
+            place=HERE,
+            instances=Ec2Instances(maker(aws, "ec2")),
+            current=Ec2Instances(maker(aws, "ec2")),
+            changes=Ec2Instances(maker(aws, "ec2")),
+            policies=OnePolicy(ClusterPolicy(**policy)),
+            retire_node=starts,
+            schedules=SchedulesInMemory(),
+            offerings=OfferingsInMemory(),
+            clusters=frozenset({"prod"}),
+            clock=SystemClock(),
+            arrivals=records,
+            admit_node=admissions or Starts(),
+            cleaning=cleaning or CleanUps(),
+            claims=ClaimsInMemory(),
+        )
+    )
+
+
+def interruption(instance: str, **changes: Any) -> dict[str, Any]:
+    """A Spot interruption of just now."""
+    detail = {"instance-id": instance, "instance-action": "terminate"}
+    return event(**{"detail": detail, "time": datetime.now(UTC).isoformat()} | changes)

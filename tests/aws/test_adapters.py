@@ -1,0 +1,287 @@
+"""The boto3 adapters and the reception of notices, against AWS as the sandbox answers it."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from leeway.aws.autoscaling import AutoScalingGroups
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.eventbridge import EventBridgeLeewayEvents
+from leeway.aws.functions import LambdaExecutions, Pace
+from leeway.aws.records import DynamoRecords
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.receive_notice import NotAllInstancesReceived, NoticeResult
+from leeway.notices import LifecycleHook
+from leeway.ports.aws import (
+    CloudRefused,
+    CloudUnavailable,
+    HookResult,
+    HookSettings,
+    LifecycleActionOver,
+)
+from leeway.ports.table import RecordChanged
+
+from tests.aws.receiving import TAGS, interruption, launch, maker, reception
+from tests.notices.events import EVENTS, event
+from tests.retirement.retirements import interrupted
+from tests.sandbox.aws.started import Sandbox, hook
+from tests.stand_ins import Starts
+
+
+def test_a_record_is_read_as_it_was_written(aws: Sandbox, records: DynamoRecords) -> None:
+    record = interrupted()
+    records.write(record)
+    assert records.retirement(record.instance) == record
+    assert records.retirement("i-0ffffffffffffffff") is None
+
+
+def test_of_two_writers_one_learns_that_the_record_changed(records: DynamoRecords) -> None:
+    first = interrupted().model_copy(
+        update={"facts": interrupted().facts.model_copy(update={"instance": "i-0aaaaaaaaaaaaaaaa"})}
+    )
+    records.write(first)
+    with pytest.raises(RecordChanged):
+        records.write(first)
+    second = first.model_copy(update={"version": 2})
+    records.write(second)
+    with pytest.raises(RecordChanged):
+        records.write(second)
+
+
+def test_an_instance_is_read_with_its_cluster_and_owner(aws: Sandbox) -> None:
+    instances = Ec2Instances(maker(aws, "ec2"))
+    found = instances.describe(launch(aws, TAGS))
+    assert found is not None
+    assert (found.cluster, found.owner) == ("prod", Owner(OwnerKind.NONE))
+    assert not found.joined
+    assert found.private_dns_name.startswith("ip-")
+    assert instances.describe(launch(aws, {"Name": "lonely"})) is None
+    assert instances.describe("i-0ffffffffffffffff") is None
+
+
+def test_an_instance_has_joined_by_the_tag_that_only_eks_writes(aws: Sandbox) -> None:
+    instances = Ec2Instances(maker(aws, "ec2"))
+    plain = instances.describe(launch(aws, {"eks:cluster-name": "prod"}))
+    by_eks = instances.describe(launch(aws, {"aws:eks:cluster-name": "prod"}))
+    assert plain is not None
+    assert by_eks is not None
+    assert (plain.joined, by_eks.joined) == (False, True)
+
+
+def test_terminating_what_is_gone_is_no_error(aws: Sandbox) -> None:
+    def asked() -> int:
+        return int(aws.control("GET", "status")["calls"].get("ec2:TerminateInstances", 0))
+
+    before = asked()
+    Ec2Instances(maker(aws, "ec2")).terminate("i-0ffffffffffffffff")
+    assert asked() == before + 1
+
+
+def test_a_groups_facts_are_those_of_the_moment(aws: Sandbox) -> None:
+    (member,) = aws.group("facts", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    facts = groups.facts(member)
+    assert facts is not None
+    assert (facts.name, facts.lifecycle_state) == ("facts", "InService")
+    assert facts.terminate_hooks == ("leeway-drain",)
+    groups.terminate_in_group(member)
+    later = groups.facts(member)
+    assert later is not None
+    assert later.lifecycle_state.startswith("Terminating")
+    assert groups.facts("i-0ffffffffffffffff") is None
+
+
+def test_a_hook_that_waits_no_more_is_over_and_not_a_failure(aws: Sandbox) -> None:
+    (member,) = aws.group("over", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    waiting = LifecycleHook("over", "leeway-drain")
+    groups.terminate_in_group(member)
+    aws.wait(lambda: aws.states("over").get(member) == "Terminating:Wait")
+    groups.complete(member, waiting, HookResult.CONTINUE)
+    with pytest.raises(LifecycleActionOver):
+        groups.complete(member, waiting, HookResult.CONTINUE)
+    with pytest.raises(LifecycleActionOver):
+        groups.heartbeat(member, waiting)
+
+
+def test_a_hook_is_kept_waiting_by_heartbeats_of_its_own_timeout(aws: Sandbox) -> None:
+    short = hook("leeway-drain", HeartbeatTimeout=2)
+    (member,) = aws.group("kept", 1, LifecycleHookSpecificationList=[short])
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    waiting = LifecycleHook("kept", "leeway-drain")
+    assert groups.hook_settings(waiting) == HookSettings(2)
+    assert groups.hook_settings(LifecycleHook("kept", "another")) is None
+    assert groups.hook_settings(LifecycleHook("no-such-group", "leeway-drain")) is None
+    groups.terminate_in_group(member)
+    aws.wait(lambda: aws.states("kept").get(member) == "Terminating:Wait")
+    groups.heartbeat(member, waiting)
+    groups.complete(member, waiting, HookResult.CONTINUE)
+    answers = [e["outcome"] for e in aws.journal("lifecycle-action", instance=member)]
+    assert answers == ["begun", "heartbeat", "CONTINUE"]
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("RequestLimitExceeded", CloudUnavailable),
+        ("Throttling", CloudUnavailable),
+        ("UnauthorizedOperation", CloudRefused),
+    ],
+)
+def test_throttled_is_to_be_tried_again_and_forbidden_is_not(
+    aws: Sandbox, code: str, error: type[Exception]
+) -> None:
+    aws.control("PUT", "faults", {"faults": [{"service": "ec2", "error": code, "status": 403}]})
+    with pytest.raises(error, match=code):
+        Ec2Instances(maker(aws, "ec2")).describe("i-0ffffffffffffffff")
+
+
+def test_ec2_tells_how_an_instance_is_now(aws: Sandbox) -> None:
+    instances = Ec2Instances(maker(aws, "ec2"))
+    instance = launch(aws, TAGS)
+    now = instances.current_instance(instance)
+    assert now is not None
+    assert now.state in {"pending", "running"}
+    assert not now.interrupted
+    assert datetime.now(UTC) - now.launched_at < timedelta(minutes=1)
+    aws.client("ec2").stop_instances(InstanceIds=[instance])
+    stopped = instances.current_instance(instance)
+    assert stopped is not None
+    assert stopped.state in {"stopping", "stopped"}
+    assert instances.current_instance("i-0123456789abcdef0") is None
+
+
+def test_the_instances_of_a_capacity_reservation_are_found_by_its_id(aws: Sandbox) -> None:
+    inside, _ = launch(aws, TAGS), launch(aws, TAGS)
+    aws.control("POST", "reserve", {"instance": inside, "reservation": "cr-0123456789abcdef0"})
+    instances = Ec2Instances(maker(aws, "ec2"))
+    assert instances.in_reservation("cr-0123456789abcdef0") == [inside]
+    assert instances.in_reservation("cr-none") == []
+
+
+class TellsInvocations:
+    """Lambda, which remembers what it was invoked with."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def invoke(self, **asked: Any) -> None:
+        self.names.append(asked["DurableExecutionName"])
+
+
+class SteppingClock:
+    """A clock that stands still but for those who sleep."""
+
+    def __init__(self) -> None:
+        self.at = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+        self.slept: list[float] = []
+
+    def now(self) -> datetime:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+def test_executions_of_two_tables_never_share_a_name() -> None:
+    told = TellsInvocations()
+    for table in ("leeway-Table-1AAA", "leeway-Table-1BBB"):
+        pace = Pace(SteppingClock())
+        executions = LambdaExecutions(lambda: told, "arn", "retire", table, pace)
+        executions.start("i-0b662ef9931388ba0", "prod", 1)
+        executions.start("i-0b662ef9931388ba0", "prod", 1)
+    assert told.names[0] == told.names[1]
+    assert len(set(told.names)) == 2
+    assert all(re.fullmatch(r"retire-i-0b662ef9931388ba0-1-[0-9a-f]{8}", n) for n in told.names)
+    assert all(len(name) <= 64 for name in told.names)
+
+
+def test_one_function_spreads_its_starts_and_the_first_does_not_wait() -> None:
+    clock = SteppingClock()
+    pace = Pace(clock, per_second=100)
+    for _ in range(101):
+        pace.wait()
+    assert len(clock.slept) == 100
+    assert clock.slept[0] == pytest.approx(0.01)
+    assert clock.slept[-1] == pytest.approx(1)
+
+
+def test_leeways_own_events_reach_the_bus(aws: Sandbox) -> None:
+    EventBridgeLeewayEvents(maker(aws, "events")).announce("Leeway Node Retired", '{"node": "n"}')
+    (put,) = aws.journal("put-events", source="leeway")
+    assert put["detail"] == {"node": "n"}
+
+
+def test_a_death_between_the_record_and_the_start_is_made_good_by_the_next_delivery(
+    aws: Sandbox,
+) -> None:
+    instance = launch(aws, TAGS)
+    starts = Starts(failures=1)
+    with pytest.raises(NotAllInstancesReceived):
+        reception(aws, starts).receive(interruption(instance))
+    receipt = reception(aws, starts).receive(interruption(instance))
+    assert [one.result for one in receipt.instances] == [NoticeResult.STARTED]
+    assert starts.started == [(instance, "prod", 1)]
+
+
+def test_a_table_that_lost_its_answer_is_not_written_twice(aws: Sandbox) -> None:
+    instance = launch(aws, TAGS)
+    lost = {"service": "dynamodb", "action": "PutItem", "when": "after", "count": 1}
+    fault = lost | {"error": "InternalServerError", "status": 500}
+    aws.control("PUT", "faults", {"faults": [fault]})
+    starts = Starts()
+    with pytest.raises(NotAllInstancesReceived):
+        reception(aws, starts).receive(interruption(instance))
+    receipt = reception(aws, starts).receive(interruption(instance))
+    assert [one.attempt for one in receipt.instances] == [1]
+    assert starts.started == [(instance, "prod", 1)]
+
+
+def test_one_instance_that_fails_does_not_stop_the_others_of_its_notice(aws: Sandbox) -> None:
+    first, second = launch(aws, TAGS), launch(aws, TAGS)
+    soon = (datetime.now(UTC) + timedelta(minutes=2)).isoformat()
+    body = event(
+        resources=[f"arn:aws:ec2:us-east-1:123456789012:instance/{second}"],
+        detail={"instance-id": first, "instance-termination-time": soon},
+    )
+    body["detail-type"] = "EC2 Capacity Reservation Instance Interruption Warning"
+
+    class FailsFirst(Starts):
+        def start(self, instance: str, cluster: str, attempt: int) -> None:
+            if instance == first:
+                raise CloudUnavailable("Lambda does not answer")
+            super().start(instance, cluster, attempt)
+
+    starts = FailsFirst()
+    with pytest.raises(NotAllInstancesReceived) as failed:
+        reception(aws, starts).receive(body)
+    assert [instance for instance, *_ in starts.started] == [second]
+    assert [one.instance for one in failed.value.receipt.instances] == [second]
+
+
+@pytest.mark.parametrize(
+    ("tags", "result"),
+    [
+        ({"kubernetes.io/cluster/stranger": "owned"}, NoticeResult.NOT_OURS),
+        ({"Name": "no-node"}, NoticeResult.NOT_OURS),
+        (TAGS | {"eks:nodegroup-name": "managed"}, NoticeResult.LEFT_TO_OWNER),
+        (TAGS | {"karpenter.sh/nodepool": "default"}, NoticeResult.LEFT_TO_OWNER),
+    ],
+)
+def test_instances_that_are_not_leeways_are_named_and_left_alone(
+    aws: Sandbox, tags: dict[str, str], result: NoticeResult
+) -> None:
+    starts = Starts()
+    receipt = reception(aws, starts).receive(interruption(launch(aws, tags)))
+    assert [one.result for one in receipt.instances] == [result]
+    assert receipt.instances[0].reason
+    assert starts.started == []
+
+
+def test_what_is_not_acted_on_is_answered_with_its_reason(aws: Sandbox) -> None:
+    greeting = json.loads((EVENTS / "lifecycle-test-notification.json").read_text())
+    receipt = reception(aws, Starts()).receive({**greeting, "region": "eu-west-1"})
+    assert [one.result for one in receipt.instances] == [NoticeResult.IGNORED]
+    assert json.dumps(receipt.to_dict())

@@ -1,0 +1,130 @@
+"""Where clusters are: one function asks for all, in the midst of a storm as well."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+from leeway.aws.endpoints import ASKED_EVERY, ASKS_FOR, KEPT_FOR, RememberedClusters
+from leeway.ports.aws import CloudRefused, CloudUnavailable, ClusterEndpoint
+
+from tests.aws.stored import TABLE
+from tests.sandbox.aws.started import Sandbox
+
+
+class Eks:
+    """Knows where clusters are, counts how often it is asked, and lets time pass."""
+
+    def __init__(self, aws: Sandbox) -> None:
+        self._aws = aws
+        self.times = 0
+        self.url = "https://first.invalid"
+        self.fails: Exception | None = None
+        self.meanwhile: Callable[[], object] = lambda: None
+        self.now_ = datetime.now(UTC)
+
+    def now(self) -> datetime:
+        return self.now_
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ += timedelta(seconds=seconds)
+
+    def endpoint(self, name: str) -> ClusterEndpoint:
+        self.times += 1
+        self.meanwhile()
+        if self.fails:
+            raise self.fails
+        return ClusterEndpoint(name, self.url, "Y2E=")
+
+    def heard_by_a_function(self, name: str) -> str:
+        """What one that has just started hears."""
+        client = partial(self._aws.client, "dynamodb")
+        return RememberedClusters(client, TABLE, self, self, self.refused).endpoint(name).url
+
+    def refused(self, url: str) -> str:
+        return "" if url.startswith("https://") else f"{url} is not https"
+
+
+@pytest.fixture
+def eks(aws: Sandbox) -> Eks:
+    return Eks(aws)
+
+
+def test_where_a_cluster_is_is_asked_once_for_all_functions(eks: Eks) -> None:
+    assert {eks.heard_by_a_function("once") for _ in range(3)} == {"https://first.invalid"}
+    assert eks.times == 1
+    assert eks.heard_by_a_function("another") == "https://first.invalid"
+    assert eks.times == 2
+
+
+def test_when_it_is_time_in_the_midst_of_a_storm_one_asks_and_the_others_do_not_wait(
+    eks: Eks,
+) -> None:
+    eks.heard_by_a_function("stormy")
+    eks.now_ += ASKED_EVERY
+    eks.url = "https://second.invalid"
+    heard: list[str] = []
+    eks.meanwhile = lambda: heard.extend(eks.heard_by_a_function("stormy") for _ in range(20))
+    assert eks.heard_by_a_function("stormy") == "https://second.invalid"
+    assert eks.times == 2, "the first time, and one of twenty-one"
+    assert set(heard) == {"https://first.invalid"}
+    assert eks.heard_by_a_function("stormy") == "https://second.invalid"
+    assert eks.times == 2
+
+
+def test_while_eks_does_not_answer_one_asks_now_and_then_and_all_go_by_what_is_remembered(
+    eks: Eks,
+) -> None:
+    eks.heard_by_a_function("throttled")
+    eks.now_ += ASKED_EVERY
+    eks.fails = CloudUnavailable("TooManyRequestsException")
+    for _ in range(10):
+        assert eks.heard_by_a_function("throttled") == "https://first.invalid"
+    assert eks.times == 2
+    eks.now_ += ASKS_FOR
+    assert eks.heard_by_a_function("throttled") == "https://first.invalid"
+    assert eks.times == 3
+    eks.now_ += KEPT_FOR
+    with pytest.raises(CloudUnavailable):
+        eks.heard_by_a_function("throttled")
+
+
+def test_a_cluster_that_is_no_more_is_said_to_be_none(eks: Eks) -> None:
+    eks.heard_by_a_function("ended")
+    eks.now_ += ASKED_EVERY
+    eks.fails = CloudRefused("No cluster found for name: ended.")
+    with pytest.raises(CloudRefused):
+        eks.heard_by_a_function("ended")
+
+
+def remember(aws: Sandbox, name: str, url: str, now: datetime) -> None:
+    """Write by hand where a cluster is, for somebody who may."""
+    item = {
+        "pk": {"S": f"ENDPOINT#{name}"},
+        "sk": {"S": "ENDPOINT"},
+        "url": {"S": url},
+        "authority": {"S": "Y2E="},
+        "until": {"N": str((now + timedelta(minutes=5)).timestamp())},
+        "expires": {"N": str(int((now + timedelta(minutes=5)).timestamp()))},
+    }
+    aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
+
+
+def test_a_remembered_address_that_is_not_trusted_is_asked_for_anew(aws: Sandbox, eks: Eks) -> None:
+    remember(aws, "planted", "http://attacker.invalid", eks.now_)
+    assert eks.heard_by_a_function("planted") == "https://first.invalid"
+    assert eks.heard_by_a_function("planted") == "https://first.invalid"
+    assert eks.times == 1
+
+
+def test_an_address_that_is_not_trusted_is_refused_whoever_says_it(eks: Eks) -> None:
+    eks.url = "http://attacker.invalid"
+    with pytest.raises(CloudRefused, match="no token is sent to its endpoint"):
+        eks.heard_by_a_function("told")
+
+
+def test_what_users_may_write_says_nothing_about_where_a_cluster_is(aws: Sandbox, eks: Eks) -> None:
+    """Manifests have a partition of their own, and an endpoint in it is none."""
+    item = {"pk": {"S": "MANIFESTS#users"}, "sk": {"S": "ENDPOINT"}, "url": {"S": "https://x"}}
+    aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
+    assert eks.heard_by_a_function("users") == "https://first.invalid"

@@ -1,0 +1,133 @@
+"""The index: what a storm of notices looks up, without asking EC2 about any instance."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from leeway.aws.index import DynamoIndex
+from leeway.aws.records import FACTS as FACTS_KEY
+from leeway.aws.records import DynamoRecords, item_key
+from leeway.instances.facts import InstanceFacts
+from leeway.interruption.ports import InstanceState
+from leeway.interruption.receive_notice import NoticeResult
+from leeway.ports.aws import CloudUnavailable
+
+from tests.aws.receiving import TAGS, interruption, launch, maker, reception
+from tests.aws.stored import TABLE
+from tests.retirement.retirements import FACTS
+from tests.sandbox.aws.started import Sandbox
+from tests.stand_ins import Starts
+
+
+def facts(number: int, cluster: str = "prod") -> InstanceFacts:
+    changes = {"instance": f"i-{number:017x}", "cluster": cluster}
+    return FACTS.model_copy(update=changes)
+
+
+@pytest.fixture
+def index(aws: Sandbox) -> Iterator[DynamoIndex]:
+    index = DynamoIndex(maker(aws, "dynamodb"), TABLE)
+    yield index
+    index.update((), [*index.of_cluster("prod"), *index.of_cluster("other")])
+
+
+def calls(aws: Sandbox, action: str) -> int:
+    counted: dict[str, int] = aws.control("GET", "status")["calls"]
+    return counted.get(action, 0)
+
+
+def test_what_is_written_is_read_again_by_cluster(index: DynamoIndex) -> None:
+    many = {one.instance: one for one in map(facts, range(60))}
+    index.update(many.values(), ())
+    index.update([facts(100, "other")], ())
+    assert index.of_cluster("prod") == many
+    index.update((), list(many)[10:])
+    assert list(index.of_cluster("prod")) == list(many)[:10]
+
+
+def test_what_nobody_understands_is_as_if_it_were_not_there_and_is_written_anew(
+    aws: Sandbox, index: DynamoIndex
+) -> None:
+    index.update([facts(1), facts(2)], ())
+    aws.client("dynamodb").update_item(
+        TableName=TABLE,
+        Key=item_key(facts(2).instance, FACTS_KEY),
+        UpdateExpression="SET #record = :told",
+        ExpressionAttributeNames={"#record": "record"},
+        ExpressionAttributeValues={":told": {"S": "{}"}},
+    )
+    assert list(index.of_cluster("prod")) == [facts(1).instance]
+    index.update([facts(2)], ())
+    assert len(index.of_cluster("prod")) == 2
+
+
+def test_what_a_throttled_table_left_undone_is_written_again(
+    aws: Sandbox, index: DynamoIndex
+) -> None:
+    def leave_half(params: dict[str, Any], **_: Any) -> None:
+        """Do as a throttled table does: take some of the items and hand back the others."""
+        asked = params["RequestItems"][TABLE]
+        left.append(asked[len(asked) // 2 + 1 :])
+        params["RequestItems"] = {TABLE: asked[: len(asked) // 2 + 1]}
+
+    def hand_back(parsed: dict[str, Any], **_: Any) -> None:
+        if rest := left.pop():
+            parsed["UnprocessedItems"] = {TABLE: rest}
+
+    left: list[list[Any]] = []
+    client = aws._build("dynamodb")
+    client.meta.events.register("provide-client-params.dynamodb.BatchWriteItem", leave_half)
+    client.meta.events.register("after-call.dynamodb.BatchWriteItem", hand_back)
+    DynamoIndex(lambda: client, TABLE).update(map(facts, range(25)), ())
+    assert len(index.of_cluster("prod")) == 25
+    client.close()
+
+
+def test_an_index_that_is_throttled_throughout_says_so(aws: Sandbox, index: DynamoIndex) -> None:
+    fault = {"service": "dynamodb", "action": "BatchWriteItem", "error": "ThrottlingException"}
+    aws.control("PUT", "faults", {"faults": [fault]})
+    with pytest.raises(CloudUnavailable):
+        index.update([facts(1)], ())
+    aws.control("PUT", "faults", {"faults": []})
+
+
+def test_a_hundred_notices_read_the_table_once_each_and_ask_ec2_about_no_instance(
+    aws: Sandbox, index: DynamoIndex
+) -> None:
+    storm = [facts(number) for number in range(200, 300)]
+    index.update(storm, ())
+    counted = ("ec2:DescribeInstances", "dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem")
+    before = {action: calls(aws, action) for action in counted}
+    starts = Starts()
+    for one in storm:
+        receipt = reception(aws, starts).receive(interruption(one.instance, id=one.instance))
+        assert [r.result for r in receipt.instances] == [NoticeResult.STARTED]
+    assert [calls(aws, action) - before[action] for action in counted] == [0, 100, 0, 100]
+    assert len(starts.started) == 100
+
+
+def test_an_instance_that_the_index_misses_is_looked_up_and_not_taken_for_a_strangers(
+    aws: Sandbox, index: DynamoIndex
+) -> None:
+    instance = launch(aws, TAGS)
+    before = calls(aws, "ec2:DescribeInstances")
+    starts = Starts()
+    reception(aws, starts).receive(interruption(instance))
+    assert starts.started == [(instance, "prod", 1)]
+    assert calls(aws, "ec2:DescribeInstances") - before == 1
+
+
+def test_a_record_and_the_facts_of_its_instance_come_with_one_call(
+    aws: Sandbox, index: DynamoIndex, records: DynamoRecords
+) -> None:
+    instance = launch(aws, TAGS)
+    assert records.known(instance) == InstanceState()
+    reception(aws, Starts()).receive(interruption(instance))
+    index.update([FACTS.model_copy(update={"instance": instance})], ())
+    before = calls(aws, "dynamodb:Query")
+    known = records.known(instance)
+    assert known.retirement is not None
+    assert known.retirement.instance == instance
+    assert known.facts is not None
+    assert known.facts.owner == FACTS.owner
+    assert calls(aws, "dynamodb:Query") - before == 1

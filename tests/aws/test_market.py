@@ -1,0 +1,253 @@
+"""What a region offers and costs: read from AWS as the sandbox answers it, kept where it fails."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
+from leeway.aws.surveys import LARGEST, DynamoSurveys
+from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.catalog.ports import Market
+from leeway.catalog.refresh import NothingSurveyed, RefreshCatalog, Surveyed, Surveyor
+from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.table import Offering, UnavailableOfferings
+from leeway.selection.offers.compressed import opened, unpacked
+from leeway.selection.offers.machines import Machine
+from leeway.selection.offers.node_class import NodeClass
+from leeway.selection.offers.survey import Part, Survey
+from leeway.selection.offers.unavailable import Unavailable
+from leeway.wiring.clients import patient_client
+
+from cli.catalogs import sandbox_survey
+from tests.aws.stored import TABLE
+from tests.sandbox.aws.started import Sandbox
+from tests.stand_ins import OfferingsInMemory
+
+REGION = "us-east-1"
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+LATER = NOW + timedelta(hours=6)
+
+
+@pytest.fixture(scope="module")
+def market(aws: Sandbox) -> Ec2Market:
+    return Ec2Market(partial(aws.client, "ec2"))
+
+
+@pytest.fixture(scope="module")
+def price_list(aws: Sandbox) -> PricingPriceList:
+    return PricingPriceList(partial(aws.client, "pricing"))
+
+
+@pytest.fixture
+def surveys(aws: Sandbox) -> DynamoSurveys:
+    return DynamoSurveys(partial(aws.client, "dynamodb"), TABLE)
+
+
+@dataclass
+class Told:
+    """The Telemetry Protocol."""
+
+    outcomes: list[Surveyed] = field(default_factory=list)
+
+    def surveyed(self, outcome: Surveyed) -> None:
+        self.outcomes.append(outcome)
+
+
+@dataclass
+class Known:
+    """The Market and PriceList Protocols, told by a survey; Spot prices by another market's."""
+
+    survey: Survey
+    spot_of: Market | None = None
+
+    def types(self) -> tuple[Machine, ...]:
+        return tuple(self.survey.machines)
+
+    def offered(self) -> dict[str, frozenset[str]]:
+        return dict(self.survey.offered)
+
+    def zone_ids(self) -> dict[str, str]:
+        return dict(self.survey.zone_ids)
+
+    def spot(self) -> dict[str, dict[str, float]]:
+        if self.spot_of is not None:
+            return self.spot_of.spot()
+        return {zone: dict(prices) for zone, prices in self.survey.spot.items()}
+
+    def on_demand(self, region: str) -> dict[str, float]:
+        return dict(self.survey.on_demand)
+
+
+@dataclass
+class At:
+    """The Clock Protocol, standing still."""
+
+    time: datetime
+
+    def now(self) -> datetime:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError(seconds)
+
+
+def test_a_region_is_read_over_http_as_its_data_has_it(
+    market: Ec2Market, price_list: PricingPriceList
+) -> None:
+    expected = sandbox_survey(REGION)
+    offered = market.offered()
+    assert offered == expected.offered
+    names = {name for types in offered.values() for name in types}
+    read = {kind.name: kind for kind in market.types()}
+    # The sandbox describes what is not offered here too: it has one catalog for all regions.
+    assert [read[name] for name in sorted(names)] == sorted(
+        expected.machines, key=lambda kind: kind.name
+    )
+    assert market.zone_ids() == expected.zone_ids
+    assert market.spot() == expected.spot
+    assert price_list.on_demand(REGION) == expected.on_demand
+
+
+def test_what_was_read_is_kept_and_opened_as_a_catalog(
+    market: Ec2Market, price_list: PricingPriceList, surveys: DynamoSurveys
+) -> None:
+    told = Told()
+    outcome = RefreshCatalog(Surveyor(market, price_list), surveys, told, At(NOW)).refresh(REGION)
+    assert told.outcomes == [outcome]
+    assert outcome.kept == ()
+    packed = surveys.packed(REGION)
+    assert packed is not None
+    assert len(packed) == outcome.size < LARGEST
+    assert unpacked(packed).read_at == dict.fromkeys(Part, NOW)
+    table = opened(packed).for_node_class(NodeClass())
+    assert set(table.catalog.names) == {kind.name for kind in sandbox_survey(REGION).machines}
+    offerings = table.type(table.catalog.index["m5.large"]).offerings
+    assert offerings
+    assert all(offering.price for offering in offerings)
+    assert {offering.zone for offering in offerings} <= set(table.catalog.zones)
+
+
+def test_a_part_that_fails_stays_as_it_was_and_that_is_told(
+    aws: Sandbox, market: Ec2Market, surveys: DynamoSurveys
+) -> None:
+    known = Known(sandbox_survey(REGION))
+    RefreshCatalog(Surveyor(known, known), surveys, Told(), At(NOW)).refresh(REGION)
+    refused = {"service": "ec2", "action": "DescribeSpotPriceHistory"}
+    aws.control("PUT", "faults", {"faults": [{**refused, "error": "UnauthorizedOperation"}]})
+    failing = Known(known.survey, spot_of=market)
+    outcome = RefreshCatalog(Surveyor(failing, known), surveys, Told(), At(LATER)).refresh(REGION)
+    (kept,) = outcome.kept
+    assert (kept.part, kept.read_at) == (Part.SPOT_PRICES, NOW)
+    assert "UnauthorizedOperation" in kept.problem
+    assert outcome.to_dict()["kept"] == {"spot prices": kept.problem}
+    survey = unpacked(surveys.packed(REGION) or b"")
+    assert survey.spot == sandbox_survey(REGION).spot
+    assert survey.read_at[Part.SPOT_PRICES] == NOW
+    assert survey.read_at[Part.TYPES] == LATER
+
+
+def test_a_throttled_call_is_tried_again(aws: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", aws.url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    market = Ec2Market(partial(patient_client.__wrapped__, "ec2", REGION))
+    throttled = {"service": "ec2", "action": "DescribeInstanceTypeOfferings", "count": 2}
+    aws.control("PUT", "faults", {"faults": [{**throttled, "error": "RequestLimitExceeded"}]})
+    assert market.offered() == sandbox_survey(REGION).offered
+
+
+@dataclass
+class Failing:
+    """The Market and PriceList Protocols, with answers that fail or are empty."""
+
+    machines: tuple[Machine, ...] = ()
+    zones: dict[str, frozenset[str]] = field(default_factory=dict)
+    prices: dict[str, float] | None = None
+
+    def types(self) -> tuple[Machine, ...]:
+        return self.machines
+
+    def offered(self) -> dict[str, frozenset[str]]:
+        return self.zones
+
+    def zone_ids(self) -> dict[str, str]:
+        return {}
+
+    def spot(self) -> dict[str, dict[str, float]]:
+        raise CloudUnavailable("RequestLimitExceeded")
+
+    def on_demand(self, region: str) -> dict[str, float]:
+        if self.prices is None:
+            raise CloudRefused(f"no prices of {region}")
+        return self.prices
+
+
+def test_a_first_survey_without_types_is_none() -> None:
+    nothing = Failing(zones={"a": frozenset({"m5.large"})})
+    with pytest.raises(NothingSurveyed, match="types: the answer was empty; on-demand prices: no"):
+        Surveyor(nothing, nothing).survey(REGION, NOW, Survey(REGION))
+
+
+def test_where_everything_fails_what_was_kept_is_not_written_again() -> None:
+    former = sandbox_survey(REGION)
+    with pytest.raises(NothingSurveyed):
+        Surveyor(Failing(), Failing()).survey(REGION, NOW, former)
+
+
+def test_prices_that_are_unknown_do_not_keep_a_region_from_being_surveyed() -> None:
+    former = sandbox_survey(REGION)
+    known = Failing(tuple(former.machines), dict(former.offered))
+    survey, parts = Surveyor(known, known).survey(REGION, NOW, Survey(REGION))
+    assert survey.complete
+    assert [part.part for part in parts if part.problem] == [
+        Part.ON_DEMAND_PRICES,
+        Part.SPOT_PRICES,
+        Part.ZONES,
+    ]
+
+
+def test_a_survey_that_no_item_holds_is_refused(surveys: DynamoSurveys) -> None:
+    with pytest.raises(CloudRefused, match="has 390001 bytes"):
+        surveys.write("eu-west-1", bytes(LARGEST + 1))
+    assert surveys.packed("eu-west-1") is None
+
+
+def test_another_versions_survey_is_replaced(surveys: DynamoSurveys) -> None:
+    surveys.write(REGION, b"of another time")
+    known = Known(sandbox_survey(REGION))
+    outcome = RefreshCatalog(Surveyor(known, known), surveys, Told(), At(NOW)).refresh(REGION)
+    assert outcome.kept == ()
+
+
+@pytest.mark.parametrize(
+    ("region", "asked"),
+    [
+        ("us-west-2", "us-east-1"),
+        ("sa-east-1", "us-east-1"),
+        ("eu-north-1", "eu-central-1"),
+        ("me-south-1", "eu-central-1"),
+        ("ap-northeast-2", "ap-south-1"),
+        ("cn-north-1", "cn-northwest-1"),
+    ],
+)
+def test_prices_are_asked_for_where_there_is_an_endpoint(region: str, asked: str) -> None:
+    assert pricing_region(region) == asked
+
+
+@pytest.fixture(params=["table", "memory"])
+def offerings(request: pytest.FixtureRequest, aws: Sandbox) -> UnavailableOfferings:
+    if request.param == "memory":
+        return OfferingsInMemory()
+    return DynamoUnavailableOfferings(partial(aws.client, "dynamodb"), TABLE)
+
+
+def test_an_offering_is_unavailable_until_its_time_is_over(
+    offerings: UnavailableOfferings,
+) -> None:
+    until = NOW + timedelta(minutes=3)
+    offerings.mark(Offering("eu-west-3", "m5.large", "eu-west-3a", "spot"), "why", until)
+    gone = Unavailable("m5.large", "eu-west-3a", "spot")
+    assert offerings.now("eu-west-3", NOW) == {gone}
+    assert offerings.now("eu-west-3", until) == frozenset()
+    assert offerings.now("eu-west-2", NOW) == frozenset()

@@ -1,0 +1,144 @@
+"""Notices are received by what users wrote: the whole way from `leeway apply` to the record."""
+
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.manifests import DynamoManifests
+from leeway.aws.records import DynamoRecords
+from leeway.clock import SystemClock
+from leeway.interruption.receive_notice import Dependencies, NoticeResult, ReceiveNotice
+from leeway.manifests.configuration import Configuration
+
+from cli import main
+from tests.aws.receiving import TAGS, interruption, launch, maker
+from tests.aws.stored import TABLE
+from tests.sandbox.aws.started import Sandbox
+from tests.stand_ins import (
+    HERE,
+    ClaimsInMemory,
+    CleanUps,
+    OfferingsInMemory,
+    SchedulesInMemory,
+    Starts,
+)
+
+
+class Reported:
+    """What people were told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
+        self.lines.append(problem)
+
+
+class Deployed:
+    """A receive_notice that has just started, with its own configuration."""
+
+    def __init__(self, aws: Sandbox) -> None:
+        self.starts = Starts()
+        self.reported = Reported()
+        self.records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+        manifests = DynamoManifests(partial(aws.client, "dynamodb"), TABLE)
+        self.configuration = Configuration(manifests, SystemClock(), self.reported)
+        self._reception = ReceiveNotice(
+            Dependencies(
+                records=self.records,
+                place=HERE,
+                instances=Ec2Instances(maker(aws, "ec2")),
+                current=Ec2Instances(maker(aws, "ec2")),
+                changes=Ec2Instances(maker(aws, "ec2")),
+                policies=self.configuration,
+                retire_node=self.starts,
+                schedules=SchedulesInMemory(),
+                offerings=OfferingsInMemory(),
+                clusters=frozenset({"prod"}),
+                clock=SystemClock(),
+                arrivals=self.records,
+                admit_node=Starts(),
+                cleaning=CleanUps(),
+                claims=ClaimsInMemory(),
+            )
+        )
+
+    def receive(self, event: dict[str, Any]) -> NoticeResult:
+        (received,) = self._reception.receive(event).instances
+        return received.result
+
+
+@pytest.fixture
+def apply(aws: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Apply a spec of cluster prod by the command line; taken away at the end."""
+    from tests.cli.conftest import forget_clients
+
+    environment = {
+        "AWS_ENDPOINT_URL": aws.url,
+        "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "none",
+        "AWS_REGION": "us-east-1",
+        "LEEWAY_TABLE": TABLE,
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    forget_clients()
+
+    def apply(spec: str) -> None:
+        file = tmp_path / "cluster.yaml"
+        file.write_text(
+            "{apiVersion: leeway.sh/v1, kind: Cluster, metadata: {name: prod}, spec: " + spec + "}"
+        )
+        assert main.run(["apply", "-f", str(file), "--cluster", "prod"]) == 0
+
+    yield apply
+    main.run(["delete", "cluster", "prod", "--cluster", "prod"])
+    forget_clients()
+
+
+def test_a_notice_that_is_to_be_ignored_leads_to_nothing(aws: Sandbox, apply: Any) -> None:
+    apply("{notices: {spot-interruption: {action: ignore}}}")
+    deployed = Deployed(aws)
+    assert deployed.receive(interruption(launch(aws, TAGS))) is NoticeResult.IGNORED
+    assert deployed.starts.started == []
+
+
+def test_the_retirement_is_written_down_as_the_policy_says(aws: Sandbox, apply: Any) -> None:
+    apply("{notices: {spot-interruption: {deadline: 30s, replacement: none, onBlocked: wait}}}")
+    deployed, instance = Deployed(aws), launch(aws, TAGS)
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"  # a deadline that has passed would be moved
+    assert deployed.receive(interruption(instance, time=now)) is NoticeResult.STARTED
+    record = deployed.records.retirement(instance)
+    assert record is not None
+    assert record.deadline is not None
+    assert (record.deadline - record.noticed_at).total_seconds() == 30
+    assert (record.replacement, record.on_blocked) == ("none", "wait")
+
+
+@pytest.mark.parametrize("owner", ["eks:nodegroup-name", "karpenter.sh/nodepool"])
+def test_nodes_of_others_are_retired_only_where_the_policy_takes_them(
+    aws: Sandbox, apply: Any, owner: str
+) -> None:
+    event = interruption(launch(aws, TAGS | {owner: "x"}))
+    assert Deployed(aws).receive(event) is NoticeResult.LEFT_TO_OWNER
+    apply("{takes: [managed-node-group, karpenter]}")
+    assert Deployed(aws).receive(event) is NoticeResult.STARTED
+
+
+@pytest.mark.parametrize(
+    "error", ["ProvisionedThroughputExceededException", "AccessDeniedException"]
+)
+def test_an_interruption_is_received_by_the_defaults_while_manifests_cannot_be_read(
+    aws: Sandbox, apply: Any, error: str
+) -> None:
+    apply("{notices: {spot-interruption: {action: ignore}}}")
+    deployed, instance = Deployed(aws), launch(aws, TAGS)
+    fault = {"service": "dynamodb", "action": "Query", "error": error}
+    aws.control("PUT", "faults", {"faults": [fault]})
+    deployed.configuration.policy_of("prod")
+    aws.control("PUT", "faults", {"faults": []})
+    assert deployed.receive(interruption(instance)) is NoticeResult.STARTED
+    assert error in deployed.reported.lines[0]

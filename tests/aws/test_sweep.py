@@ -1,0 +1,491 @@
+"""What reconciling reads of AWS all at once, as the sandbox answers it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from leeway.admission.record import Admission
+from leeway.aws.autoscaling import AutoScalingGroups
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.index import DynamoIndex
+from leeway.aws.records import RETIREMENT, SHARDS, DynamoRecords, item_key
+from leeway.aws.sweep import Ec2Sweep
+from leeway.aws.waiting_hooks import AutoScalingWaitingActions
+from leeway.execution.attempt import Phase
+from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedHook
+from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
+from leeway.notices import InterruptionAction, LifecycleHook
+from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult, HookSettings, Waiting
+from leeway.reconciliation.ports import UnderWay
+from leeway.retirement.replacement_intent import ReplacementIntent
+
+from tests.admission.admissions import ask
+from tests.aws.receiving import launch, maker
+from tests.aws.stored import TABLE
+from tests.retirement.retirements import interrupted
+from tests.sandbox.aws.started import Sandbox, hook
+
+EKS_GROUP = "eks-general-0ac1b6a3-4d3e-9f0b-6c56-3f1c2e9a7b10"
+
+
+@pytest.fixture
+def sweep(aws: Sandbox) -> Ec2Sweep:
+    return Ec2Sweep(maker(aws, "ec2"))
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"kubernetes.io/cluster/swept": "owned"},
+        {"eks:cluster-name": "swept"},
+        {"aws:eks:cluster-name": "swept"},
+        {"eks:eks-cluster-name": "swept"},
+    ],
+)
+def test_a_clusters_instances_are_found_by_any_of_its_tags(
+    aws: Sandbox, sweep: Ec2Sweep, tags: dict[str, str]
+) -> None:
+    instance = launch(aws, tags)
+    launch(aws, {"kubernetes.io/cluster/other": "owned"})
+    launch(aws, {"kubernetes.io/cluster/swept": "shared"})
+    launch(aws, {"eks:cluster-name": "other"})
+    found = {one.facts.instance: one for one in sweep.instances(["swept"])}
+    assert instance in found
+    assert {one.facts.cluster for one in found.values()} == {"swept"}
+    assert found[instance].state in {"pending", "running"}
+    assert found[instance].launched_at.tzinfo is not None
+    assert found[instance].facts == Ec2Instances(maker(aws, "ec2")).describe(instance)
+
+
+def test_all_instances_come_with_one_call_and_none_without_clusters(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    def calls() -> int:
+        counted: dict[str, int] = aws.control("GET", "status")["calls"]
+        return counted.get("ec2:DescribeInstances", 0)
+
+    for _ in range(5):
+        launch(aws, {"eks:cluster-name": "one-call"})
+    before = calls()
+    assert len(sweep.instances(["one-call", "another"])) == 5
+    assert sweep.instances([]) == []
+    assert calls() - before == 1
+
+
+def test_more_clusters_than_a_filter_takes_are_asked_about_in_batches(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    names = [f"many-{number:03}" for number in range(250)]
+    tags = {f"{OWNED_PREFIX}{names[0]}": "owned", f"{OWNED_PREFIX}{names[-1]}": "shared"}
+    instance = launch(aws, tags)
+    asked: list[int] = []
+    client = aws.client("ec2")
+
+    def note(params: dict[str, Any], **_: Any) -> None:
+        asked.append(len(params["Filters"][0]["Values"]))
+
+    client.meta.events.register("before-parameter-build.ec2.DescribeInstances", note)
+    try:
+        found = Ec2Sweep(lambda: client).instances(names)
+    finally:
+        client.meta.events.unregister("before-parameter-build.ec2.DescribeInstances", note)
+    assert [one.facts.instance for one in found] == [instance]
+    assert len(asked) == 2
+    assert max(asked) <= 200
+
+
+def test_the_states_of_instances_are_those_of_now_and_unknown_ones_are_terminated(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    living, ended = launch(aws, {"Name": "living"}), launch(aws, {"Name": "ended"})
+    Ec2Instances(maker(aws, "ec2")).terminate(ended)
+    aws.wait(lambda: sweep.states([ended]) == {ended: "terminated"})
+    aws.wait(lambda: sweep.states([living]) == {living: "running"})
+    unknown = ["i-0ffffffffffffffff", "i-0eeeeeeeeeeeeeeee"]
+    assert sweep.states(unknown) == dict.fromkeys(unknown, "terminated")
+    aws.wait(
+        lambda: (
+            sweep.states([living, *unknown])
+            == {living: "running"} | dict.fromkeys(unknown, "terminated")
+        )
+    )
+
+
+class Partial:
+    """EC2's client, whose filtered answers lack an instance, and which knows some by id only."""
+
+    def __init__(self, client: Any, lacks: str, names: bool = True) -> None:
+        self._client = client
+        self._lacks = lacks
+        self._names = names
+
+    def get_paginator(self, name: str) -> "Partial":
+        return self
+
+    def paginate(self, **asked: Any) -> list[Any]:
+        pages = list(self._client.get_paginator("describe_instances").paginate(**asked))
+        for page in pages:
+            for reservation in page["Reservations"]:
+                reservation["Instances"] = [
+                    one for one in reservation["Instances"] if one["InstanceId"] != self._lacks
+                ]
+        return pages
+
+    def describe_instances(self, InstanceIds: list[str]) -> Any:  # noqa: N803 (boto3's name)
+        if not self._names:
+            said = {"Code": "InvalidInstanceID.NotFound", "Message": "some do not exist"}
+            raise ClientError({"Error": said}, "DescribeInstances")
+        return self._client.describe_instances(InstanceIds=InstanceIds)
+
+
+def test_an_instance_that_one_filtered_answer_lacks_is_not_taken_for_terminated(
+    aws: Sandbox,
+) -> None:
+    living, other = launch(aws, {"Name": "lacking"}), launch(aws, {"Name": "there"})
+    unknown = "i-0ffffffffffffffff"
+    client = Partial(aws.client("ec2"), living)
+    running = {living: "running", other: "running"}
+    aws.wait(lambda: Ec2Sweep(lambda: client).states([living, other]) == running)
+    found = Ec2Sweep(lambda: client).states([living, other, unknown])
+    assert found == running | {unknown: "terminated"}
+
+
+def test_where_ec2_does_not_name_whom_it_does_not_know_nothing_is_said_of_them(
+    aws: Sandbox,
+) -> None:
+    living, other = launch(aws, {"Name": "lacking"}), launch(aws, {"Name": "there"})
+    client = Partial(aws.client("ec2"), living, names=False)
+    aws.wait(lambda: Ec2Sweep(lambda: client).states([living, other]) == {other: "running"})
+
+
+def test_instances_are_found_by_their_private_dns_name(aws: Sandbox, sweep: Ec2Sweep) -> None:
+    instance = launch(aws, {"eks:cluster-name": "named"})
+    launch(aws, {"eks:cluster-name": "named"})
+    facts = Ec2Instances(maker(aws, "ec2")).describe(instance)
+    assert facts is not None
+    (found,) = sweep.named({facts.private_dns_name, "ip-10-99-99-99.ec2.internal"})
+    assert found.facts == facts
+    assert sweep.named({"ip-10-99-99-99.ec2.internal"}) == []
+    assert sweep.named(set()) == []
+
+
+def test_a_list_that_breaks_off_is_not_taken_for_the_whole(aws: Sandbox, sweep: Ec2Sweep) -> None:
+    fault = {"service": "ec2", "error": "RequestLimitExceeded", "status": 503}
+    aws.control("PUT", "faults", {"faults": [fault]})
+    with pytest.raises(CloudUnavailable):
+        sweep.instances(["swept"])
+    with pytest.raises(CloudUnavailable):
+        sweep.states(["i-0ffffffffffffffff"])
+
+
+def test_spot_instances_that_ec2_takes_back_are_found_though_no_warning_was_sent(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    market = {"InstanceMarketOptions": {"MarketType": "spot"}}
+    (member, other) = aws.group("taken-back", 2, template=market)
+    assert sweep.interruptions() == []
+    command = {"instance": member, "copies": 0, "late": 30}
+    (begun,) = aws.control("POST", "interrupt", command)["interruptions"]
+    (seen,) = sweep.interruptions()
+    assert abs(seen.marked_at.timestamp() + 120 - begun["reclaim_at"]) <= 1
+    assert (seen.instance, seen.action) == (member, InterruptionAction.TERMINATE)
+    assert other != seen.instance
+    assert sweep.states([member]) == {member: "running"}
+    instances = Ec2Instances(maker(aws, "ec2"))
+    now = [instances.current_instance(one) for one in (member, other)]
+    assert [one.interrupted for one in now if one is not None] == [True, False]
+
+
+def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    market = {"InstanceMarketOptions": {"MarketType": "spot"}}
+    (member,) = aws.group("taken-to-stop", 1, template=market)
+    aws.control("POST", "interrupt", {"instance": member, "copies": 0, "action": "stop"})
+    found = {one.instance: one.action for one in sweep.interruptions()}
+    assert found[member] is InterruptionAction.STOP
+
+
+def test_instances_whose_status_checks_fail_are_found_with_the_time(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    first, second, third = (launch(aws, {"Name": "impaired"}) for _ in range(3))
+    all_of_them = dict.fromkeys((first, second, third), "running")
+    aws.wait(lambda: sweep.states(all_of_them) == all_of_them)
+    assert sweep.impairments() == []
+    failing = [(first, "system"), (first, "instance"), (second, "attached-ebs")]
+    for instance, check in failing:
+        aws.control("POST", "impair", {"instance": instance, "check": check, "lasts": 90})
+    found = {one.instance: one.since for one in sweep.impairments()}
+    assert {name: set(since) for name, since in found.items()} == {
+        first: {"system", "instance"},
+        second: {"attached-ebs"},
+    }
+    assert third not in found
+    for since in found[first].values():
+        assert timedelta(seconds=80) < datetime.now(UTC) - since < timedelta(seconds=120)
+    for instance, check in failing:
+        aws.control("POST", "impair", {"instance": instance, "check": check, "lasts": None})
+    assert sweep.impairments() == []
+
+
+def test_a_manifests_item_that_poses_as_a_record_in_the_index_is_none(
+    aws: Sandbox, records: DynamoRecords
+) -> None:
+    """Whoever may write under MANIFESTS#prod may give an item there any attribute."""
+    record = interrupted(Phase.NOTICED)
+    forged = record.facts.model_copy(update={"cluster": "posing"})
+    posing = record.model_copy(update={"facts": forged})
+    for sort, body in (("RETIREMENT", posing), ("FACTS", forged)):
+        item = {
+            "pk": {"S": "MANIFESTS#posing"},
+            "sk": {"S": sort},
+            "cluster": {"S": "posing"},
+            "open": {"S": "posing"},
+            "record": {"S": body.model_dump_json()},
+        }
+        aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
+    under_way = records.unfinished("posing")
+    assert under_way.records == ()
+    assert "MANIFESTS#posing RETIREMENT: no record of Leeway's own" in under_way.unread
+    assert DynamoIndex(maker(aws, "dynamodb"), TABLE).of_cluster("posing") == {}
+
+
+@pytest.mark.parametrize("body", [{}, {"record": {"N": "1"}}, {"record": {"S": ""}}])
+def test_an_item_without_a_record_hides_no_record_from_an_index(
+    aws: Sandbox, records: DynamoRecords, body: dict[str, Any]
+) -> None:
+    record = interrupted(Phase.NOTICED)
+    ours = record.facts.model_copy(update={"cluster": "hidden"})
+    index = DynamoIndex(maker(aws, "dynamodb"), TABLE)
+    index.update([ours], [])
+    for sort in ("RETIREMENT", "FACTS"):
+        key = {"pk": {"S": "MANIFESTS#other"}, "sk": {"S": sort}}
+        shown = {"cluster": {"S": "hidden"}, "open": {"S": "hidden"}}
+        aws.client("dynamodb").put_item(TableName=TABLE, Item=key | shown | body)
+    under_way = records.unfinished("hidden")
+    assert under_way.records == ()
+    assert [one for one in under_way.unread if one.startswith("MANIFESTS#other RETIREMENT: ")]
+    assert index.of_cluster("hidden") == {ours.instance: ours}
+
+
+def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: Ec2Sweep) -> None:
+    tags = {"eks:cluster-name": "grouped", "eks:nodegroup-name": "general"}
+    told = [{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()]
+    (member,) = aws.group(EKS_GROUP, 1, Tags=told)
+    alone = launch(aws, {"eks:cluster-name": "grouped"})
+    found = {one.facts.instance: one for one in sweep.instances(["grouped"])}
+    assert (found[member].group, found[alone].group) == (EKS_GROUP, "")
+    assert found[member].facts.owner == Owner(OwnerKind.MANAGED_NODE_GROUP, "general")
+
+
+def test_what_ec2_has_scheduled_for_instances_is_found_and_when_it_is_done_or_called_off(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    degraded, quiet = launch(aws, {"Name": "degraded"}), launch(aws, {"Name": "quiet"})
+    aws.wait(lambda: sweep.states([degraded, quiet]) == {degraded: "running", quiet: "running"})
+
+    def changes() -> list[ObservedChange]:
+        return [one for one in sweep.changes() if one.instance in {degraded, quiet}]
+
+    assert changes() == []
+    command = {"instance": degraded, "code": "system-reboot", "starts_in": 7200}
+    event = aws.control("POST", "maintenance", command)["event"]
+    (found,) = changes()
+    assert (found.instance, found.event, found.code) == (degraded, event, "system-reboot")
+    assert timedelta(minutes=115) < found.starts_at - datetime.now(UTC) <= timedelta(hours=2)
+    assert event.startswith(CHANGE_PREFIX)
+    assert not found.over
+    one = Ec2Instances(maker(aws, "ec2"))
+    assert (one.changes_of(degraded), one.changes_of(quiet)) == ([found], [])
+    for over in ("[Completed]", "[Canceled]"):
+        aws.control("POST", "maintenance", {**command, "event": event, "over": over})
+        assert [(change.event, change.over) for change in changes()] == [(event, True)]
+        assert [change.over for change in one.changes_of(degraded)] == [True]
+
+
+def test_scheduled_events_are_read_to_the_last_page(aws: Sandbox, sweep: Ec2Sweep) -> None:
+    members = {launch(aws, {"Name": f"paged-{n}"}) for n in range(3)}
+    aws.wait(lambda: set(sweep.states(members).values()) == {"running"})
+    for member in members:
+        aws.control("POST", "maintenance", {"instance": member})
+    asked = (
+        aws.client("ec2")
+        .get_paginator("describe_instance_status")
+        .paginate(
+            Filters=[{"Name": "event.code", "Values": ["instance-retirement"]}],
+            PaginationConfig={"PageSize": 2},
+        )
+    )
+    assert len(list(asked)) >= 2
+    assert members <= {change.instance for change in sweep.changes()}
+
+
+def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -> None:
+    hooks = [hook("drain"), hook("admit", "LAUNCHING")]
+    aws.group("quiet", 1)
+    waiting = AutoScalingWaitingActions(maker(aws, "autoscaling"))
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    (member,) = aws.group("waits", 1, LifecycleHookSpecificationList=hooks[:1])
+    assert waiting.of_groups(["waits", "quiet"]) == Waiting(())
+    aws.client("autoscaling").put_lifecycle_hook(AutoScalingGroupName="waits", **hooks[1])
+    groups.terminate_in_group(member)
+    aws.wait(lambda: len(waiting.of_groups(["waits"]).seen) == 2)
+    found = waiting.of_groups(["waits", "quiet", "no-such-group"]).seen
+    assert (
+        ObservedHook(member, LifecycleHook("waits", "drain"), launching=False, timeout=60) in found
+    )
+    (launching,) = [one for one in found if one.launching]
+    assert launching.hook == LifecycleHook("waits", "admit")
+    groups.complete(launching.instance, launching.hook, HookResult.CONTINUE)
+    aws.wait(lambda: len(waiting.of_groups(["waits"]).seen) == 1)
+
+
+@pytest.mark.parametrize("call", ["DescribeLifecycleHooks", "DescribeAutoScalingGroups"])
+def test_a_group_that_is_throttled_hides_no_other_and_is_said(aws: Sandbox, call: str) -> None:
+    waiting = AutoScalingWaitingActions(maker(aws, "autoscaling"))
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    names = [f"one-{call.lower()}", f"two-{call.lower()}"]
+    for name in names:
+        (member,) = aws.group(name, 1, LifecycleHookSpecificationList=[hook("drain")])
+        groups.terminate_in_group(member)
+    filled = [f"a{number:03}" for number in range(100)]  # with which the first call is full
+    aws.wait(lambda: len(waiting.of_groups(names).seen) == 2)
+    fault = {"service": "autoscaling", "action": call, "error": "Throttling", "count": 1}
+    aws.control("PUT", "faults", {"faults": [fault]})
+    found = waiting.of_groups([*filled, *names])
+    whole = call == "DescribeAutoScalingGroups"
+    assert [one.hook.group for one in found.seen] == (names if whole else names[1:])
+    (unread,) = found.unread
+    assert unread.startswith("100 groups from a000 on: " if whole else f"{names[0]}: ")
+    assert "Throttling" in unread
+
+
+def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termination(
+    aws: Sandbox,
+) -> None:
+    hooks = [hook("somebody-elses"), hook("Terminate-LC-Hook")]
+    (member,) = aws.group("eks-general", 1, LifecycleHookSpecificationList=hooks)
+    AutoScalingGroups(maker(aws, "autoscaling")).terminate_in_group(member)
+    client = aws.client("autoscaling")
+
+    def with_their_target(parsed: dict[str, Any], **_: Any) -> None:
+        """Moto does not keep the topic that hooks of managed node groups have."""
+        for one in parsed["LifecycleHooks"]:
+            topic = "arn:aws:sns:us-east-1:111122223333:eks-asg-lifecycle-hook-topic"
+            one["NotificationTargetARN"] = topic
+
+    answered = "after-call.auto-scaling.DescribeLifecycleHooks"
+    waiting = AutoScalingWaitingActions(lambda: client)
+    own = LifecycleHook("eks-general", "Terminate-LC-Hook")
+    client.meta.events.register(answered, with_their_target)
+    try:
+        aws.wait(lambda: waiting.of_groups(["eks-general"]).seen)
+        expected = ObservedHook(member, own, launching=False, timeout=60)
+        assert waiting.of_groups(["eks-general"]) == Waiting((expected,))
+        rules = AutoScalingGroups(lambda: client).rules("eks-general")
+        assert rules.terminate_hooks == ("Terminate-LC-Hook",)
+        assert rules.others_hooks == ("somebody-elses",)
+        assert rules.with_target == {"somebody-elses", "Terminate-LC-Hook"}
+        settings = AutoScalingGroups(lambda: client).hook_settings(own)
+        assert settings == HookSettings(60, has_target=True)
+    finally:
+        client.meta.events.unregister(answered, with_their_target)
+
+
+def test_the_makers_of_a_types_accelerators_are_told_by_ec2(aws: Sandbox) -> None:
+    types = Ec2Instances(maker(aws, "ec2"))
+    assert types.accelerators("g4dn.xlarge") == ("NVIDIA",)
+    assert "AWS" in types.accelerators("inf1.xlarge")
+    assert types.accelerators("m5.large") == ()
+    with pytest.raises(CloudRefused):
+        types.accelerators("m5.no-such-size")
+
+
+def test_a_record_that_another_version_wrote_is_told_of_and_keeps_no_other_from_being_read(
+    aws: Sandbox,
+) -> None:
+    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    facts = interrupted().facts.model_copy(update={"cluster": "two-versions"})
+    good = interrupted().model_copy(
+        update={"facts": facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee2"})}
+    )
+    odd = good.model_copy(
+        update={"facts": facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee3"})}
+    )
+    records.write(good)
+    records.write(odd)
+    key = item_key(odd.instance, RETIREMENT)
+    told = odd.model_dump_json().replace("spot-interruption", "moon-eclipse")
+    aws.client("dynamodb").update_item(
+        TableName=TABLE,
+        Key=key,
+        UpdateExpression="SET #record = :told",
+        ExpressionAttributeNames={"#record": "record"},
+        ExpressionAttributeValues={":told": {"S": told}},
+    )
+    found = records.unfinished("two-versions")
+    assert found.records == (good,)
+    (wrong,) = found.unread
+    assert wrong.startswith(f"INSTANCE#{odd.instance} RETIREMENT: kind: Input should be")
+
+
+def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
+    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    place = {"cluster": "under-way"}
+    facts = interrupted().facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee1", **place})
+    retirement = interrupted().model_copy(update={"facts": facts})
+    arrival: Admission = ask(None, "n-1").record.model_copy(update={"facts": facts})
+    records.write(retirement)
+    records.write(arrival)
+    both = records.unfinished("under-way").records
+    assert sorted(both, key=repr) == [arrival, retirement]
+    ended = {"phase": Phase.FINISHED, "version": 2}
+    records.write(retirement.model_copy(update=ended))
+    assert records.unfinished("under-way") == UnderWay((arrival,))
+    raised = ReplacementIntent(
+        method="launch-successor", reason="", asked_at=retirement.noticed_at, owed=True
+    )
+    owing = retirement.model_copy(update={**ended, "version": 3, "replaced": raised})
+    records.write(owing)
+    assert owing in records.unfinished("under-way").records, "its group is one larger still"
+    records.write(retirement.model_copy(update={**ended, "version": 4}))
+    assert records.unfinished("under-way") == UnderWay((arrival,))
+    known = records.known(facts.instance)
+    assert (known.retirement and known.retirement.phase, known.arrival) == ("finished", arrival)
+    assert records.arrival(facts.instance) == arrival
+    assert arrival.deadline - arrival.noticed_at == timedelta(minutes=15)
+
+
+def test_a_storms_records_feed_many_keys_of_the_index_and_all_are_found(aws: Sandbox) -> None:
+    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    written = set()
+    for number in range(40):
+        place = {"cluster": "stormy", "instance": f"i-0dddddddddddd{number:04x}"}
+        facts = interrupted().facts.model_copy(update=place)
+        records.write(interrupted().model_copy(update={"facts": facts}))
+        written.add(facts.instance)
+    assert {record.facts.instance for record in records.unfinished("stormy").records} == written
+    keys = [{"pk": {"S": f"INSTANCE#{one}"}, "sk": {"S": "RETIREMENT"}} for one in written]
+    asked = {TABLE: {"Keys": keys}}
+    stored = aws.client("dynamodb").batch_get_item(RequestItems=asked)["Responses"][TABLE]
+    assert len({item["open"]["S"] for item in stored}) == SHARDS
+    assert all("cluster" not in item for item in stored), "the index of facts is for facts"
+
+
+def test_a_record_that_was_written_before_the_index_was_split_is_found(aws: Sandbox) -> None:
+    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    place = {"cluster": "split", "instance": "i-0cccccccccccccccc"}
+    record = interrupted().model_copy(
+        update={"facts": interrupted().facts.model_copy(update=place)}
+    )
+    records.write(record)
+    aws.client("dynamodb").update_item(
+        TableName=TABLE,
+        Key={"pk": {"S": f"INSTANCE#{record.instance}"}, "sk": {"S": "RETIREMENT"}},
+        UpdateExpression="SET #open = :cluster",
+        ExpressionAttributeNames={"#open": "open"},
+        ExpressionAttributeValues={":cluster": {"S": "split"}},
+    )
+    assert records.unfinished("split").records == (record,)

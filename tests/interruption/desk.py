@@ -1,0 +1,181 @@
+"""All that a reception meets, in memory, and the events that it is given."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from leeway.admission.record import Admission
+from leeway.execution.attempt import Phase
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.observed import CurrentInstance, ObservedChange
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.ports import InstanceState
+from leeway.interruption.receive_notice import (
+    Dependencies,
+    NoticeOutcome,
+    NoticeResult,
+    ReceiveNotice,
+)
+from leeway.notices import NoticeKind
+from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
+from leeway.ports.aws import CloudUnavailable
+from leeway.ports.table import RecordChanged
+from leeway.retirement.record import Retirement
+
+from tests.notices.events import event
+from tests.retirement.retirements import FACTS, at
+from tests.stand_ins import (
+    HERE,
+    ClaimsInMemory,
+    CleanUps,
+    OfferingsInMemory,
+    OnePolicy,
+    SchedulesInMemory,
+    Starts,
+)
+
+FIRST, SECOND = "i-0b662ef9931388ba0", "i-0abc1234"
+CHANGE_AT = datetime.fromisoformat("2026-12-04T02:00:00Z")
+WEEKS_BEFORE = datetime.fromisoformat("2026-11-20T09:45:01Z")
+LEAD = CHANGE_AT - timedelta(hours=4)
+RUNS = CurrentInstance("running", datetime.fromisoformat("2026-11-01T08:00:00Z"))
+AFTERWARDS = datetime.fromisoformat("2026-11-20T12:00:00Z")
+
+
+@dataclass
+class ArrivalsInMemory:
+    """The Arrivals Protocol."""
+
+    stored: dict[str, Admission] = field(default_factory=dict)
+
+    def arrival(self, instance: str) -> Admission | None:
+        return self.stored.get(instance)
+
+    def write(self, record: Admission) -> None:
+        before = self.stored.get(record.instance)
+        if record.version != (before.version if before else 0) + 1:
+            raise RecordChanged(record.instance)
+        self.stored[record.instance] = record
+
+
+@dataclass
+class Desk:
+    """Everything that a reception meets, in memory."""
+
+    now_: datetime = WEEKS_BEFORE
+    owner: Owner = field(default_factory=lambda: Owner(OwnerKind.AUTO_SCALING_GROUP, "ng"))
+    policies: OnePolicy = field(default_factory=OnePolicy)
+    schedules: SchedulesInMemory = field(default_factory=SchedulesInMemory)
+    offerings: OfferingsInMemory = field(default_factory=OfferingsInMemory)
+    stored: dict[str, Retirement] = field(default_factory=dict)
+    index: dict[str, InstanceFacts] = field(default_factory=dict)
+    started: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    broken: str = ""
+    changes: list[ObservedChange] = field(default_factory=list)
+    ec2_fails: bool = False
+    now_at_ec2: CurrentInstance | None = RUNS
+    reserved: dict[str, list[str]] = field(default_factory=dict)
+    arrivals: ArrivalsInMemory = field(default_factory=ArrivalsInMemory)
+    admissions: Starts = field(default_factory=Starts)
+    cleaning: CleanUps = field(default_factory=CleanUps)
+    claims: ClaimsInMemory = field(default_factory=ClaimsInMemory)
+
+    def now(self) -> datetime:
+        return self.now_
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ += timedelta(seconds=seconds)
+
+    def known(self, instance: str) -> InstanceState:
+        if instance == self.broken:
+            raise CloudUnavailable("the table does not answer")
+        stored, facts = self.stored.get(instance), self.index.get(instance)
+        return InstanceState(stored, facts, self.arrivals.arrival(instance))
+
+    def retirement(self, instance: str) -> Retirement | None:
+        return self.stored.get(instance)
+
+    def write(self, record: Retirement) -> None:
+        before = self.stored.get(record.instance)
+        if record.version != (before.version if before else 0) + 1:
+            raise RecordChanged(record.instance)
+        self.stored[record.instance] = record
+
+    def describe(self, instance: str) -> InstanceFacts | None:
+        self.asked.append(instance)
+        return FACTS.model_copy(update={"instance": instance, "owner": self.owner})
+
+    def changes_of(self, instance: str) -> list[ObservedChange]:
+        if self.ec2_fails:
+            raise CloudUnavailable("RequestLimitExceeded")
+        return [one for one in self.changes if one.instance == instance]
+
+    def current_instance(self, instance: str) -> CurrentInstance | None:
+        if self.ec2_fails:
+            raise CloudUnavailable("RequestLimitExceeded")
+        self.asked.append(instance)
+        return self.now_at_ec2
+
+    def in_reservation(self, reservation: str) -> list[str]:
+        return self.reserved.get(reservation, [])
+
+    def terminate(self, instance: str) -> None:
+        raise AssertionError("receiving changes no instance")
+
+    def start(self, instance: str, cluster: str, attempt: int) -> None:
+        self.started.append(f"{instance}-{attempt}")
+
+    def receive(self, told: dict[str, Any], begun: Action | None = None) -> NoticeOutcome:
+        """Receive an event."""
+        world = Dependencies(
+            place=HERE,
+            current=self,
+            records=self,
+            instances=self,
+            changes=self,
+            policies=self.policies,
+            retire_node=self,
+            schedules=self.schedules,
+            offerings=self.offerings,
+            clusters=frozenset({"prod"}),
+            clock=self,
+            arrivals=self.arrivals,
+            admit_node=self.admissions,
+            cleaning=self.cleaning,
+            claims=self.claims,
+        )
+        return ReceiveNotice(world).receive(told, begun)
+
+    def results(self, told: dict[str, Any]) -> list[NoticeResult]:
+        return [one.result for one in self.receive(told).instances]
+
+    def finished(self, instance: str = FIRST) -> None:
+        """Let the instance's retirement have ended."""
+        record = self.stored[instance]
+        ended = record.model_copy(update={"version": record.version + 1})
+        self.write(at(ended, Phase.FINISHED))
+
+
+class PromptDesk(Desk):
+    """A desk that each event reaches at its own time."""
+
+    def receive(self, told: dict[str, Any], begun: Action | None = None) -> NoticeOutcome:
+        self.now_ = max(self.now_, datetime.fromisoformat(told["time"]))
+        return super().receive(told, begun)
+
+
+def state(name: str, time: str, id: str = "") -> dict[str, Any]:  # noqa: A002
+    detail = {"instance-id": FIRST, "state": name}
+    told = event(detail=detail, time=time, id=id or f"{name}-{time}")
+    return told | {"detail-type": "EC2 Instance State-change Notification"}
+
+
+def warning(time: str, action: str = "terminate", id: str = "") -> dict[str, Any]:  # noqa: A002
+    detail = {"instance-id": FIRST, "instance-action": action}
+    return event(detail=detail, time=time, id=id or f"warning-{time}")
+
+
+def policy(**notices: Any) -> ClusterPolicy:
+    changed = {NoticeKind(name.replace("_", "-")): value for name, value in notices.items()}
+    return ClusterPolicy(notices={**DEFAULTS, **changed})

@@ -1,0 +1,20 @@
+"""A living cluster for the adapter."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from leeway.kubernetes.kubeconfig import kubeconfig_cluster
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+
+from tests.sandbox.kubernetes.live import Live
+
+
+@pytest.fixture
+def cluster(live: Live, kubeconfig: Path) -> Iterator[LightkubeCluster]:
+    """The adapter under test; the API has no faults when a test begins."""
+    live.fail_with()
+    adapter = kubeconfig_cluster(kubeconfig)
+    yield adapter
+    live.fail_with()
+    adapter.close()

@@ -1,0 +1,63 @@
+"""A cluster's token goes to EKS's API servers of the region, and to no other host."""
+
+import pytest
+from leeway.kubernetes.eks_hosts import dns_suffix, refused_because
+
+ID = "FF1DE699AA64BDA14ED2F1570FB48502"
+
+
+@pytest.mark.parametrize(
+    ("url", "region"),
+    [
+        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com", "us-east-1"),
+        (f"https://{ID}.yl4.ap-southeast-4.eks.amazonaws.com/", "ap-southeast-4"),
+        (f"https://{ID}.sk1.us-gov-west-1.eks.amazonaws.com:443", "us-gov-west-1"),
+        (f"https://{ID}.sk1.eks-cluster.us-east-1.api.aws", "us-east-1"),
+        (f"https://{ID}.yl4.cn-north-1.eks.amazonaws.com.cn", "cn-north-1"),
+        (f"https://{ID}.yl4.eks-cluster.cn-north-1.api.amazonwebservices.com.cn", "cn-north-1"),
+        (f"https://{ID}.a7.us-iso-east-1.eks.c2s.ic.gov", "us-iso-east-1"),
+        (f"https://{ID}.a7.us-isob-east-1.eks.sc2s.sgov.gov", "us-isob-east-1"),
+        (f"https://{ID}.a7.eusc-de-east-1.eks.amazonaws.eu", "eusc-de-east-1"),
+    ],
+)
+def test_an_api_server_of_the_region_is_trusted(url: str, region: str) -> None:
+    assert refused_because(url, region) == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        (f"http://{ID}.gr7.us-east-1.eks.amazonaws.com", "is not https"),
+        (f"https://{ID}.gr7.eu-west-1.eks.amazonaws.com", "no EKS API server of us-east-1"),
+        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com.evil.example", "no EKS API server"),
+        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com.cn", "no EKS API server"),
+        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com:8443", "a port of its own"),
+        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com@evil.example", "credentials"),
+        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com:443@evil.example", "credentials"),
+        ("https://abcde12345.execute-api.us-east-1.api.aws", "no EKS API server"),
+        (f"https://{ID}.execute-api.us-east-1.api.aws", "no EKS API server"),
+        (f"https://{ID}.s3.us-east-1.api.aws", "no EKS API server"),
+        ("https://eks.us-east-1.amazonaws.com", "no EKS API server"),
+        ("https://evil.example", "no EKS API server"),
+        ("https://evil.example#" + f"{ID}.gr7.us-east-1.eks.amazonaws.com", "no EKS API server"),
+        ("https://127.0.0.1:6443", "a port of its own"),
+        ("https://169.254.169.254", "no EKS API server"),
+        ("https://[::1", "is not an address"),
+        ("", "is not https"),
+    ],
+)
+def test_any_other_address_is_refused_with_a_reason(url: str, why: str) -> None:
+    assert why in refused_because(url, "us-east-1")
+
+
+def test_the_host_of_a_configured_endpoint_is_trusted_and_only_by_https() -> None:
+    assert refused_because("https://127.0.0.1:6443", "us-east-1", also="127.0.0.1") == ""
+    assert "not https" in refused_because("http://127.0.0.1:6443", "us-east-1", also="127.0.0.1")
+    assert refused_because("https://127.0.0.2", "us-east-1", also="127.0.0.1")
+    assert refused_because("https://evil.example", "us-east-1", also="")
+
+
+def test_each_partition_has_its_suffix() -> None:
+    assert dns_suffix("us-isof-south-1") == "csp.hci.ic.gov"
+    assert dns_suffix("cn-northwest-1") == "amazonaws.com.cn"
+    assert dns_suffix("us-gov-east-1") == "amazonaws.com"

@@ -1,0 +1,169 @@
+"""Evictions that the API server holds, and those whose slot is spent before the pod is deleted."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+from leeway.drain.answers import Meaning, read_answer
+from leeway.kubernetes.kubeconfig import kubeconfig_cluster
+from leeway.kubernetes.lightkube_cluster import EVICTION_SECONDS
+from leeway.ports.kubernetes_objects import Pod
+
+from tests.kubernetes.wayward import Asked, Wayward, said
+from tests.kubernetes.wayward import wayward_server as running
+from tests.sandbox.kubernetes.live import PODS, Live, budget, running_cluster
+
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+CREATED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.add_nodes(1)
+        cluster.kubeconfig()
+        yield cluster
+
+
+def leave_between_the_steps(live: Live, pod: str) -> None:
+    """Have an eviction counted, and disconnect before the pod is deleted."""
+    live.fail_with({"resource": "pods/eviction", "hold": 30})
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+    with live.client(live.token) as impatient, pytest.raises(httpx.ReadTimeout):
+        impatient.post(f"{PODS}/{pod}/eviction", json=body, timeout=0.5)
+    live.fail_with()
+
+
+def guarded(live: Live, name: str, **spec: Any) -> list[str]:
+    """Run four pods, of which one may be missing, on the node."""
+    settings = {"spec": {"terminationGracePeriodSeconds": 1, **spec}}
+    names = [pod["metadata"]["name"] for pod in live.deploy(name, 4, **settings)]
+    live.create(BUDGETS, budget(name, name, maxUnavailable=1))
+    live.until(lambda: allowed(live, name) == 1)
+    return names
+
+
+def allowed(live: Live, name: str) -> int:
+    status: dict[str, int] = live.api.get(f"{BUDGETS}/{name}").json()["status"]
+    return status.get("disruptionsAllowed", 0)
+
+
+def test_a_pod_that_its_budget_counts_as_evicted_is_known(live: Live) -> None:
+    first, second, *_ = guarded(live, "known")
+    time.sleep(1)  # a pod that is as old as its eviction, to the second, may be another one
+    leave_between_the_steps(live, first)
+    with closing(kubeconfig_cluster(live.folder / "kubeconfig")) as cluster:
+        (node,) = [n.name for n in cluster.nodes()]
+        pods = {one.name: one for one in cluster.pods_on(node, "app=known")}
+        assert cluster.eviction_is_granted(pods[first])
+        assert not cluster.eviction_is_granted(pods[second])
+
+
+def test_a_drain_deletes_the_pod_whose_slot_is_spent_and_heeds_the_budget_of_the_rest(
+    live: Live,
+) -> None:
+    (node,) = live.add_nodes(2, role="apart")
+    first, *others = guarded(live, "spent", nodeSelector={"role": "apart"})
+    time.sleep(1)
+    leave_between_the_steps(live, first)
+    assert allowed(live, "spent") == 0
+    command = [sys.executable, "-m", "cli", "drain", node, "--timeout", "8s", "--kubeconfig"]
+    path = str(live.folder / "kubeconfig")
+    done = subprocess.run([*command, path], capture_output=True, text=True, timeout=60, check=False)
+    assert f"evicting pod default/{first}" in done.stderr
+    deletions = [e for e in live.journal("pod-deletion") if e["node"] == node]
+    assert [(e["pod"], e["via"]) for e in deletions if e["via"] != "eviction"] == [
+        (f"default/{first}", "delete")
+    ]
+    # The successors fit on no other node, so that the budget blocks the other three.
+    assert {e["pod"] for e in deletions} == {f"default/{first}"}
+    assert len(live.running("app=spent")) == len(others)
+
+
+def listed(name: str, at: datetime, **selector: str) -> dict[str, Any]:
+    stamp = at.isoformat().replace("+00:00", "Z")
+    return {
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"selector": {"matchLabels": selector}},
+        "status": {"disruptedPods": {"web-0": stamp}},
+    }
+
+
+def granted(wayward: Wayward, *budgets: dict[str, Any], created: datetime | None = CREATED) -> bool:
+    body = {"kind": "PodDisruptionBudgetList", "apiVersion": "policy/v1", "metadata": {}}
+    path = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets"
+    wayward.on("GET", path, said({**body, "items": list(budgets)}))
+    pod = Pod("shop", "web-0", "u", "Running", 1, None, labels={"app": "web"}, created=created)
+    with closing(kubeconfig_cluster(wayward.kubeconfig)) as cluster:
+        return cluster.eviction_is_granted(pod)
+
+
+@pytest.fixture
+def wayward(tmp_path: Path) -> Iterator[Wayward]:
+    with running(tmp_path) as server:
+        yield server
+
+
+def test_only_the_one_budget_of_the_pod_tells_of_it_and_for_two_minutes(wayward: Wayward) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    ours = listed("ours", now - timedelta(seconds=30), app="web")
+    assert granted(wayward, ours)
+    assert granted(wayward, listed("others", now, app="db"), ours)
+    assert not granted(wayward)
+    assert not granted(wayward, listed("others", now, app="db"))
+    assert not granted(wayward, ours, listed("second", now, app="web"))
+    assert not granted(wayward, listed("old", now - timedelta(seconds=121), app="web"))
+
+
+def test_what_a_budget_says_of_an_earlier_pod_of_the_name_does_not_count(wayward: Wayward) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    ours = listed("ours", now - timedelta(seconds=30), app="web")
+    assert not granted(wayward, ours, created=now - timedelta(seconds=29))
+    assert not granted(wayward, ours, created=now - timedelta(seconds=30)), "or it may"
+    assert not granted(wayward, ours, created=None)
+    assert granted(wayward, ours, created=now - timedelta(seconds=31))
+
+
+def test_budgets_are_listed_once_for_the_pods_of_a_moment(wayward: Wayward) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    path = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets"
+    body = {"kind": "PodDisruptionBudgetList", "apiVersion": "policy/v1", "metadata": {}}
+    ours = listed("ours", now, app="web")
+    wayward.on("GET", path, said({**body, "items": [ours]}))
+    pods = [
+        Pod("shop", f"web-{n}", f"u{n}", "Running", 1, None, labels={"app": "web"}, created=CREATED)
+        for n in range(20)
+    ]
+    with closing(kubeconfig_cluster(wayward.kubeconfig)) as cluster:
+        assert [cluster.eviction_is_granted(pod) for pod in pods] == [True] + [False] * 19
+    assert wayward.count("GET", path) == 1
+
+
+def test_an_eviction_is_waited_for_longer_than_other_requests(
+    wayward: Wayward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leeway.kubernetes.connection.TIMEOUT", httpx2.Timeout(0.3))
+    monkeypatch.setattr("leeway.kubernetes.transport.REQUEST_SECONDS", 0.5)
+
+    def slowly(asked: Asked) -> None:
+        asked.wayward.over.wait(1.5)
+        said({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201)(asked)
+
+    wayward.otherwise(slowly)
+    pod = Pod("shop", "web-0", "u", "Running", 1, None)
+    with closing(kubeconfig_cluster(wayward.kubeconfig)) as cluster:
+        assert read_answer(cluster.evict(pod, None)).meaning is Meaning.ACCEPTED
+        assert read_answer(cluster.delete(pod, None)).meaning is Meaning.TRANSIENT
+
+
+def test_an_eviction_is_given_up_no_earlier_than_a_real_api_server_answers_it() -> None:
+    steps, pause, jitter = 20, 0.5, 0.1  # Kubernetes' EvictionsRetry
+    assert max(15, steps * pause * (1 + jitter)) <= EVICTION_SECONDS

@@ -1,0 +1,200 @@
+"""The Workloads Protocol over HTTP: pause pods and scaled targets in a living cluster."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leeway.headroom.pause_pods import PausePods, deployment_object, priority_class_object
+from leeway.headroom.plan import ScaleTarget
+from leeway.headroom.ports import FoundDeployment, TargetScale
+from leeway.kubernetes.kubeconfig import kubeconfig_connection
+from leeway.kubernetes.workloads import HttpWorkloads
+from leeway.ports.kubernetes import ClusterRefused
+
+from tests.sandbox.kubernetes.live import Live
+
+PODS = PausePods("web", "warm", {"cpu": "1"})
+WEB = "/apis/apps/v1/namespaces/warm/deployments/web"
+
+
+@pytest.fixture
+def workloads(kubeconfig: Path, live: Live) -> Iterator[HttpWorkloads]:
+    """The adapter under test, and none of its objects there before it."""
+    live.api.post("/api/v1/namespaces", json={"metadata": {"name": "warm"}})
+    connection = kubeconfig_connection(kubeconfig)
+    yield HttpWorkloads(connection)
+    live.api.delete(WEB)
+    connection.close()
+
+
+def apply_all(workloads: HttpWorkloads, replicas: int) -> None:
+    workloads.apply(priority_class_object(-10))
+    workloads.apply(deployment_object(PODS, replicas))
+
+
+def read(live: Live, path: str) -> dict[str, Any]:
+    answer = live.api.get(path)
+    answer.raise_for_status()
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def a_deployment(live: Live, namespace: str, name: str, replicas: int) -> ScaleTarget:
+    """Somebody's own Deployment, which no node has room for."""
+    live.api.post("/api/v1/namespaces", json={"metadata": {"name": namespace}})
+    live.create(
+        f"/apis/apps/v1/namespaces/{namespace}/deployments",
+        {
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": name}},
+                "template": {
+                    "metadata": {"labels": {"app": name}},
+                    "spec": {"containers": [{"name": "app", "image": "app:1"}]},
+                },
+            },
+        },
+    )
+    return ScaleTarget("apps/v1", "Deployment", namespace, name)
+
+
+def path_of(target: ScaleTarget) -> str:
+    return f"/apis/apps/v1/namespaces/{target.namespace}/deployments/{target.name}"
+
+
+def test_what_is_applied_is_there_and_applying_it_again_changes_nothing(
+    live: Live, workloads: HttpWorkloads
+) -> None:
+    apply_all(workloads, 2)
+    first = read(live, WEB)
+    apply_all(workloads, 2)
+    assert read(live, WEB)["metadata"]["generation"] == first["metadata"]["generation"]
+    assert first["spec"]["replicas"] == 2
+    priority = read(live, "/apis/scheduling.k8s.io/v1/priorityclasses/leeway-headroom--10")
+    assert (priority["value"], priority["preemptionPolicy"]) == (-10, "Never")
+
+
+def test_what_somebody_else_changed_is_put_right_and_what_they_added_stays(
+    live: Live, workloads: HttpWorkloads
+) -> None:
+    apply_all(workloads, 2)
+    live.api.patch(
+        WEB,
+        json={"metadata": {"annotations": {"theirs": "yes"}}, "spec": {"replicas": 7}},
+        headers={"Content-Type": "application/merge-patch+json"},
+    )
+    apply_all(workloads, 2)
+    healed = read(live, WEB)
+    assert healed["spec"]["replicas"] == 2
+    assert healed["metadata"]["annotations"]["theirs"] == "yes"
+
+
+def test_deployments_are_leeways_that_it_applied_whatever_their_labels(
+    live: Live, workloads: HttpWorkloads
+) -> None:
+    a_deployment(live, "warm", "shop", 0)
+    apply_all(workloads, 0)
+    labels = read(live, WEB)["metadata"]["labels"]
+    live.patch(WEB, {"metadata": {"labels": dict.fromkeys(labels)}})
+    shop = f"{WEB.rpartition('/')[0]}/shop"
+    live.patch(shop, {"metadata": {"labels": labels}})
+    found = {one.name: one for one in workloads.deployments("warm")}
+    assert found["web"] == FoundDeployment("warm", "web", "leeway-headroom--10", ours=True)
+    assert not found["shop"].ours
+    for _ in range(2):
+        workloads.remove_deployment("warm", "web")
+        workloads.remove_deployment("warm", "shop")
+    assert workloads.deployments("warm") == []
+    assert workloads.deployments("nowhere") == []
+
+
+def test_a_priority_class_of_somebody_elses_stays(live: Live, workloads: HttpWorkloads) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    live.create(classes, {"metadata": {"name": "theirs"}, "value": -10})
+    workloads.remove_priority_class("theirs")
+    assert live.api.get(f"{classes}/theirs").status_code == 200
+    workloads.apply(priority_class_object(-3))
+    workloads.remove_priority_class("leeway-headroom--3")
+    assert live.api.get(f"{classes}/leeway-headroom--3").status_code == 404
+
+
+def test_a_target_is_scaled_and_nothing_else_of_it_is_written(
+    live: Live, workloads: HttpWorkloads
+) -> None:
+    target = a_deployment(live, "warm-targets", "inflate", 3)
+    before = read(live, path_of(target))
+    assert workloads.scale_of(target) == TargetScale(3, before["metadata"]["uid"])
+    workloads.scale(target, 5)
+    assert workloads.scale_of(target) == TargetScale(5, before["metadata"]["uid"])
+    after = read(live, path_of(target))
+    assert after["spec"] == {**before["spec"], "replicas": 5}
+    assert after["metadata"].get("annotations") == before["metadata"].get("annotations")
+
+
+def test_a_target_that_is_not_there_is_none(workloads: HttpWorkloads) -> None:
+    assert workloads.scale_of(ScaleTarget("apps/v1", "Deployment", "default", "lost")) is None
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        ScaleTarget("apps/v1", "Deployment", "..", "web"),
+        ScaleTarget("apps/v1", "Deployment", "shop", "../../secrets"),
+        ScaleTarget("apps/v1", "Deployment", "shop", "web/status"),
+        ScaleTarget("../v1", "Deployment", "shop", "web"),
+        ScaleTarget("apps/v1?x=", "Deployment", "shop", "web"),
+    ],
+)
+def test_a_name_that_would_lead_to_another_path_is_refused(
+    workloads: HttpWorkloads, target: ScaleTarget
+) -> None:
+    with pytest.raises(ClusterRefused, match="no object can have such a name"):
+        workloads.scale_of(target)
+
+
+def test_a_kind_that_the_cluster_does_not_have_is_refused_by_name(
+    workloads: HttpWorkloads,
+) -> None:
+    rollout = ScaleTarget("argoproj.io/v1alpha1", "Rollout", "default", "web")
+    with pytest.raises(ClusterRefused, match=r"no kind Rollout in argoproj\.io/v1alpha1"):
+        workloads.scale_of(rollout)
+
+
+def test_a_cluster_is_as_large_as_its_ready_and_schedulable_nodes(
+    live: Live, workloads: HttpWorkloads
+) -> None:
+    before = workloads.size()
+    name, other = live.add_nodes(901, 902, cpu="4")
+    assert (workloads.size().nodes, workloads.size().millicores) == (
+        before.nodes + 2,
+        before.millicores + 8000,
+    )
+    live.api.patch(
+        f"/api/v1/nodes/{other}",
+        json={"spec": {"unschedulable": True}},
+        headers={"Content-Type": "application/merge-patch+json"},
+    )
+    assert workloads.size().nodes == before.nodes + 1
+    assert name
+
+
+def test_pods_that_found_room_at_once_tell_nothing_about_joining(
+    live: Live, workloads: HttpWorkloads
+) -> None:
+    live.add_nodes(903)
+    apply_all(workloads, 1)
+    live.until(lambda: read(live, WEB)["status"].get("readyReplicas") == 1)
+    assert workloads.joins().get(("warm", "web"), []) == []
+    assert all(join > timedelta(0) for joins in workloads.joins().values() for join in joins)
+
+
+def test_a_size_that_leeway_sets_is_leeways_field(live: Live, workloads: HttpWorkloads) -> None:
+    target = a_deployment(live, "warm-managed", "inflate", 1)
+    workloads.scale(target, 2)
+    managed = read(live, path_of(target))["metadata"]["managedFields"]
+    (scaled,) = [entry for entry in managed if entry.get("subresource") == "scale"]
+    assert (scaled["manager"], scaled["operation"]) == ("leeway", "Update")
+    assert scaled["fieldsV1"] == {"f:spec": {"f:replicas": {}}}

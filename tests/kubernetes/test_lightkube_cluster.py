@@ -1,0 +1,294 @@
+"""The Cluster Protocol over HTTP: what a node, a pod, an eviction and a failure look like."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+from leeway.drain.answers import Meaning, read_answer
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, Marks, NodeEvent
+from leeway.ports.kubernetes_objects import Controller, Pod
+
+from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget
+
+NUMBERS = count(1)
+MARKS = Marks("spot-interruption", 2, "2026-11-20T09:46:55+00:00")
+
+
+def fresh_node(live: Live, **labels: str) -> tuple[str, str]:
+    """A node of its own for a test: its name and its instance."""
+    number = next(NUMBERS)
+    (name,) = live.add_nodes(number, **labels)
+    return name, f"i-{number - 1:017x}"
+
+
+def run_pod(
+    live: Live, node: str, name: str, owners: list[dict[str, Any]] | None = None, **spec: Any
+) -> None:
+    """A pod that somebody put on this very node."""
+    body = bare_pod(name, nodeName=node, **spec)
+    body["metadata"]["ownerReferences"] = owners or []
+    live.create(PODS, body)
+    live.until(lambda: live.api.get(f"{PODS}/{name}").json()["status"].get("phase") == "Running")
+
+
+def only_pod(cluster: LightkubeCluster, node: str, name: str) -> Pod:
+    return next(pod for pod in cluster.pods_on(node) if pod.name == name)
+
+
+def patched_nodes(live: Live) -> int:
+    """How often a node was patched so far: kubelets and controllers report by other ways."""
+    calls = live.control.get("/_sandbox/status").json()["calls"].values()
+    return sum(by["patch nodes"] for by in calls if "patch nodes" in by)
+
+
+def raw_node(live: Live, name: str) -> dict[str, Any]:
+    node: dict[str, Any] = live.api.get(f"/api/v1/nodes/{name}").json()
+    return node
+
+
+def test_a_node_is_found_by_its_name_if_it_runs_on_the_instance(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name, instance = fresh_node(live)
+    found = cluster.node_of(instance, (name,))
+    assert found is not None
+    assert found.name == name
+    assert found.ready
+
+
+def test_a_node_of_the_right_name_on_another_instance_is_not_the_one(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name, _ = fresh_node(live)
+    assert cluster.node_of("i-0ffffffffffffffff", (name,)) is None
+
+
+def test_a_node_whose_name_nobody_knows_is_found_by_its_provider_id(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name, instance = fresh_node(live)
+    found = cluster.node_of(instance, ("ip-10-99-99-99.ec2.internal",))
+    assert found is not None
+    assert found.name == name
+
+
+@pytest.fixture
+def claim(live: Live) -> Iterator[Callable[[str, str], None]]:
+    """Creates Nodes without a kubelet that name an instance; they are gone after the test."""
+    made: list[str] = []
+
+    def create(name: str, instance: str) -> None:
+        spec = {"providerID": f"aws:///us-east-1a/{instance}"}
+        live.create("/api/v1/nodes", {"metadata": {"name": name}, "spec": spec})
+        made.append(name)
+
+    yield create
+    for name in made:
+        assert live.api.delete(f"/api/v1/nodes/{name}").status_code == 200
+
+
+def test_of_several_nodes_that_name_an_instance_the_ready_one_is_taken(
+    live: Live, cluster: LightkubeCluster, claim: Callable[[str, str], None]
+) -> None:
+    name, instance = fresh_node(live)
+    claim(f"a-{name}", instance)
+    found = cluster.node_of(instance, ("ip-10-99-99-99.ec2.internal",))
+    assert found is not None
+    assert found.name == name
+
+
+def test_where_none_of_several_nodes_is_ready_none_is_taken(
+    cluster: LightkubeCluster, claim: Callable[[str, str], None]
+) -> None:
+    instance = "i-0ddddddddddddddd0"
+    claim("claims-first", instance)
+    claim("claims-second", instance)
+    with pytest.raises(ClusterUnavailable, match=f"{instance}: claims-first, claims-second"):
+        cluster.node_of(instance, ())
+
+
+def test_a_cordon_taints_annotates_and_keeps_what_others_put_there(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name, _ = fresh_node(live)
+    other = {"key": "team", "value": "ml", "effect": "NoSchedule"}
+    live.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": [other]}})
+    cluster.cordon(name, MARKS)
+    node = raw_node(live, name)
+    assert node["spec"]["unschedulable"] is True
+    ours = {"key": "leeway.sh/retiring", "value": "spot-interruption", "effect": "NoSchedule"}
+    taints = [(t["key"], t.get("value", ""), t["effect"]) for t in node["spec"]["taints"]]
+    assert (ours["key"], ours["value"], ours["effect"]) in taints
+    assert ("team", "ml", "NoSchedule") in taints
+    assert node["metadata"]["annotations"]["leeway.sh/attempt"] == "2"
+
+
+def test_a_second_cordon_changes_nothing(live: Live, cluster: LightkubeCluster) -> None:
+    name, _ = fresh_node(live)
+    cluster.cordon(name, MARKS)
+    before = patched_nodes(live)
+    cluster.cordon(name, MARKS)
+    assert patched_nodes(live) == before > 0
+
+
+def test_a_node_that_is_gone_can_not_be_cordoned(cluster: LightkubeCluster) -> None:
+    with pytest.raises(ClusterRefused, match="gone"):
+        cluster.cordon("ip-10-99-99-99.ec2.internal", MARKS)
+
+
+def test_a_pod_is_read_with_all_that_a_drain_needs(live: Live, cluster: LightkubeCluster) -> None:
+    name, _ = fresh_node(live)
+    run_pod(
+        live,
+        name,
+        "reader",
+        terminationGracePeriodSeconds=7,
+        volumes=[{"name": "tmp", "emptyDir": {}}],
+        tolerations=[{"operator": "Exists"}],
+    )
+    pod = only_pod(cluster, name, "reader")
+    assert (pod.namespace, pod.grace, pod.phase) == ("default", 7, "Running")
+    assert pod.controller is None
+    assert pod.empty_dir
+    assert pod.claims == ()
+    assert pod.cordon_toleration == "(operator Exists for every key)"
+
+
+def test_a_pod_of_a_daemonset_that_is_gone_says_so(live: Live, cluster: LightkubeCluster) -> None:
+    name, _ = fresh_node(live)
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gone", "controller": True}
+    run_pod(live, name, "orphan", [owner | {"uid": "00000000-0000-0000-0000-000000000000"}])
+    pod = only_pod(cluster, name, "orphan")
+    assert pod.controller == Controller("DaemonSet", "gone", exists=False)
+
+
+def test_an_eviction_holds_for_this_very_pod_only(live: Live, cluster: LightkubeCluster) -> None:
+    name, _ = fresh_node(live)
+    run_pod(live, name, "evictee", terminationGracePeriodSeconds=1)
+    pod = only_pod(cluster, name, "evictee")
+    stranger = replace(pod, uid="00000000-0000-0000-0000-000000000000")
+    assert read_answer(cluster.evict(stranger, None)).meaning is Meaning.GONE
+    assert read_answer(cluster.evict(pod, None, dry_run=True)).meaning is Meaning.ACCEPTED
+    assert only_pod(cluster, name, "evictee").deletion is None
+    assert read_answer(cluster.evict(pod, 1)).meaning is Meaning.ACCEPTED
+    live.until(lambda: all(p.name != "evictee" for p in cluster.pods_on(name)))
+    assert read_answer(cluster.evict(pod, None)).meaning is Meaning.GONE
+
+
+def test_a_budget_blocks_an_eviction_and_not_a_delete(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name, _ = fresh_node(live, only="budget")
+    live.deploy("guarded", 1, spec={"nodeSelector": {"only": "budget"}})
+    live.create(
+        "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+        budget("guarded", "guarded", minAvailable=1),
+    )
+    pod = next(p for p in cluster.pods_on(name) if p.name.startswith("guarded"))
+    answer = live.until(
+        lambda: (
+            found
+            if (found := read_answer(cluster.evict(pod, None))).meaning is Meaning.BLOCKED
+            else None
+        )
+    )
+    assert answer is not None
+    assert "guarded" in answer.detail
+    stranger = replace(pod, uid="00000000-0000-0000-0000-000000000000")
+    assert read_answer(cluster.delete(stranger, 1)).meaning is Meaning.GONE
+    assert read_answer(cluster.delete(pod, 1)).meaning is Meaning.ACCEPTED
+
+
+def test_a_rehearsed_delete_deletes_nothing(live: Live, cluster: LightkubeCluster) -> None:
+    name, _ = fresh_node(live)
+    run_pod(live, name, "rehearsed", terminationGracePeriodSeconds=30)
+    pod = only_pod(cluster, name, "rehearsed")
+    assert read_answer(cluster.delete(pod, None, dry_run=True)).meaning is Meaning.ACCEPTED
+    assert only_pod(cluster, name, "rehearsed").deletion is None
+
+
+def test_an_event_that_is_there_already_is_no_error(live: Live, cluster: LightkubeCluster) -> None:
+    name, _ = fresh_node(live)
+    event = NodeEvent(f"{name}.leeway-1", name, "uid", "LeewayRetired", "done")
+    cluster.note(event)
+    cluster.note(event)
+    listed = live.api.get("/api/v1/namespaces/default/events").json()["items"]
+    assert [e["message"] for e in listed if e["metadata"]["name"] == event.name] == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ({"status": 401}, ClusterUnavailable),
+        ({"status": 429, "retryAfter": 1}, ClusterUnavailable),
+        ({"status": 500}, ClusterUnavailable),
+        ({"status": 503}, ClusterUnavailable),
+        ({"drop": True}, ClusterUnavailable),
+        ({"drop": "before"}, ClusterUnavailable),
+        ({"status": 403}, ClusterRefused),
+    ],
+)
+def test_a_list_that_fails_is_an_error_and_never_an_empty_node(
+    live: Live, cluster: LightkubeCluster, fault: dict[str, object], error: type[Exception]
+) -> None:
+    name, _ = fresh_node(live)
+    live.fail_with(fault)
+    with pytest.raises(error):
+        cluster.pods_on(name)
+
+
+@pytest.mark.parametrize(
+    "fault", [{"status": 500}, {"status": 401}, {"drop": True}, {"drop": "before"}]
+)
+def test_an_eviction_that_fails_is_an_answer_to_try_again(
+    live: Live, cluster: LightkubeCluster, fault: dict[str, object]
+) -> None:
+    name, _ = fresh_node(live)
+    run_pod(live, name, f"pod-{next(NUMBERS)}")
+    (pod,) = cluster.pods_on(name)
+    live.fail_with(fault)
+    assert read_answer(cluster.evict(pod, None)).meaning is Meaning.TRANSIENT
+    assert read_answer(cluster.delete(pod, 1)).meaning is Meaning.TRANSIENT
+
+
+def test_an_api_server_that_refuses_connections_is_unavailable(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    live.fail_with({"refuse": True})
+    with pytest.raises(ClusterUnavailable):
+        cluster.node("ip-10-0-0-1.ec2.internal")
+
+
+def test_a_pages_worth_of_pods_is_not_all_of_them(
+    live: Live, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, _ = fresh_node(live, only="pages")
+    live.deploy("many", 7, spec={"nodeSelector": {"only": "pages"}})
+    monkeypatch.setattr("leeway.kubernetes.lightkube_cluster.PAGE", 3)
+    assert len([p for p in cluster.pods_on(name) if p.name.startswith("many")]) == 7
+
+
+def test_labels_are_put_on_a_node_that_keeps_its_other_ones(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name, _ = fresh_node(live, pool="blue")
+    cluster.label(name, {"capacity": "spot"})
+    labels = raw_node(live, name)["metadata"]["labels"]
+    assert (labels["pool"], labels["capacity"]) == ("blue", "spot")
+    with pytest.raises(ClusterRefused, match="no-such-node"):
+        cluster.label("no-such-node", {"capacity": "spot"})
+
+
+def test_nodes_that_are_not_ready_are_found_without_reading_the_others(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    well, _ = fresh_node(live)
+    silent, instance = fresh_node(live)
+    live.until(lambda: {well, silent}.isdisjoint(node.name for node in cluster.unready()))
+    live.report(instance, "terminated")
+    live.until(lambda: [node.name for node in cluster.unready()] == [silent])
+    assert cluster.unready()[0].runs_on(instance)
+    assert not cluster.unready()[0].runs_on("i-0ffffffffffffffff")

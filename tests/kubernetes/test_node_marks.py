@@ -1,0 +1,251 @@
+"""What Leeway writes on a node and takes off again, among others who write it too."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leeway.clock import SystemClock
+from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.ports.kubernetes import Marks
+from leeway.ports.kubernetes_objects import Attachment, Node, Taint
+
+from tests.sandbox.kubernetes.live import Live, bare_pod, running_cluster
+
+MARKS = Marks("rebalance", 2, "2026-11-20T09:46:55+00:00")
+EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
+TEAM = {"key": "team", "value": "ml", "effect": "NoSchedule"}
+NUMBERS = count(1)
+
+
+def fresh_node(live: Live, **labels: str) -> str:
+    (name,) = live.add_nodes(next(NUMBERS), **labels)
+    return name
+
+
+def raw(live: Live, name: str) -> dict[str, Any]:
+    node: dict[str, Any] = live.api.get(f"/api/v1/nodes/{name}").json()
+    return node
+
+
+def read(cluster: LightkubeCluster, name: str) -> Node:
+    node = cluster.node(name)
+    assert node is not None
+    return node
+
+
+def lasting(node: dict[str, Any]) -> dict[str, Any]:
+    """What of a node is somebody's decision, not its kubelet's report."""
+    taints = [t for t in node["spec"].get("taints", []) if "kubernetes.io" not in t["key"]]
+    return {
+        "unschedulable": node["spec"].get("unschedulable"),
+        "taints": taints,
+        "labels": node["metadata"].get("labels"),
+        "annotations": node["metadata"].get("annotations") or {},
+    }
+
+
+def patch(live: Live, name: str, body: dict[str, Any]) -> None:
+    assert live.patch(f"/api/v1/nodes/{name}", body).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {},
+        {"spec": {"unschedulable": True}},
+        {"spec": {"taints": [TEAM]}},
+        {"metadata": {"labels": {EXCLUDE: "true"}, "annotations": {"team": "ml"}}},
+    ],
+    ids=["nothing", "a cordon", "a taint", "the load balancers' label"],
+)
+def test_a_release_undoes_what_leeway_put_there_and_nothing_else(
+    live: Live, cluster: LightkubeCluster, theirs: dict[str, Any]
+) -> None:
+    name = fresh_node(live)
+    fresh_node(live)
+    patch(live, name, theirs)
+    before = lasting(raw(live, name))
+    cluster.cordon(name, MARKS)
+    cluster.leave_load_balancers(name)
+    cluster.mark_out_of_service(read(cluster, name))
+    assert lasting(raw(live, name)) != before
+    assert cluster.release(name)
+    assert lasting(raw(live, name)) == before
+    assert not cluster.release(name)
+
+
+def test_a_later_attempts_marks_stay(live: Live, cluster: LightkubeCluster) -> None:
+    name = fresh_node(live)
+    cluster.cordon(name, MARKS)
+    assert not cluster.release(name, attempt=1)
+    assert raw(live, name)["spec"]["unschedulable"] is True
+    assert cluster.release(name, attempt=2)
+
+
+def test_a_second_attempt_keeps_in_mind_that_the_cordon_is_leeway_s(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name = fresh_node(live)
+    before = lasting(raw(live, name))
+    cluster.cordon(name, MARKS)
+    cluster.cordon(name, Marks("spot-interruption", 3, None))
+    assert cluster.release(name)
+    assert lasting(raw(live, name)) == before
+
+
+def test_what_others_write_at_the_same_time_is_kept(live: Live, cluster: LightkubeCluster) -> None:
+    name = fresh_node(live)
+    rounds = 12
+
+    def annotate(number: int) -> None:
+        patch(live, name, {"metadata": {"annotations": {f"other-{number}": "here"}}})
+
+    with ThreadPoolExecutor(4) as pool:
+        others = [pool.submit(annotate, number) for number in range(rounds)]
+        cluster.cordon(name, MARKS)
+        cluster.release(name)
+        for other in others:
+            other.result()
+    left = lasting(raw(live, name))
+    assert len(left["annotations"]) == rounds
+    assert not left["unschedulable"]
+
+
+def test_a_node_that_is_gone_has_nothing_to_release(cluster: LightkubeCluster) -> None:
+    assert not cluster.release("ip-10-99-99-99.ec2.internal")
+    assert not cluster.leave_load_balancers("ip-10-99-99-99.ec2.internal")
+    gone = Node("ip-10-99-99-99.ec2.internal", "some-uid", "", True, False, {}, version="1")
+    assert not cluster.mark_out_of_service(gone)
+    assert not cluster.delete_node(gone)
+
+
+def test_only_the_very_node_is_vouched_for_and_removed(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name = fresh_node(live)
+    first = read(cluster, name)
+    another = replace(first, uid="another-uid")
+    assert not cluster.mark_out_of_service(another)
+    assert not cluster.delete_node(another)
+    assert cluster.mark_out_of_service(first)
+    taint = Taint("node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute")
+    found = cluster.node(name)
+    assert found is not None
+    assert taint in found.taints
+    assert cluster.delete_node(found)
+    assert cluster.node(name) is None
+
+
+def test_a_node_that_was_changed_since_it_was_read_is_neither_vouched_for_nor_removed(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name = fresh_node(live)
+    before = read(cluster, name)
+    patch(live, name, {"metadata": {"annotations": {"kubelet": "was here"}}})
+    assert not cluster.mark_out_of_service(before)
+    assert not cluster.delete_node(before)
+    now = read(cluster, name)
+    assert (now.uid, now.taints) == (before.uid, ())
+    assert cluster.delete_node(now)
+
+
+def test_nodes_come_with_what_is_known_of_them_page_by_page(
+    live: Live, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {fresh_node(live) for _ in range(5)}
+    one = min(names)
+    patch(live, one, {"metadata": {"annotations": {"team": "ml"}}, "spec": {"taints": [TEAM]}})
+    status = {"status": {"allocatable": {"cpu": "8", "nvidia.com/gpu": "4"}}}
+    assert live.patch(f"/api/v1/nodes/{one}/status", status).status_code == 200
+    monkeypatch.setattr("leeway.kubernetes.lightkube_cluster.PAGE", 2)
+    listed = {node.name: node for node in cluster.nodes()}
+    assert names <= set(listed)
+    assert (listed[one].ready, listed[one].unschedulable) == (True, False)
+    assert listed[one].annotations["team"] == "ml"
+    assert Taint("team", "ml", "NoSchedule") in listed[one].taints
+    assert listed[one].devices == {"nvidia.com/gpu": 4}
+    assert cluster.ready_nodes() >= len(names)
+
+
+def test_the_claims_of_a_node_s_volumes_are_known(live: Live, cluster: LightkubeCluster) -> None:
+    name = fresh_node(live)
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    live.create("/api/v1/namespaces/default/persistentvolumeclaims", claim)
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    live.create("/api/v1/namespaces/default/pods", bare_pod("db", nodeName=name, volumes=volumes))
+    live.until(lambda: cluster.attachments_on(name))
+    (attachment,) = cluster.attachments_on(name)
+    assert name in cluster.nodes_with_volumes()
+    assert attachment == Attachment(attachment.volume, "default/data")
+
+
+def test_load_balancers_never_leave_out_more_than_half_of_the_ready_nodes(tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as live:
+        nodes = live.add_nodes(*range(1, 10))
+        live.report("i-00000000000000008", "terminated")
+        live.until(lambda: not live.is_ready(nodes[8]))
+        patch(live, nodes[7], {"metadata": {"labels": {EXCLUDE: ""}}})
+        cluster = kubeconfig_cluster(live.kubeconfig())
+
+        def retire(name: str) -> bool:
+            cluster.cordon(name, MARKS)
+            return cluster.leave_load_balancers(name)
+
+        assert [retire(name) for name in nodes[:4]] == [True, True, True, False]
+        for name in nodes[:4]:
+            cluster.release(name)
+        with ThreadPoolExecutor(7) as pool:
+            left_out = list(pool.map(retire, nodes[:7]))
+        ready, left_out_now = cluster.ready_nodes(), cluster.select_nodes(EXCLUDE)
+        cluster.close()
+    assert ready == 8
+    assert sum(left_out) <= 3
+    assert len(left_out_now) == sum(left_out) + 1
+
+
+def test_in_a_storm_nodes_are_counted_by_one_and_only_those_on_their_way_out_listed_by_each(
+    tmp_path: Path,
+) -> None:
+    with running_cluster(tmp_path) as live:
+        nodes = live.add_nodes(*range(1, 9))
+        counts: list[int] = []
+
+        def for_all(count: Callable[[], int]) -> int:
+            counts[:] = counts or [count()]
+            return counts[0]
+
+        connection = kubeconfig_connection(live.kubeconfig())
+        cluster = LightkubeCluster(connection, SystemClock(), for_all=for_all)
+        left_out = []
+        for name in nodes[:6]:
+            cluster.cordon(name, MARKS)
+            left_out.append(cluster.leave_load_balancers(name))
+        cluster.close()
+    assert left_out == [True] * 4 + [False] * 2
+    assert counts == [8]
+
+
+def test_a_node_that_changed_since_it_was_looked_for_is_cordoned_as_it_is_now(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name = fresh_node(live)
+    instance = raw(live, name)["spec"]["providerID"].rsplit("/", 1)[-1]
+    found = cluster.node_of(instance, (name,))
+    assert found is not None
+    assert not found.taints
+    patch(live, name, {"spec": {"taints": [TEAM]}})
+    cluster.cordon(name, MARKS)
+    now = raw(live, name)["spec"]
+    assert now["unschedulable"]
+    assert {taint["key"] for taint in now["taints"]} >= {"team", "leeway.sh/retiring"}

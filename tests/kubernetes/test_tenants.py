@@ -1,0 +1,220 @@
+"""Whatever tenants write, the pods of others leave a retiring node as they should.
+
+A tenant writes any object that an API server takes, in a namespace of its own, before and while a
+node is drained. Names of objects and labels are held to Kubernetes's rules; owners, annotations,
+claims and providers' ids are free text there, and so they are here.
+"""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from itertools import count
+from typing import Any, ClassVar
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from leeway.clock import SystemClock
+from leeway.drain.deadline import Terms
+from leeway.drain.executor import DrainExecutor, NodeIdentity
+from leeway.drain.progress import Drain, RemovalMethod, Stage
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.policy.rules import OnBlocked
+from leeway.ports.kubernetes import Marks
+from leeway.printable import printable
+
+from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
+
+NUMBERS = count(1)
+TENANT = "/api/v1/namespaces/tenant/pods"
+SECONDS = 10
+"""Until the drain's deadline; pods of others need one."""
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+ODD = st.sampled_from(
+    ["a\u0001", "a/status", "../../../nodes", "..", "a?b=c", "a#b", "a%2fb", "\x1b[2J", "a\nb"]
+)
+NAME = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
+OWNER = st.fixed_dictionaries(
+    {
+        "apiVersion": st.sampled_from(["apps/v1", "apps/v1", "v1", "apps.kruise.io/v1alpha1"]),
+        "kind": st.sampled_from(["DaemonSet", "DaemonSet", "ReplicaSet", "Node"]) | TEXT,
+        "name": ODD | NAME | TEXT,
+        "uid": st.uuids().map(str),
+    }
+)
+ANNOTATIONS = st.dictionaries(
+    st.sampled_from(
+        [
+            "karpenter.sh/do-not-disrupt",
+            "kubernetes.io/config.mirror",
+            "leeway.sh/attempt",
+            "example.com/x",
+        ]
+    ),
+    st.sampled_from(["true", "999999999999999h", "1e9s", "-1s", "0"]) | TEXT,
+)
+TOLERATION = st.sampled_from(
+    [
+        {"operator": "Exists"},
+        {"operator": "Exists", "effect": "NoExecute"},
+        {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"},
+        {"key": "leeway.sh/retiring", "operator": "Exists"},
+    ]
+)
+VOLUME: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.just({"emptyDir": {}}),
+    (ODD | NAME).map(lambda claim: {"persistentVolumeClaim": {"claimName": claim}}),
+)
+GRACE = st.sampled_from([0, 1, 30, 86_400, 10**9])
+LABELS = st.dictionaries(NAME, NAME, max_size=2)
+
+
+class Tenants(RuleBasedStateMachine):
+    """One node that retires, two pods of others on it, and a tenant who writes."""
+
+    live: ClassVar[Live]
+    cluster: ClassVar[LightkubeCluster]
+
+    @initialize()
+    def settle(self) -> None:
+        (self.node,) = self.live.add_nodes(next(NUMBERS))
+        self.pool = ThreadPoolExecutor(1)
+        self.drain: Future[Drain] | None = None
+        self.others = [f"other-{next(NUMBERS)}" for _ in range(2)]
+        for name in self.others:
+            self.live.create(
+                PODS, bare_pod(name, nodeName=self.node, terminationGracePeriodSeconds=1)
+            )
+        self.live.until(lambda: all(self._runs(name) for name in self.others))
+
+    def _runs(self, name: str) -> bool:
+        phase = self.live.api.get(f"{PODS}/{name}").json()["status"].get("phase")
+        return bool(phase == "Running")
+
+    def _write(self, path: str, body: dict[str, Any]) -> None:
+        """Write an object; what an API server does not take is no object."""
+        assert self.live.api.post(path, json=body).status_code < 500
+
+    @rule(
+        owners=st.lists(OWNER, max_size=2),
+        annotations=ANNOTATIONS,
+        labels=LABELS,
+        tolerations=st.lists(TOLERATION, max_size=2),
+        volumes=st.lists(VOLUME, max_size=2),
+        grace=GRACE,
+        kept=st.booleans(),
+    )
+    def run_a_pod(
+        self,
+        owners: list[dict[str, Any]],
+        annotations: dict[str, str],
+        labels: dict[str, str],
+        tolerations: list[dict[str, str]],
+        volumes: list[dict[str, Any]],
+        grace: int,
+        kept: bool,
+    ) -> None:
+        body = bare_pod(
+            f"pod-{next(NUMBERS)}",
+            nodeName=self.node,
+            tolerations=tolerations,
+            volumes=[{"name": f"v{index}", **volume} for index, volume in enumerate(volumes)],
+            terminationGracePeriodSeconds=grace,
+        )
+        body["metadata"] |= {
+            "annotations": annotations,
+            "labels": labels,
+            "finalizers": ["example.com/kept"] if kept else [],
+            "ownerReferences": [
+                {**owner, "controller": index == 0} for index, owner in enumerate(owners)
+            ],
+        }
+        self._write(TENANT, body)
+
+    @rule(name=ODD | NAME | TEXT, uid=st.uuids())
+    def run_a_pod_of_a_daemonset(self, name: str, uid: UUID) -> None:
+        body = bare_pod(f"pod-{next(NUMBERS)}", nodeName=self.node)
+        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": str(uid)}
+        body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        self._write(TENANT, body)
+
+    @rule(grace=GRACE)
+    def delete_the_pods(self, grace: int) -> None:
+        self.live.api.request("DELETE", TENANT, json={"gracePeriodSeconds": grace})
+
+    @rule(labels=LABELS, bound=st.sampled_from([0, 1, "0%", "100%"]))
+    def guard_the_pods(self, labels: dict[str, str], bound: int | str) -> None:
+        rule = {"selector": {"matchLabels": labels}, "maxUnavailable": bound}
+        body = {"metadata": {"name": f"b-{next(NUMBERS)}"}, "spec": rule}
+        self._write("/apis/policy/v1/namespaces/tenant/poddisruptionbudgets", body)
+
+    @rule(name=NAME, provider=TEXT | ODD, same=st.booleans())
+    def write_a_node(self, name: str, provider: str, same: bool) -> None:
+        """Who may write Nodes may say of one that it runs on any instance."""
+        if same:
+            provider = self.live.api.get(f"/api/v1/nodes/{self.node}").json()["spec"]["providerID"]
+        body = {"metadata": {"name": f"{name}-{next(NUMBERS)}"}, "spec": {"providerID": provider}}
+        self._write("/api/v1/nodes", body)
+
+    @rule()
+    def retire(self) -> None:
+        self.drain = self.drain or self.pool.submit(self._drain)
+
+    def _drain(self) -> Drain:
+        provider = self.live.api.get(f"/api/v1/nodes/{self.node}").json()["spec"]["providerID"]
+        found = self.cluster.node_of(provider.rpartition("/")[2], (self.node,))
+        assert found is not None
+        assert found.name == self.node
+        now = SystemClock().now()
+        until = now + timedelta(seconds=SECONDS)
+        self.cluster.cordon(found.name, Marks("spot-interruption", 1, until.isoformat()))
+        draining = DrainExecutor(self.cluster, SystemClock())
+        terms = Terms(until, OnBlocked.DELETE)
+        machine = NodeIdentity(found.uid, SystemClock().now())
+        return draining.work(
+            self.node, Drain(), terms, until + timedelta(seconds=5), machine=machine
+        )
+
+    def teardown(self) -> None:
+        """Nothing that the tenant has written changes what becomes of others' pods."""
+        if not hasattr(self, "pool"):
+            return
+        self.retire()
+        assert self.drain is not None
+        drain = self.drain.result(60)
+        self.pool.shutdown()
+        pods = {pod.pod: pod for pod in drain.pods.values()}
+        problems = (drain.problem, drain.unseen)
+        assert problems == ("", ""), problems
+        for name in self.others:
+            other = pods[f"default/{name}"]
+            assert (other.stage, other.way) == (Stage.GONE, RemovalMethod.EVICT), other.reason
+        for pod in pods.values():
+            said = f"{pod.pod} {pod.reason} {pod.workload}"
+            assert said == printable(said)
+
+
+@pytest.fixture
+def cluster(live: Live, cluster: LightkubeCluster) -> LightkubeCluster:
+    live.api.post("/api/v1/namespaces", json={"metadata": {"name": "tenant"}})
+    return cluster
+
+
+def test_no_tenant_changes_what_becomes_of_others_pods(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    Tenants.live, Tenants.cluster = live, cluster
+    run_state_machine_as_test(
+        Tenants,
+        settings=settings(
+            max_examples=10,
+            stateful_step_count=8,
+            deadline=None,
+            print_blob=False,
+            database=None,
+            phases=[Phase.generate],  # an example takes seconds, and is short as it is
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,145 @@
+"""What is read from Kubernetes objects."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from leeway.kubernetes.translate import to_node, to_pod
+from leeway.ports.kubernetes_objects import Controller
+from leeway.ports.kubernetes_objects import Pod as PodOfDrain
+from lightkube.models.core_v1 import NodeCondition, NodeStatus
+from lightkube.resources.core_v1 import Node, Pod
+
+
+@pytest.mark.parametrize(
+    ("status", "ready"), [("True", True), ("False", False), ("Unknown", False), (None, False)]
+)
+def test_a_node_is_ready_if_its_condition_says_so(status: str | None, ready: bool) -> None:
+    conditions = [NodeCondition(status="False", type="DiskPressure")]
+    if status is not None:
+        conditions.append(NodeCondition(status=status, type="Ready"))
+    node = to_node(Node(status=NodeStatus(conditions=conditions)))
+    assert node.ready is ready
+
+
+def read(spec: dict[str, Any] | None = None, **metadata: Any) -> PodOfDrain:
+    """A pod as the API gives it, as a drain sees it."""
+    body = {"metadata": {"name": "web-1", "namespace": "shop", "uid": "u-1"} | metadata}
+    pod = Pod.from_dict(body | {"spec": {"containers": []} | (spec or {})})
+    assert isinstance(pod, Pod)
+    return to_pod(pod)
+
+
+@pytest.mark.parametrize(("said", "grace"), [(None, 30), (0, 0), (1, 1), (7201, 7201)])
+def test_a_grace_that_nobody_set_is_the_api_servers_and_one_of_zero_is_zero(
+    said: int | None, grace: int
+) -> None:
+    assert read({"terminationGracePeriodSeconds": said} if said is not None else {}).grace == grace
+
+
+@pytest.mark.parametrize(
+    ("toleration", "passes"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"operator": "Exists", "effect": "NoExecute"}, False),
+        ({"operator": "Exists", "key": "dedicated"}, False),
+        ({"operator": "Exists", "key": "node.kubernetes.io/unschedulable"}, True),
+        ({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}, True),
+        ({"key": "node.kubernetes.io/unschedulable", "effect": "NoExecute"}, False),
+    ],
+)
+def test_a_toleration_of_the_cordon_is_known(toleration: dict[str, str], passes: bool) -> None:
+    other = {"operator": "Exists", "key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
+    pod = read({"tolerations": [other, toleration]})
+    assert (pod.cordon_toleration is not None) is passes
+
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def affinity(kind: str, required: Any) -> dict[str, Any]:
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+def spread(key: str, otherwise: str) -> dict[str, Any]:
+    constraint = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": otherwise}
+    return {"topologySpreadConstraints": [constraint]}
+
+
+IN_ZONE = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["us-east-1a"]}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({}, ""),
+        ({"nodeSelector": {ZONE: "us-east-1a"}}, "node affinity"),
+        (affinity("nodeAffinity", {"nodeSelectorTerms": [IN_ZONE]}), "node affinity"),
+        (affinity("podAffinity", [{"topologyKey": ZONE}]), "pod affinity"),
+        (affinity("podAntiAffinity", [{"topologyKey": ZONE}]), "pod affinity"),
+        (affinity("podAntiAffinity", [{"topologyKey": "kubernetes.io/hostname"}]), ""),
+        (spread(ZONE, "DoNotSchedule"), "topology spread"),
+        (spread(ZONE, "ScheduleAnyway"), ""),
+        (spread("kubernetes.io/hostname", "DoNotSchedule"), ""),
+    ],
+)
+def test_what_keeps_a_pod_in_its_zone_is_known(spec: dict[str, Any], why: str) -> None:
+    assert read(spec).bound_to_zone == why
+
+
+def test_only_a_controller_brings_a_pod_back() -> None:
+    owner: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"}
+    owner["uid"] = "u-2"
+    assert read(ownerReferences=[owner]).controller is None
+    first = owner | {"kind": "Node", "name": "node-1"}
+    owned = read(ownerReferences=[first, owner | {"controller": True}])
+    assert owned.controller == Controller("ReplicaSet", "web")
+    assert (owned.key, owned.workload) == ("shop/web-1", "shop/ReplicaSet/web")
+    assert read().workload == "shop/web-1"
+
+
+def test_the_claims_of_a_pods_volumes_are_known_also_those_that_come_with_it() -> None:
+    volumes: list[dict[str, Any]] = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}},
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+        {"name": "config", "configMap": {"name": "config"}},
+    ]
+    pod = read({"volumes": volumes})
+    assert (pod.claims, pod.empty_dir) == (("shop/data-0", "shop/web-1-scratch"), False)
+    assert read({"volumes": [{"name": "tmp", "emptyDir": {}}]}).empty_dir
+
+
+def test_what_keeps_a_pod_counts_when_its_kubelet_is_done_with_it() -> None:
+    kept: dict[str, Any] = {"finalizers": ["example.com/backup"]}
+    going = kept | {"deletionTimestamp": "2026-11-20T09:45:00Z"}
+    assert read(**kept).kept_by == ()
+    assert read(**going, deletionGracePeriodSeconds=30).kept_by == ()
+    done = read(**going, deletionGracePeriodSeconds=0)
+    assert done.kept_by == ("example.com/backup",)
+    assert done.deletion == datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+
+
+def test_static_and_critical_pods_are_told_by_their_mirror_and_their_class() -> None:
+    assert read(annotations={"kubernetes.io/config.mirror": "0af3"}).mirror
+    assert not read(annotations={"kubernetes.io/config.source": "api"}).mirror
+    assert read({"priorityClassName": "system-node-critical"}).critical
+    assert not read({"priorityClassName": "high"}).critical
+
+
+@pytest.mark.parametrize(
+    ("said", "until"),
+    [
+        ("true", datetime.max.replace(tzinfo=UTC)),
+        ("30m", datetime(2026, 11, 20, 10, 15, tzinfo=UTC)),
+        ("false", None),
+        ("soon", None),
+    ],
+)
+def test_a_pod_asks_not_to_be_disrupted_for_good_or_for_a_while(
+    said: str, until: datetime | None
+) -> None:
+    wish: dict[str, Any] = {"annotations": {"karpenter.sh/do-not-disrupt": said}}
+    born: dict[str, Any] = {"creationTimestamp": "2026-11-20T09:45:00Z"}
+    assert read(**wish, **born).protected_until == until
+    assert read(**wish, **born, deletionTimestamp="2026-11-20T09:46:00Z").protected_until is None

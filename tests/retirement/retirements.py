@@ -1,0 +1,52 @@
+"""The retirement records that tests begin with, and the notices that lead to them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from leeway.execution.attempt import Phase, RecordChange
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.notices import InstanceId, LifecycleHook, Notice, NoticeKind
+from leeway.policy.rules import DEFAULTS, rule
+from leeway.ports.aws import HookResult
+from leeway.retirement.attempts import receive
+from leeway.retirement.record import Retirement
+
+NOTICED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+FACTS = InstanceFacts(
+    instance="i-0b662ef9931388ba0",
+    cluster="prod",
+    private_dns_name="ip-10-0-0-1.ec2.internal",
+    zone="us-east-1a",
+    instance_type="m5.large",
+    capacity_type="spot",
+    owner=Owner(OwnerKind.AUTO_SCALING_GROUP, "ng"),
+)
+HOOK = LifecycleHook("ng", "leeway-drain")
+
+
+def notice(kind: NoticeKind, id: str, **more: Any) -> Notice:  # noqa: A002
+    at = NOTICED + timedelta(seconds=more.pop("after", 0))
+    instances = (InstanceId(FACTS.instance),)
+    return Notice(id, kind, "123456789012", "us-east-1", at, instances, **more)
+
+
+def take(
+    stored: Retirement | None,
+    kind: NoticeKind,
+    id: str,  # noqa: A002
+    **more: Any,
+) -> RecordChange[Retirement]:
+    told = notice(kind, id, **more)
+    return receive(stored, told, rule(told, DEFAULTS[kind]), FACTS)
+
+
+def interrupted(phase: Phase = Phase.RUNNING) -> Retirement:
+    record = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record
+    return at(record, phase)
+
+
+def at(record: Retirement, phase: Phase) -> Retirement:
+    """A retirement that got so far; one that finished was carried out, and not rehearsed."""
+    answer = HookResult.CONTINUE if phase is Phase.FINISHED else None
+    return record.model_copy(update={"phase": phase, "answer": answer})
