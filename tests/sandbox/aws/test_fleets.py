@@ -540,3 +540,93 @@ def test_a_fault_of_one_market_applies_to_groups_too(
     )
     assert len(answer["Instances"]) == launches
     assert len(answer["Errors"]) == 1 - launches
+
+
+def test_a_diversified_fleet_uses_every_pool(aws: Sandbox) -> None:
+    options = {"SpotOptions": {"AllocationStrategy": "diversified"}}
+    answer = _create(aws, template(aws), overrides(aws, "m5.large", "c5.large"), 9, **options)
+    counts = sorted(len(entry["InstanceIds"]) for entry in answer["Instances"])
+    assert counts == [1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("weight", "chosen", "count"), [(32, "m5.4xlarge", 1), (4, "m5.large", 10)]
+)
+def test_the_price_of_a_unit_decides_if_pools_have_weights(
+    aws: Sandbox, weight: int, chosen: str, count: int
+) -> None:
+    large, small = overrides(aws, "m5.4xlarge", "m5.large", zones=("us-east-1a",))
+    pools = [large | {"WeightedCapacity": weight}, small | {"WeightedCapacity": 2}]
+    answer = _create(aws, template(aws), pools, 20, market="on-demand")
+    [entry] = answer["Instances"]
+    assert (entry["InstanceType"], len(entry["InstanceIds"])) == (chosen, count)
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"SpotOptions": {"AllocationStrategy": "prioritized"}}, "InvalidParameterValue"),
+        ({"OnDemandOptions": {"AllocationStrategy": "diversified"}}, "InvalidParameterValue"),
+        ({"LaunchTemplateConfigs": []}, "MissingParameter"),
+        (
+            {"TargetCapacitySpecification": {"TotalTargetCapacity": 0}},
+            "InvalidParameterValue",
+        ),
+        (
+            {
+                "TargetCapacitySpecification": {
+                    "TotalTargetCapacity": 2,
+                    "OnDemandTargetCapacity": 2,
+                    "SpotTargetCapacity": 1,
+                }
+            },
+            "InvalidParameterValue",
+        ),
+    ],
+)
+def test_a_request_that_ec2_refuses(aws: Sandbox, changed: dict[str, Any], code: str) -> None:
+    wanted = request(template(aws), overrides(aws, "m5.large")) | changed
+    assert _refusal(aws, wanted) == code
+
+
+def test_a_template_may_be_named_and_have_type_and_subnet_itself(aws: Sandbox) -> None:
+    ec2, subnet = aws.client("ec2"), subnets(aws)["us-east-1c"]
+    data = {
+        "ImageId": image(aws),
+        "InstanceType": "c5.large",
+        "NetworkInterfaces": [{"DeviceIndex": 0, "SubnetId": subnet}],
+    }
+    ec2.create_launch_template(LaunchTemplateName="whole", LaunchTemplateData=data)
+    wanted = request("", [])
+    wanted["LaunchTemplateConfigs"] = [
+        {"LaunchTemplateSpecification": {"LaunchTemplateName": "whole", "Version": "1"}}
+    ]
+    [instance] = described(aws, *launched(ec2.create_fleet(**wanted)))
+    assert (instance["InstanceType"], instance["SubnetId"]) == ("c5.large", subnet)
+
+
+def test_an_override_may_name_a_zone_only(aws: Sandbox) -> None:
+    pools = [{"InstanceType": "m5.large", "AvailabilityZone": "us-east-1b"}]
+    [instance] = described(aws, *launched(_create(aws, template(aws), pools)))
+    assert instance["Placement"]["AvailabilityZone"] == "us-east-1b"
+    assert instance["SubnetId"] == subnets(aws)["us-east-1b"]
+
+
+def test_groups_of_another_network_are_an_error_of_the_pool(aws: Sandbox) -> None:
+    ec2 = aws.client("ec2")
+    other = ec2.create_vpc(CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"]
+    group = ec2.create_security_group(GroupName="other", Description="other", VpcId=other)
+    own = template(aws, SecurityGroupIds=[group["GroupId"]])
+    answer = _create(aws, own, overrides(aws, "m5.large", zones=("us-east-1a",)))
+    assert codes(answer) == ["InvalidParameter"]
+    assert "belong to different networks" in answer["Errors"][0]["ErrorMessage"]
+
+
+def test_the_answer_names_windows_as_platform(aws: Sandbox) -> None:
+    windows = image(
+        aws,
+        "/aws/service/ami-windows-latest/"
+        "Windows_Server-2022-English-Core-EKS_Optimized-1.34/image_id",
+    )
+    answer = _create(aws, template(aws, ImageId=windows), overrides(aws, "m5.large"))
+    assert answer["Instances"][0]["Platform"].lower() == "windows"
