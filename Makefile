@@ -9,7 +9,7 @@ BIN := .venv/bin
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
 UV := $(BIN)/uv --quiet
 
-.PHONY: help setup demo test lint check bench sam-test build deploy pins manifests
+.PHONY: reasons help setup demo test lint check bench sam-test build deploy pins manifests
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -56,6 +56,9 @@ build: setup .tools/sam/.ready ## build the artefacts of a deployment
 
 deploy: build ## deploy, with questions for missing parameters
 	$(SAM) deploy --guided
+
+reasons: setup ## generate docs/reasons.md from the code
+	$(BIN)/leeway reasons -o markdown > docs/reasons.md
 
 manifests: setup ## generate the schemas and the pages of manifests from their models
 	$(BIN)/leeway schema --directory docs/schemas

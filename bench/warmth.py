@@ -23,8 +23,8 @@ from lightkube.resources.core_v1 import Pod
 from rich.console import Console
 from rich.table import Table
 
-from sandbox.up import Sandbox
-from sandbox.world import Group, World, deployment, pod_spec
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario, deployment, pod_spec
 
 NODES = 4
 """The maximum of the group is twice its size; these waits use three nodes of it."""
@@ -36,7 +36,7 @@ WAIT_TIMEOUT = 60.0
 TICK = 5.0
 """Seconds between runs of keep_headroom; a minute in a deployment."""
 
-WORLD = World(
+WORLD = Scenario(
     "warm",
     (Group("spot", NODES),),
     # One pod for each node, so that no other pod fits.

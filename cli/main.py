@@ -33,8 +33,10 @@ COMMANDS = {
     "schedule": "cli.headroom.schedule:schedule",
     "drain": "cli.drain.command:app",
     "explain": "cli.explain.command:explain",
+    "reasons": "cli.reason_codes:reasons",
     "types": "cli.selection.types:types",
     "select": "cli.selection.select:select",
+    "userdata": "cli.userdata.command:userdata",
     "sandbox": "cli.sandbox.command:app",
     "completion": "cli.completion:completion",
 }
@@ -172,10 +174,13 @@ def _fail(error: CommandError, as_json: bool) -> int:
 def _report(
     reason: Reason, exit_code: int, as_json: bool, error: CommandError | None = None
 ) -> int:
+    message = " ".join(reason.message.split())
+    if message.endswith("?."):  # the embedded problem ends with "did you mean …?"
+        message = message.removesuffix(".")
     if as_json:
         result = error.result if error and error.result else {}
-        print_json({**result, "error": {"code": reason.code, "message": reason.message}})
-    write_stderr(f"leeway: {reason.code}: {' '.join(reason.message.split())}")
+        print_json({**result, "error": {"code": reason.code, "message": message}})
+    write_stderr(f"leeway: {reason.code}: {message}")
     if error and error.details:
         write_stderr(error.details)
     return exit_code

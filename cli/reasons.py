@@ -60,8 +60,8 @@ STACK_NOT_FOUND = ReasonCode(
     "Region {region} has no stack {stack}. Check AWS_REGION and --stack, or set {variable}.",
     _RUNBOOK,
 )
-NOT_A_LEEWAY_STACK = ReasonCode(
-    "NotALeewayStack",
+STACK_WITHOUT_TABLE = ReasonCode(
+    "StackWithoutTable",
     "Stack {stack} ({status}) has no output TableName, so it is not a deployment of Leeway.",
     _RUNBOOK,
 )

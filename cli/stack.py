@@ -11,7 +11,7 @@ import typer
 from cli.aws_errors import aws_errors
 from cli.errors import BadInputError, CannotBeDoneError
 from cli.output import write_stderr
-from cli.reasons import INVALID_OPTION, NOT_A_LEEWAY_STACK, STACK_NOT_FOUND
+from cli.reasons import INVALID_OPTION, STACK_NOT_FOUND, STACK_WITHOUT_TABLE
 
 if TYPE_CHECKING:
     from leeway.aws.manifests import DynamoManifests, DynamoManifestWriting
@@ -100,7 +100,7 @@ def find_stack(name: str) -> Stack:
     outputs = {o["OutputKey"]: o["OutputValue"] for o in described.get("Outputs", [])}
     if "TableName" not in outputs:
         status = described.get("StackStatus", "")
-        raise CannotBeDoneError(NOT_A_LEEWAY_STACK(stack=name, status=status))
+        raise CannotBeDoneError(STACK_WITHOUT_TABLE(stack=name, status=status))
     given = {p["ParameterKey"]: p["ParameterValue"] for p in described.get("Parameters", [])}
     return Stack(outputs["TableName"], _names(given.get("ClusterNames")))
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from cli.demo.progress import Progress
     from cli.report.model import StormPlan, StormReport
     from cli.report.run import Run
-    from sandbox.up import Sandbox
-    from sandbox.world import World
+    from sandbox.sandbox import Sandbox
+    from sandbox.scenario import Scenario
 
 LATE = 80.0  # seconds between a warning's time and its arrival, so that the demo takes a minute
 FEWEST_NODES, MOST_NODES = 3, 200
@@ -82,44 +82,46 @@ def _check(nodes: int, interruptions: int, report: Path) -> None:
 def _run_storm(nodes: int, interruptions: int, seed: int) -> "tuple[StormReport, Run]":
     from cli.demo.storm import follow_storm, send_warnings
     from cli.report.run import Run
-    from sandbox.world import demo_world
+    from sandbox.scenario import demo_scenario
 
     began, started = datetime.now(UTC), time.monotonic()
-    world = demo_world(seed, nodes)
-    with _sandbox(world) as (sandbox, progress):
-        plan = _plan(sandbox, world, interruptions)
+    scenario = demo_scenario(seed, nodes)
+    with _sandbox(scenario) as (sandbox, progress):
+        plan = _plan(sandbox, scenario, interruptions)
         progress.storm(plan)
         send_warnings(sandbox, plan)
         storm = follow_storm(sandbox, plan, progress.show_storm)
     duration = time.monotonic() - started
-    return storm, Run(seed, world.nodes, world.pods, interruptions, began, duration)
+    return storm, Run(seed, scenario.nodes, scenario.pods, interruptions, began, duration)
 
 
 @contextmanager
-def _sandbox(world: "World") -> "Iterator[tuple[Sandbox, Progress]]":
+def _sandbox(scenario: "Scenario") -> "Iterator[tuple[Sandbox, Progress]]":
     from cli.demo.progress import Progress
     from cli.sandbox.state import sandbox_errors
-    from sandbox.up import Sandbox
+    from sandbox.sandbox import Sandbox
 
     with (
         sandbox_errors(),
         Progress(stderr_console()) as progress,
         TemporaryDirectory(prefix="leeway-demo-") as folder,
-        Sandbox.start(world, state_dir=Path(folder), tell=progress.show_start) as sandbox,
+        Sandbox.start(
+            scenario, state_dir=Path(folder), report_progress=progress.show_start
+        ) as sandbox,
     ):
         yield sandbox, progress
 
 
-def _plan(sandbox: "Sandbox", world: "World", interruptions: int) -> "StormPlan":
+def _plan(sandbox: "Sandbox", scenario: "Scenario", interruptions: int) -> "StormPlan":
     from cli.demo.storm import WARNING, candidate_nodes, choose_targets, workloads_of
     from cli.report.model import StormPlan
 
-    workloads = workloads_of(world)
+    workloads = workloads_of(scenario)
     candidates = candidate_nodes(sandbox.journal())
     return StormPlan(
-        cluster=world.cluster,
-        targets=choose_targets(candidates, interruptions, workloads, world.seed),
-        unmanaged=sandbox.endpoints.strangers,
+        cluster=scenario.cluster,
+        targets=choose_targets(candidates, interruptions, workloads, scenario.seed),
+        unmanaged=sandbox.endpoints.foreign_instances,
         workloads=workloads,
         warning=WARNING,
         late=LATE,

@@ -13,8 +13,8 @@ from typing import Any
 from cli.report.from_journal import report_from_journal
 from cli.report.model import Outcome, StormPlan, StormReport, Target, Workload
 from sandbox.children import ROOT
-from sandbox.up import Sandbox
-from sandbox.world import Manifest, World
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Manifest, Scenario
 
 WARNING = 120.0  # seconds between the time in a warning and the reclaim, as in EC2
 REPEAT_AFTER = 1.5  # seconds between a notice and its duplicate
@@ -33,10 +33,10 @@ class CandidateNode:
     owners: frozenset[str]
 
 
-def workloads_of(world: World) -> dict[str, Workload]:
+def workloads_of(scenario: Scenario) -> dict[str, Workload]:
     """Read the workloads of the demo cluster's manifests, by owner."""
     found = {}
-    for manifest in world.workloads:
+    for manifest in scenario.workloads:
         spec = _pod_spec(manifest)
         if spec is None:
             continue

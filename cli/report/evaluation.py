@@ -39,7 +39,7 @@ def evaluate_pod(pod: PodTrace, node: NodeTrace) -> Evaluation:
         return _evaluate_death(pod, node)
     if pod.how == "forced" and pod.workload.grace > 0:
         return _fault(Outcome.DIED, "It was killed without its grace period.")
-    if pod.how == "grace-ran-out":
+    if pod.how == "grace-period-expired":
         return _evaluate_kill(pod, node)
     return _evaluate_end(pod, node)
 

@@ -19,7 +19,7 @@ from cli.sandbox.state import StateDirOption, default_state_dir, endpoints_as_da
 from cli.sandbox.up import up
 
 if TYPE_CHECKING:
-    from sandbox.up import Sandbox
+    from sandbox.sandbox import Sandbox
 
 STOP_TIMEOUT = 15.0  # seconds that `down` waits for the end of `up`
 
@@ -50,7 +50,7 @@ app.command()(up)
 @app.command()
 def down(state_dir: StateDirOption = None) -> None:
     """Stop the sandbox."""
-    from sandbox.up import is_running
+    from sandbox.sandbox import is_running
 
     folder = state_dir or default_state_dir()
     with running_sandbox(folder) as sandbox:
@@ -159,7 +159,7 @@ def schedules(
     """Show the schedules and their next times, or change their speed."""
     with running_sandbox(state_dir) as sandbox:
         if speed is not None:
-            sandbox.hurry_schedules(speed)
+            sandbox.set_schedule_speed(speed)
         found = sandbox.schedules()
     if output is Format.JSON:
         print_json({"schedules": found})

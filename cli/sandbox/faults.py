@@ -11,20 +11,23 @@ from cli.errors import BadInputError, as_clause, unreadable
 from cli.reasons import INVALID_FAULT, INVALID_FILE
 
 if TYPE_CHECKING:
-    from sandbox.up import Sandbox
+    from sandbox.sandbox import Sandbox
 
 Fault = dict[str, Any]
 
 PARTS = ("kubernetes", "aws", "lambda")
 FORMS = """\
 aws:SERVICE:ACTION:error=RATE        this share of the calls fails (aws:ec2:Describe*:error=0.3)
+aws:SERVICE:ACTION:lost=RATE         this share of the calls takes effect, and the answer is lost
 aws:SERVICE:ACTION:latency=SECONDS   the calls take this much longer
 kubernetes:VERB:RESOURCE:error=RATE  (kubernetes:create:pods/eviction:error=0.3)
 kubernetes:VERB:RESOURCE:latency=SECONDS
 evictions:hold=SECONDS               evictions wait this long between budget and deletion
 down                                 the API server refuses connections
-capacity:TYPE:ZONE:lost=RATE         launches of groups find no instance of a type in a zone
+capacity:TYPE:ZONE:lost=RATE         launches of groups and fleets find no instance of a type
+                                     in a zone
                                      (capacity:m5.large:us-east-1a:lost=1)
+capacity:TYPE:ZONE:MARKET:lost=RATE  the same for one market: spot or on-demand
 throttle                             EC2 and Auto Scaling limit rates as AWS does
 lambda:FUNCTION:kill=STEP            is killed before it records the checkpoint of this number
 events:copies=N                      every event is delivered N times
@@ -120,12 +123,14 @@ def _delivery(**effect: Any) -> Fault:
 
 def _capacity(place: list[str], rate: float) -> Fault:
     message = f"We currently do not have sufficient {place[1]} capacity in {place[2]}."
+    market = {"capacity_type": place[3]} if len(place) > 4 else {}
     lost = {"error": "InsufficientInstanceCapacity", "message": message, "rate": rate}
     return {
-        "service": "autoscaling",
+        "service": "*",
         "action": "Launch",
         "instance_type": place[1],
         "zone": place[2],
+        **market,
         **lost,
     }
 
@@ -135,10 +140,12 @@ _Build = Callable[[list[str], float], Fault]
 # By the text before the `=`: the part of the sandbox, the fault, the maximum of its number.
 _FORMS: Mapping[str, tuple[str, _Build, float | None]] = {
     "aws:*:*:error": ("aws", lambda at, n: _aws(at, rate=n, **_UNAVAILABLE), 1),
+    "aws:*:*:lost": ("aws", lambda at, n: _aws(at, rate=n, drop=True), 1),
     "aws:*:*:latency": ("aws", lambda at, n: _aws(at, latency=n), None),
     "kubernetes:*:*:error": ("kubernetes", lambda at, n: _kubernetes(at, rate=n, status=503), 1),
     "kubernetes:*:*:latency": ("kubernetes", lambda at, n: _kubernetes(at, latency=n), None),
     "capacity:*:*:lost": ("aws", _capacity, 1),
+    "capacity:*:*:*:lost": ("aws", _capacity, 1),
     "evictions:hold": (
         "kubernetes",
         lambda _, n: {"verb": "create", "resource": "pods/eviction", "hold": n},

@@ -12,7 +12,7 @@ from cli.errors import BadInputError, CannotBeDoneError, as_clause
 from cli.reasons import SANDBOX_FAILED, USAGE_ERROR
 
 if TYPE_CHECKING:
-    from sandbox.up import Sandbox
+    from sandbox.sandbox import Sandbox
 
 StateDirOption = Annotated[
     Path | None,
@@ -47,7 +47,7 @@ def running_sandbox(state_dir: Path | None) -> "Iterator[Sandbox]":
     Raises:
         CannotBeDoneError: none runs, or it does not answer.
     """
-    from sandbox.up import Sandbox
+    from sandbox.sandbox import Sandbox
 
     with sandbox_errors():
         sandbox = Sandbox.attach(state_dir or default_state_dir())

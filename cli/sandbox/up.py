@@ -25,7 +25,7 @@ from cli.sandbox.state import (
 )
 
 if TYPE_CHECKING:
-    from sandbox.up import Sandbox
+    from sandbox.sandbox import Sandbox
 
 LOOPBACK = "127.0.0.1"
 CONNECT_TIMEOUT = 2.0  # seconds within which the advertised address must accept a connection
@@ -129,19 +129,19 @@ def _started(
 ) -> "Iterator[Sandbox]":
     """Start a sandbox that listens on the first address and advertises the second."""
     from cli.demo.progress import Progress
-    from sandbox.up import Sandbox
-    from sandbox.world import demo_world
+    from sandbox.sandbox import Sandbox
+    from sandbox.scenario import demo_scenario
 
     with ExitStack() as stack:
         with Progress(stderr_console()) as progress:
             starting = Sandbox.start(
-                demo_world(seed, nodes),
+                demo_scenario(seed, nodes),
                 state_dir=folder,
                 host=addresses[0],
                 advertise=addresses[1],
                 options=options,
                 grow=grow,
-                tell=progress.show_start,
+                report_progress=progress.show_start,
             )
             sandbox = stack.enter_context(starting)
         yield sandbox

@@ -102,7 +102,7 @@ def test_a_pod_that_still_runs_at_the_end_is_a_fault() -> None:
 def test_a_grace_period_that_was_reduced_to_the_remaining_time_is_no_fault() -> None:
     journal = good_storm().runs("media/slow", SLOW).evicted(0.5, "media/slow")
     journal.terminated(0.5, "media/slow", grace=34).runs("media/slow-2", SLOW, 0.5, OTHER_NODE)
-    report = read(journal.ended(34.5, "media/slow", SLOW, how="grace-ran-out"))
+    report = read(journal.ended(34.5, "media/slow", SLOW, how="grace-period-expired"))
 
     evaluation = pod(report, "media/slow").evaluation
     assert evaluation.outcome is Outcome.CUT
@@ -113,7 +113,7 @@ def test_a_grace_period_that_was_reduced_to_the_remaining_time_is_no_fault() -> 
 def test_a_grace_period_that_was_reduced_further_than_needed_is_a_fault() -> None:
     journal = good_storm().runs("media/slow", SLOW).evicted(0.5, "media/slow")
     journal.terminated(0.5, "media/slow", grace=5)
-    report = read(journal.ended(5.5, "media/slow", SLOW, how="grace-ran-out"))
+    report = read(journal.ended(5.5, "media/slow", SLOW, how="grace-period-expired"))
 
     evaluation = pod(report, "media/slow").evaluation
     assert evaluation.fault
@@ -123,7 +123,7 @@ def test_a_grace_period_that_was_reduced_further_than_needed_is_a_fault() -> Non
 def test_a_pod_that_exceeds_its_own_grace_period_is_no_fault() -> None:
     journal = good_storm().runs("shop/web-1", WEB).evicted(0.5, "shop/web-1")
     journal.terminated(0.5, "shop/web-1", grace=10)
-    report = read(journal.ended(10.5, "shop/web-1", WEB, how="grace-ran-out"))
+    report = read(journal.ended(10.5, "shop/web-1", WEB, how="grace-period-expired"))
 
     assert pod(report, "shop/web-1").evaluation.outcome is Outcome.CUT
     assert report.good

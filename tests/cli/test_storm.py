@@ -1,10 +1,10 @@
 """The choice of the nodes that a storm interrupts."""
 
 from cli.demo.storm import CandidateNode, candidate_nodes, choose_targets, workloads_of
-from sandbox.world import demo_world
+from sandbox.scenario import demo_scenario
 from tests.cli.journals import BY_HAND, NODE, WEB, Journal
 
-WORKLOADS = workloads_of(demo_world())
+WORKLOADS = workloads_of(demo_scenario())
 EVERYWHERE = frozenset({"Deployment/shop/web", "DaemonSet/kube-system/node-agent"})
 
 

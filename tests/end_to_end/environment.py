@@ -8,7 +8,7 @@ from typing import Any
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Event
 
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 
 Entry = dict[str, Any]
 
@@ -64,7 +64,7 @@ class Environment:
         """Return unused nodes, by instance."""
         entries = self.sandbox.journal()
         groups = {e["instance"]: e["group"] for e in entries if e["kind"] == "instance-state"}
-        gone = {e["instance"] for e in entries if e["kind"] in ("node-gone", "reclaimed")}
+        gone = {e["instance"] for e in entries if e["kind"] in ("node-deleted", "reclaimed")}
         found = {
             e["instance"]: e["node"]
             for e in entries

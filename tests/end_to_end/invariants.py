@@ -21,8 +21,8 @@ from typing import Any
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from sandbox.furnishing import client
-from sandbox.up import PARTS, Sandbox
+from sandbox.provisioning import client
+from sandbox.sandbox import PARTS, Sandbox
 from tests.end_to_end.environment import Entry, Environment, Journal
 
 MARK = "leeway.sh/"
@@ -228,13 +228,13 @@ def lost_pods(seen: Observations, expected: Expected) -> Iterator[str]:
             yield f"{_pod(entry)} died with its node"
         elif entry["how"] == "forced":
             yield f"{_pod(entry)} was ended without a grace period"
-        elif entry["how"] == "grace-ran-out" and entry["uid"] in shortened:
+        elif entry["how"] == "grace-period-expired" and entry["uid"] in shortened:
             yield f"{_pod(entry)}, {shortened[entry['uid']]}, was killed"
     evictions = [entry for entry in seen.of("eviction") if entry["user"] != "admin"]
     for entry in evictions:
         if entry["node"] and seen.instance_of.get(entry["node"]) not in expected.retired:
             yield f"{_pod(entry)} was evicted, but its node stays"
-    accepted = Counter(e["uid"] for e in evictions if e["status"] == 201 and e["heard"])
+    accepted = Counter(e["uid"] for e in evictions if e["status"] == 201 and e["answered"])
     for entry in {e["uid"]: e for e in evictions if accepted[e["uid"]] > 1}.values():
         yield f"{_pod(entry)} was evicted {accepted[entry['uid']]} times"
 

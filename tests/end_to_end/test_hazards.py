@@ -13,9 +13,9 @@ from leeway.aws.manifests import DynamoManifestWriting
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node, Pod
 
-from sandbox.furnishing import HOOK, client
-from sandbox.up import Sandbox
-from sandbox.world import Group, World
+from sandbox.provisioning import HOOK, client
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario
 from tests.aws.stored import manifest
 from tests.end_to_end.cluster_actions import (
     Case,
@@ -36,7 +36,7 @@ MARGIN = 5.0  # seconds between the end of a drain and the reclaim
 LAST_CHANCE = 15.0  # seconds for pods after the two minutes have passed
 FINALIZER = "backups.example.com/upload"
 
-WORLD = World(
+WORLD = Scenario(
     cluster=CLUSTER,
     groups=(Group("hooked", 12, terminate_hook=True), Group("plain", 5)),
     workloads=(deployment("web", 34, 5), daemonset("cni")),
@@ -180,7 +180,7 @@ def test_a_deleted_node_object_does_not_shorten_the_grace_periods_of_pods(
     case, seen = results.cases["deleted"], results.seen
     assert case.outcome(seen)["result"] == "drained"
     (gone,) = deleted(seen, "nodeless")
-    (lost,) = seen.of("node-gone", node=case.node)
+    (lost,) = seen.of("node-deleted", node=case.node)
     assert lost["at"] < gone["at"]
     (end,) = seen.of("pod-ended", pod="default/nodeless")
     assert end["how"] == "graceful"
@@ -193,7 +193,7 @@ def test_an_instance_that_ec2_reclaims_early_is_replaced_once_and_cleaned_up(
     assert seen.of("reclaimed", instance=case.instance)
     assert {e["pod"] for e in seen.died([case.node])} == {"default/slow"}
     assert [o["replacement"] for o in seen.outcomes(case.instance)][:1] == ["detach"]
-    assert seen.of("node-gone", node=case.node)
+    assert seen.of("node-deleted", node=case.node)
 
 
 def test_a_failed_kubelet_delays_the_hook_until_the_deadline_at_most(
@@ -307,7 +307,7 @@ def test_another_machine_with_the_nodes_name_keeps_its_pods_and_its_node(
     actions.sandbox.interrupt([instance], late=60, early=52)
     actions.env.until(since, lambda s: s.of("eviction", pod="default/before"))
     actions.sandbox.faults("kubernetes", [{"refuse": True}])
-    actions.env.until(since, lambda s: s.of("node-gone", node=node))
+    actions.env.until(since, lambda s: s.of("node-deleted", node=node))
     actions.sandbox.report("i-0feedfacefeedface1", "running", as_node("i-0feedfacefeedface1", node))
     actions.env.until(since, lambda s: s.of("node-ready", node=node))
     actions.sandbox.faults("kubernetes", [])

@@ -76,7 +76,7 @@ def test_the_same_notice_three_times_is_one_retirement(env: Environment) -> None
 
 
 def test_an_instance_of_another_cluster_is_ignored_with_a_log_line(env: Environment) -> None:
-    (other,) = env.sandbox.endpoints.strangers
+    (other,) = env.sandbox.endpoints.foreign_instances
     since = time.time()
     env.sandbox.interrupt([other], late=60)
     until = time.monotonic() + 20

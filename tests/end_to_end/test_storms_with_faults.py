@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sandbox.furnishing import client, furnish_kubernetes
-from sandbox.up import Sandbox
-from sandbox.world import Group, World, budget
+from sandbox.provisioning import client, create_workloads
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario, budget
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Environment, Journal, run_reconcile, until
 from tests.end_to_end.invariants import InvariantChecks
@@ -21,7 +21,7 @@ HALF = STORM // 2
 GROUP = 30
 
 # Budgets serialise the pods of fifty nodes: a pod runs on another node before the next may end.
-WORLD = World(
+WORLD = Scenario(
     cluster="stormy",
     groups=(Group("hooked", GROUP, terminate_hook=True), Group("plain", GROUP)),
     workloads=(
@@ -105,7 +105,7 @@ def test_a_storm_of_fifty_in_which_30_percent_of_the_api_and_10_percent_of_aws_f
     env: Environment,
 ) -> None:
     never = budget("default", "ledger", minAvailable=4)
-    furnish_kubernetes([never], env.sandbox.write_kubeconfig())
+    create_workloads([never], env.sandbox.write_kubeconfig())
     # The drain waits for these pods until their latest time, so the warnings arrive late.
     seen = storm(env, api_errors(0.3), aws_errors(0.1), late=20)
     deleted = {e["pod"].partition("-")[0] for e in seen.of("pod-deletion", via="delete")}
@@ -137,7 +137,7 @@ def storm(
     assert set(results) == {"drained"}
     cut_short = [e for e in seen.of("invocation") if e["outcome"] in {"killed", "timeout"}]
     assert not cut_short, "no function is killed or times out"
-    failed = [e for e in seen.of("eviction") if e["status"] in {401, 500} or not e["heard"]]
+    failed = [e for e in seen.of("eviction") if e["status"] in {401, 500} or not e["answered"]]
     assert failed, "no call failed"
     return seen
 

@@ -16,8 +16,8 @@ from leeway.manifests.ports import StoredManifest
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from sandbox.up import Sandbox
-from sandbox.world import Group, World
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario
 from tests.end_to_end.conftest import deployment
 from tests.end_to_end.environment import Entry, Environment
 
@@ -210,7 +210,7 @@ def test_a_stopped_node_that_runs_again_is_restored_and_can_be_retired_again(
 @pytest.fixture
 def small(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Environment]:
     """A small cluster with the Cluster manifest of the test's parameter."""
-    world = World(
+    world = Scenario(
         cluster="small",
         groups=(Group(EKS_GROUP, SMALL, terminate_hook=True),),
         workloads=(deployment("web", 2 * SMALL, 5),),

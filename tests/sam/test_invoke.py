@@ -20,7 +20,7 @@ from leeway.manifests.reading import read_manifests
 from leeway.notices.synthetic import Place
 
 from sandbox.aws.cloud import ACCOUNT
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 from tests.sam.invocation import Invoke
 from tests.stand_ins import ClaimsInMemory, OfferingsInMemory, OnePolicy, SchedulesInMemory
 

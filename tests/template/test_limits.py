@@ -64,7 +64,7 @@ def test_the_environment_of_a_function_fits_the_quota_with_many_clusters(
 
 def test_the_docs_have_these_numbers() -> None:
     page = (TEMPLATE.parent / "docs" / "deploy.md").read_text()
-    assert "sixty clusters with names of 30 characters do, forty with 50" in page
+    assert "sixty clusters with names of 30 characters, or forty with names of 50" in page
     assert [{len(name) for name in names} for names in MANY.values()] == [{30}, {50}]
     assert [len(names) for names in MANY.values()] == [60, 40]
 
