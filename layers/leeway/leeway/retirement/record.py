@@ -118,19 +118,7 @@ class Retirement(BaseModel):
     @property
     def came_to_nothing(self) -> bool:
         """Whether it has ended, and its instance is as if it had never been told of."""
-        if self.phase not in OVER or self.answer is not None:
-            return False
-        return self.phase is Phase.UNDONE or not self._was_carried_out_earlier
-
-    @property
-    def _was_carried_out_earlier(self) -> bool:
-        """Whether a version that noted no answers has finished it with more than a rehearsal or a
-        decline, which the first version knew neither of: it asked for a successor, or for pods to
-        go. What does not tell is taken for not done, and is done again, which does no harm."""
-        written = self.model_fields_set
-        if "answer" in written:
-            return False
-        return "action" not in written or self.replaced is not None or self.begun_at is not None
+        return self.phase in OVER and self.answer is None
 
 
 def due(stored: Retirement) -> datetime:
