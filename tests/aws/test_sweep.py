@@ -447,7 +447,7 @@ def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
     raised = ReplacementIntent(
         method="launch-successor", reason="", asked_at=retirement.noticed_at, owed=True
     )
-    owing = retirement.model_copy(update={**ended, "version": 3, "replaced": raised})
+    owing = retirement.model_copy(update={**ended, "version": 3, "replacement_intent": raised})
     records.write(owing)
     assert owing in records.unfinished("under-way").records, "its group is one larger still"
     records.write(retirement.model_copy(update={**ended, "version": 4}))

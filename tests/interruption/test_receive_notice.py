@@ -127,7 +127,7 @@ def test_an_instance_that_was_stopped_and_runs_again_is_freed_and_can_be_retired
     assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [NoticeResult.IGNORED]
     assert desk.results(warning("2026-11-20T12:00:00Z", action)) == [NoticeResult.STARTED]
     assert desk.stored[FIRST].attempt == 3
-    assert desk.stored[FIRST].replaced is None
+    assert desk.stored[FIRST].replacement_intent is None
 
 
 def test_a_stop_while_it_is_drained_that_is_over_at_once_is_undone() -> None:

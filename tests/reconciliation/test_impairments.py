@@ -132,7 +132,7 @@ def test_what_has_begun_is_not_undone_when_the_checks_pass_again() -> None:
     notice = told(about_recovery(impaired(), [], DEFAULT, PLACE, now))
     assert undo(impaired(Phase.RUNNING), notice) is None
     asked = ReplacementIntent(method=Method.DETACH, reason="", asked_at=NOTICED)
-    assert undo(impaired(replaced=asked), notice) is None
+    assert undo(impaired(replacement_intent=asked), notice) is None
 
 
 def test_a_dead_retirement_for_it_goes_on_as_one() -> None:

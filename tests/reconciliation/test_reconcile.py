@@ -269,7 +269,12 @@ def left_running(**changes: Any) -> Retirement:
     intent = ReplacementIntent(
         method=Method.DETACH, reason="no hook", asked_at=NOTICED, group="ng", detached=True
     )
-    ended = {"facts": DETACHED, "phase": Phase.FINISHED, "ended_at": NOTICED, "replaced": intent}
+    ended = {
+        "facts": DETACHED,
+        "phase": Phase.FINISHED,
+        "ended_at": NOTICED,
+        "replacement_intent": intent,
+    }
     return take(None, NoticeKind.REBALANCE, "n-1").record.model_copy(update=ended | changes)
 
 
@@ -278,7 +283,7 @@ def test_whatever_tags_an_instance_outside_any_group_has_it_is_not_ended() -> No
     tagged = World([seen(DETACHED)])
     assert run(tagged).found == []
     assert tagged.received == []
-    of_others = left_running(replaced=None)
+    of_others = left_running(replacement_intent=None)
     retired = World([seen(DETACHED)], records=[of_others])
     retired.under_way = False
     assert run(retired).found == []

@@ -46,8 +46,8 @@ def test_an_instance_that_leeway_detached_is_terminated_once_and_its_record_is_c
     world = voluntary()
     assert retire(world).terminated
     assert world.ended == ["terminated"]
-    assert world.record.replaced is not None
-    assert (world.record.replaced.detached, world.record.is_open) == (True, False)
+    assert world.record.replacement_intent is not None
+    assert (world.record.replacement_intent.detached, world.record.is_open) == (True, False)
 
 
 @pytest.mark.parametrize("joined", [False, True])
@@ -66,8 +66,10 @@ def test_a_detachment_that_was_intended_and_not_done_terminates_nothing() -> Non
     world = voluntary(facts_={"capacity_rebalance": True})
     intended = voluntary(detaches=False)
     retire(intended)
-    assert intended.record.replaced is not None
-    world.record = world.record.model_copy(update={"replaced": intended.record.replaced})
+    assert intended.record.replacement_intent is not None
+    world.record = world.record.model_copy(
+        update={"replacement_intent": intended.record.replacement_intent}
+    )
     assert retire(world).replacement == "left-to-owner"
     assert world.ended == []
 

@@ -183,7 +183,7 @@ def test_a_successor_that_was_never_launched_is_launched_when_its_instance_stops
         desired=4,
         owed=True,
     )
-    world.record = world.record.model_copy(update={"replaced": asked})
+    world.record = world.record.model_copy(update={"replacement_intent": asked})
     told = take(world.record, NoticeKind.STATE_CHANGE, "n-2", after=5, state="stopping")
     world.record = told.record
     next_attempt(world)

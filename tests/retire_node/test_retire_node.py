@@ -182,7 +182,7 @@ def test_what_a_group_was_asked_for_in_vain_long_ago_does_not_date_the_hook_of_i
     world = surrounding(NoticeKind.TERMINATE_HOOK, pods=[POD], timeout=30)
     hours_ago = NOTICED - timedelta(hours=5)
     asked = ReplacementIntent(method="terminate-in-group", reason="", asked_at=hours_ago)
-    world.record = world.record.model_copy(update={"replaced": asked})
+    world.record = world.record.model_copy(update={"replacement_intent": asked})
     outcome = retire(world)
     assert outcome.deleted == 1
     deleted = next(at for what, at in world.done if what == "delete")

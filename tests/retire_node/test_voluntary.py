@@ -303,7 +303,7 @@ def test_who_asked_for_its_successor_before_its_function_died_takes_no_second_tu
         group="ng",
         zones=(ZoneChoice("us-east-1a", "its own"),),
     )
-    world.record = world.record.model_copy(update={"replaced": asked})
+    world.record = world.record.model_copy(update={"replacement_intent": asked})
     outcome = world.run_attempt(2)
     assert outcome is not None
     assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, "launch-successor")

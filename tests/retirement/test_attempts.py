@@ -210,14 +210,14 @@ def test_a_recommendation_does_not_soften_a_terminate_hook() -> None:
 def test_the_hook_of_a_termination_that_was_asked_for_is_only_remembered() -> None:
     asked = ReplacementIntent(method="terminate-in-group", reason="it has a hook", asked_at=NOTICED)
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
-    running = rebalance.model_copy(update={"phase": Phase.RUNNING, "replaced": asked})
+    running = rebalance.model_copy(update={"phase": Phase.RUNNING, "replacement_intent": asked})
     reception = take(running, NoticeKind.TERMINATE_HOOK, "n-2", hook=HOOK, after=2)
     assert (reception.write, reception.start) == (True, False)
     assert reception.record.hooks == (HOOK,)
     assert take(running, NoticeKind.SPOT_INTERRUPTION, "n-3", after=2).start, "that leaves less"
     raised = asked.model_copy(update={"method": Method.LAUNCH, "owed": True})
     for replaced in (None, raised, asked.model_copy(update={"method": Method.DETACH})):
-        other = running.model_copy(update={"replaced": replaced})
+        other = running.model_copy(update={"replacement_intent": replaced})
         by_its_group = take(other, NoticeKind.TERMINATE_HOOK, "n-4", hook=HOOK, after=2)
         assert by_its_group.start, "nobody asked for that"
 
@@ -364,7 +364,9 @@ def test_who_came_through_a_scheduled_change_and_has_no_successor_is_freed() -> 
     declined = drained.model_copy(update={"answer": None})
     assert undo(declined, over) is None, "nothing was done to it"
     asked = ReplacementIntent(method="detach", reason="", asked_at=NOTICED)
-    assert undo(drained.model_copy(update={"replaced": asked}), over) is None, "it is to end"
+    assert undo(drained.model_copy(update={"replacement_intent": asked}), over) is None, (
+        "it is to end"
+    )
     assert undo(at(told, Phase.RUNNING), over) is None, "its pods are going"
 
 
@@ -463,10 +465,10 @@ def test_what_a_group_is_still_owed_is_taken_up_by_what_tells_of_the_end_but_by_
     asked = ReplacementIntent(
         method="launch-successor", reason="one more", asked_at=NOTICED, owed=True
     )
-    kept = ended(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
+    kept = ended(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": asked})
     assert take(kept, NoticeKind.STATE_CHANGE, "n-2", after=60, state="stopping").start
     assert not take(kept, NoticeKind.REBALANCE, "n-3", after=-5).start
-    paid = kept.model_copy(update={"replaced": asked.model_copy(update={"owed": False})})
+    paid = kept.model_copy(update={"replacement_intent": asked.model_copy(update={"owed": False})})
     assert not take(paid, NoticeKind.STATE_CHANGE, "n-4", after=60, state="stopping").start
 
 
@@ -474,14 +476,16 @@ def test_what_begins_after_an_undoing_knows_nothing_of_the_life_before_but_what_
     asked = ReplacementIntent(method="launch-successor", reason="one more", asked_at=NOTICED)
     for owed in (False, True):
         before = interrupted(Phase.UNDONE).model_copy(
-            update={"hooks": (HOOK,), "replaced": asked.model_copy(update={"owed": owed})}
+            update={"hooks": (HOOK,), "replacement_intent": asked.model_copy(update={"owed": owed})}
         )
         anew = take(before, NoticeKind.SPOT_INTERRUPTION, "n-2", after=600).record
         assert anew.hooks == ()
-        assert (anew.replaced is not None) is owed
+        assert (anew.replacement_intent is not None) is owed
     hooked = at(take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record, Phase.RUNNING)
-    taken = take(hooked.model_copy(update={"replaced": asked}), NoticeKind.SPOT_INTERRUPTION, "n-2")
-    assert (taken.record.hooks, taken.record.replaced) == ((HOOK,), asked)
+    taken = take(
+        hooked.model_copy(update={"replacement_intent": asked}), NoticeKind.SPOT_INTERRUPTION, "n-2"
+    )
+    assert (taken.record.hooks, taken.record.replacement_intent) == ((HOOK,), asked)
 
 
 def test_the_end_that_it_asked_its_group_for_begins_no_other_retirement() -> None:
@@ -490,6 +494,6 @@ def test_the_end_that_it_asked_its_group_for_begins_no_other_retirement() -> Non
             method="launch-successor", reason="", asked_at=NOTICED, owed=True, ending=ending
         )
         stored = take(None, NoticeKind.REBALANCE, "n-1").record
-        stored = stored.model_copy(update={"phase": Phase.RUNNING, "replaced": asked})
+        stored = stored.model_copy(update={"phase": Phase.RUNNING, "replacement_intent": asked})
         told = take(stored, NoticeKind.STATE_CHANGE, "n-2", after=60, state="shutting-down")
         assert told.start is starts

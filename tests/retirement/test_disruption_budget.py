@@ -87,7 +87,7 @@ def test_what_comes_anyway_and_what_has_asked_for_its_successor_are_never_declin
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
     assert with_patience(change, WAITS, NOTICED + DAY) == WAITS
     asked = ReplacementIntent(method="launch-successor", reason="", asked_at=NOTICED)
-    asked_for = noticed(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
+    asked_for = noticed(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": asked})
     assert with_patience(asked_for, WAITS, NOTICED + DAY) == WAITS
 
 
@@ -114,7 +114,7 @@ def test_only_where_its_group_ends_it_a_blocked_pod_is_waited_for_as_long_as_the
     asked = ReplacementIntent(
         method=method, reason="", asked_at=NOTICED, owed=method == "launch-successor"
     )
-    noted = noticed(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
+    noted = noticed(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": asked})
     on = begun(noted, NOTICED)
     assert (on.deadline, on.on_blocked) == (NOTICED + timedelta(hours=hours), then)
     fails = begun(noted.model_copy(update={"on_blocked": OnBlocked.FAIL}), NOTICED)

@@ -170,7 +170,7 @@ def _serves_a_termination(retirement: Retirement, dry_run: bool) -> bool:
         return False
     if retirement.came_to_nothing and not dry_run:
         return False
-    return retirement.kind not in VOLUNTARY or retirement.replaced is not None
+    return retirement.kind not in VOLUNTARY or retirement.replacement_intent is not None
 
 
 def about_interruption(
@@ -264,7 +264,7 @@ def about_change_over(
     """Decide about an instance whose node is marked as retiring, and was drained for a scheduled
     change: one that came through it, and that nothing succeeds, is to be freed. A reboot changes
     neither its state nor its launch. `changes` are all that EC2 has scheduled, or had of late."""
-    if seen.state != "running" or retirement is None or retirement.replaced is not None:
+    if seen.state != "running" or retirement is None or retirement.replacement_intent is not None:
         return None
     drained = retirement.phase is Phase.FINISHED and not retirement.came_to_nothing
     if retirement.kind is not NoticeKind.SCHEDULED_CHANGE or not drained:
@@ -368,7 +368,7 @@ def _serves_an_impairment(
             return ended_at is not None and now < ended_at + ASKED_AGAIN_AFTER
         return retirement.noticed_at >= since
     if retirement.kind in VOLUNTARY - {NoticeKind.IMPAIRED_STATUS}:
-        return retirement.begun_at is not None or retirement.replaced is not None
+        return retirement.begun_at is not None or retirement.replacement_intent is not None
     return True
 
 
@@ -436,9 +436,13 @@ def _is_called_off(
 def is_detached_too_long(record: Retirement, now: datetime) -> bool:
     """Whether it is time to look for an instance that Leeway's own record says it detached, and did
     not end: twice as long after each failure."""
-    if record.phase not in OVER or not record.is_to_be_terminated or record.replaced is None:
+    if (
+        record.phase not in OVER
+        or not record.is_to_be_terminated
+        or record.replacement_intent is None
+    ):
         return False
-    waits = TERMINATED_WITHIN * 2**record.replaced.failures
+    waits = TERMINATED_WITHIN * 2**record.replacement_intent.failures
     return record.ended_at is None or now >= record.ended_at + waits
 
 

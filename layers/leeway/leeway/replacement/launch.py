@@ -68,7 +68,7 @@ class SuccessorLaunch:
             CloudUnavailable: it may have been launched; asking again tells.
             CloudRefused: no zone has room, or the group does not take that.
         """
-        intent = record.replaced
+        intent = record.replacement_intent
         if intent is None:
             return ()
         if intent.successors or not intent.zones:
@@ -106,7 +106,7 @@ class SuccessorLaunch:
         have been asked to end the instance before. Returns whether a hook keeps that now, of which
         is still to be told.
         """
-        intent, groups = record.replaced, self._groups
+        intent, groups = record.replacement_intent, self._groups
         if intent is None:
             return False
         group = groups.facts(record.instance)

@@ -127,7 +127,7 @@ class ReplacementStep:
                 return ReplacementResult(settled=False, record=None)
             running = carried_out
         method, reason = decision.method, decision.reason
-        intent = running.replaced
+        intent = running.replacement_intent
         if intent is not None and _still_holds(intent, group):
             method, reason = intent.method, intent.reason
             reason = "; ".join([reason, *map(str, intent.successors)])
@@ -141,7 +141,7 @@ class ReplacementStep:
         """Decide how the instance is replaced."""
         since = record.running_at or self._context.clock.now()
         running = record.model_copy(update={"phase": Phase.RUNNING, "running_at": since})
-        known = record.replaced
+        known = record.replacement_intent
         begun = record.begun_at is not None
         wanted = record.replacement
         if begun and wanted is Replacement.BEFORE:
@@ -167,7 +167,7 @@ class ReplacementStep:
         owed = decision.method is Method.LAUNCH
         if known is not None and known.method == decision.method:
             intent = known.model_copy(update={"owed": owed})
-            return running.model_copy(update={"replaced": intent}), (decision, group)
+            return running.model_copy(update={"replacement_intent": intent}), (decision, group)
         intent = ReplacementIntent(
             method=decision.method,
             reason=decision.reason,
@@ -179,13 +179,13 @@ class ReplacementStep:
             desired=group.desired + group.units,
             owed=owed,
         )
-        return running.model_copy(update={"replaced": intent}), (decision, group)
+        return running.model_copy(update={"replacement_intent": intent}), (decision, group)
 
     def _group_of(self, record: Retirement) -> GroupFacts | None:
         """Read the instance's group, as it is now. Of an instance that EC2 takes, and of which
         nobody has heard anything else, its group's rules of some seconds ago will do."""
         owner = record.facts.owner
-        untouched = record.replaced is None and not record.hooks
+        untouched = record.replacement_intent is None and not record.hooks
         grouped = owner.kind is OwnerKind.AUTO_SCALING_GROUP
         if record.ec2_takes_it and untouched and grouped:
             # Refused where the group is gone, or is not to be read: the instance itself tells.
@@ -207,7 +207,7 @@ class ReplacementStep:
             case Method.LAUNCH:
                 # Without a hook to keep it, the instance is ended when it is drained.
                 ends = record.kind not in VOLUNTARY and group.holds
-                again = record.replaced is not None and record.replaced.ending
+                again = record.replacement_intent is not None and record.replacement_intent.ending
                 launched = {"successors": self._launching.launch(record), "ending": ends}
                 noted = self._context.write(order, record, partial(_with_intent, launched))
                 if noted is None:
@@ -278,12 +278,14 @@ class ReplacementStep:
 
 
 def _not_asked(record: Retirement) -> tuple[Retirement, None]:
-    return record.model_copy(update={"replaced": None}), None
+    return record.model_copy(update={"replacement_intent": None}), None
 
 
 def _with_intent(fields: dict[str, Any], record: Retirement) -> tuple[Retirement, None]:
-    intent = record.replaced.model_copy(update=fields) if record.replaced else None
-    return record.model_copy(update={"replaced": intent}), None
+    intent = (
+        record.replacement_intent.model_copy(update=fields) if record.replacement_intent else None
+    )
+    return record.model_copy(update={"replacement_intent": intent}), None
 
 
 def _still_holds(intent: ReplacementIntent, group: GroupFacts | None) -> bool:

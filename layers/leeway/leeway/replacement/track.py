@@ -41,7 +41,7 @@ class SuccessorTracker:
 
     def look(self, record: Retirement) -> SuccessorStatus:
         """Look for the successor that was launched by name, else for what its group launched."""
-        intent = record.replaced
+        intent = record.replacement_intent
         if intent is None:
             return SuccessorStatus()
         cluster = self._context.open_cluster(record.facts.cluster)

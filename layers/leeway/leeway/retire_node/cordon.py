@@ -219,7 +219,7 @@ class CordonStep:
         successor is asked for, or that its group has in hand already, keeps its marks to the end.
         """
         record = located.record
-        if record is None or record.replaced is not None:
+        if record is None or record.replacement_intent is not None:
             return located
         if record.attempt == 1 and not self._is_marked(record):
             return located
@@ -244,7 +244,7 @@ class CordonStep:
 
 def _may_still_join(record: Retirement) -> bool:
     """Whether EC2 leaves the instance its time: neither its group ends it before, nor Leeway."""
-    return record.kind in INTERRUPTIONS and not record.hooks and record.replaced is None
+    return record.kind in INTERRUPTIONS and not record.hooks and record.replacement_intent is None
 
 
 def never_joined(located: CordonResult) -> bool:
@@ -253,7 +253,9 @@ def never_joined(located: CordonResult) -> bool:
     record = located.record
     if record is None or not located.settled or located.node:
         return False
-    return record.kind in VOLUNTARY and record.replaced is None and not record.facts.joined
+    return (
+        record.kind in VOLUNTARY and record.replacement_intent is None and not record.facts.joined
+    )
 
 
 def course_of(record: Retirement) -> Course:

@@ -97,7 +97,11 @@ class FinishStep:
         if closed is None:
             return FinishResult(None)
         terminated = TerminationResult()
-        if standing.replaced.settled and closed.replaced is not None and closed.replaced.detached:
+        if (
+            standing.replaced.settled
+            and closed.replacement_intent is not None
+            and closed.replacement_intent.detached
+        ):
             terminated = self._terminate(order, closed, standing)
         answered = self._actions.answer(order.instance, closed.hooks, HookResult.CONTINUE)
         return self._finished(closed, standing, answered, lowered.refused, terminated)
@@ -161,7 +165,7 @@ class FinishStep:
             pods=tuple(drain.pods.values()),
             load_balancers=drain.load_balancers,
             kept=closed.owes,
-            successors=closed.replaced.successors if closed.replaced else (),
+            successors=closed.replacement_intent.successors if closed.replacement_intent else (),
             still_attached=tuple(pod.pod for pod in drain.unclean),
         )
         self._telemetry.retired(outcome)
@@ -170,7 +174,7 @@ class FinishStep:
     def _lower(self, order: AttemptId, record: Retirement, stays: bool = False) -> GroupRestored:
         """Have a group that was made larger be as large as before, and end the instance unless it
         stays. What is refused stays owed, and is found again."""
-        intent = record.replaced
+        intent = record.replacement_intent
         if intent is None or not intent.owed:
             return GroupRestored(record)
         written = self._context.write(order, record, _ending)
@@ -209,7 +213,7 @@ class FinishStep:
         ended_at = self._context.clock.now()
 
         def closed(record: Retirement) -> tuple[Retirement, None]:
-            intent = record.replaced
+            intent = record.replacement_intent
             if intent is not None:
                 owed = {"owed": intent.owed and not lowered.settled, "ending": False}
                 intent = intent.model_copy(update=owed)
@@ -220,7 +224,7 @@ class FinishStep:
                 "answer": answer,
                 "ended_at": ended_at,
                 "emptied": standing.left_nothing(record) if standing else record.emptied,
-                "replaced": intent,
+                "replacement_intent": intent,
             }
             return record.model_copy(update=fields), None
 
@@ -239,7 +243,7 @@ class FinishStep:
             return terminated
         failed = bool(terminated.left)
         written = self._context.write(order, record, partial(_tried, failed))
-        intent = written[0].replaced if written else None
+        intent = written[0].replacement_intent if written else None
         if intent is None or not failed or not intent.settled:
             return terminated
         last = f"{terminated.left}; this was the last of {ATTEMPTS} attempts: terminate it yourself"
@@ -310,17 +314,17 @@ def _detached(
 
 def _tried(failed: bool, record: Retirement) -> tuple[Retirement, None]:
     """Note what came of asking EC2 to end a detached instance."""
-    intent = record.replaced
+    intent = record.replacement_intent
     if intent is None:
         return record, None
     failures = intent.failures + failed
     settled = not failed or failures >= ATTEMPTS
     tried = intent.model_copy(update={"settled": settled, "failures": failures})
-    return record.model_copy(update={"replaced": tried}), None
+    return record.model_copy(update={"replacement_intent": tried}), None
 
 
 def _ending(record: Retirement) -> tuple[Retirement, None]:
-    if record.replaced is None:
+    if record.replacement_intent is None:
         return record, None
-    intent = record.replaced.model_copy(update={"ending": True})
-    return record.model_copy(update={"replaced": intent}), None
+    intent = record.replacement_intent.model_copy(update={"ending": True})
+    return record.model_copy(update={"replacement_intent": intent}), None

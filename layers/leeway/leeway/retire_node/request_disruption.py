@@ -39,7 +39,7 @@ class DisruptionRequests:
         return with_patience(record, told, self._context.clock.now())
 
     def _turn_of(self, record: Retirement, policy: ClusterPolicy) -> BudgetDecision:
-        had_its_turn = record.replaced is not None
+        had_its_turn = record.replacement_intent is not None
         if not had_its_turn and (left := self._left_to_group(record)):
             return BudgetDecision(BudgetVerdict.DECLINE, left)
         cluster, node = self._context.node_of(record)

@@ -103,10 +103,12 @@ def _why_undone(stored: Retirement, notice: Notice) -> str | None:
         return None  # it ran before it was interrupted
     if notice.kind is NoticeKind.IMPAIRED_STATUS:
         waits = stored.kind is notice.kind and stored.phase is Phase.NOTICED
-        return "the status checks pass again" if waits and stored.replaced is None else None
+        return (
+            "the status checks pass again" if waits and stored.replacement_intent is None else None
+        )
     if notice.kind is NoticeKind.SCHEDULED_CHANGE:
         same = stored.kind is notice.kind and stored.event in {"", notice.event}
-        if not same or stored.replaced is not None:
+        if not same or stored.replacement_intent is not None:
             return None
         if stored.phase is Phase.NOTICED:
             return "the scheduled change is called off, or comes later"
@@ -212,7 +214,7 @@ def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> str 
 def _is_its_own_doing(stored: Retirement, notice: Notice) -> bool:
     """Whether this tells of the termination that the retirement itself asked its group for: by the
     group's hook or, where none keeps the instance, by EC2."""
-    asked = stored.replaced
+    asked = stored.replacement_intent
     if notice.kind is NoticeKind.STATE_CHANGE and stored.kind in VOLUNTARY:
         return asked is not None and asked.ending
     return stored.ends_in_its_group and notice.kind is NoticeKind.TERMINATE_HOOK
@@ -288,7 +290,7 @@ def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceF
     over = fresh or _are_hooks_over(stored, notice.time)
     anew: dict[str, Any] = {"hooks": ()} if over else {}
     if fresh and not (stored.owes or stored.is_to_be_terminated):
-        anew["replaced"] = None
+        anew["replacement_intent"] = None
     if stored.action is Action.CORDON and not fresh:
         anew["stays_cordoned"] = True
     return _remember(stored.model_copy(update=anew), notice).model_copy(

@@ -98,7 +98,7 @@ def decide_disruption(
 def with_patience(record: Retirement, told: BudgetDecision, now: datetime) -> BudgetDecision:
     """Decline instead of waiting on, where a day was not enough, whatever the reason. A scheduled
     change comes anyway, and one whose successor is asked for has begun: these wait on."""
-    counts = record.counts_from_its_turn and record.replaced is None
+    counts = record.counts_from_its_turn and record.replacement_intent is None
     if (
         told.verdict is not BudgetVerdict.WAIT
         or not counts

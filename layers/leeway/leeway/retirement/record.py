@@ -67,7 +67,7 @@ class Retirement(BaseModel):
     hooks: tuple[LifecycleHook, ...] = ()
     answer: HookResult | None = None
     event: str = ""
-    replaced: ReplacementIntent | None = None
+    replacement_intent: ReplacementIntent | None = None
 
     @property
     def instance(self) -> str:
@@ -90,7 +90,7 @@ class Retirement(BaseModel):
     def owes(self) -> bool:
         """Whether its group was made one larger for it, and is so still: it is to be finished,
         though it may have been closed."""
-        return self.replaced is not None and self.replaced.owed
+        return self.replacement_intent is not None and self.replacement_intent.owed
 
     @property
     def is_open(self) -> bool:
@@ -100,12 +100,16 @@ class Retirement(BaseModel):
     @property
     def is_to_be_terminated(self) -> bool:
         """Whether Leeway has detached the instance, and has still to terminate it."""
-        return self.replaced is not None and self.replaced.detached and not self.replaced.settled
+        return (
+            self.replacement_intent is not None
+            and self.replacement_intent.detached
+            and not self.replacement_intent.settled
+        )
 
     @property
     def ends_in_its_group(self) -> bool:
         """Whether it has asked the group to end the instance, which a hook keeps."""
-        asked = self.replaced
+        asked = self.replacement_intent
         if asked is None or asked.method is Method.DETACH:
             return False
         return asked.ending or not asked.owed
