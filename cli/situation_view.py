@@ -66,7 +66,7 @@ def _retirement_lines(one: Leaving, now: datetime) -> Iterator[Text]:
     told = [f"{record.kind}, {record.phase}", *_left(record, now)]
     if record.replacement_intent:
         told.append(f"replacement {record.replacement_intent.method}")
-    if record.phase in OVER and record.owes:
+    if record.phase in OVER and record.must_restore_capacity:
         told.append("left in its group, which is one larger")
     if record.phase in OVER and record.is_to_be_terminated:
         told.append("detached from its group, and not terminated yet")

@@ -445,7 +445,7 @@ def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
     records.write(retirement.model_copy(update=ended))
     assert records.unfinished("under-way") == UnderWay((arrival,))
     raised = ReplacementIntent(
-        method="launch-successor", reason="", asked_at=retirement.noticed_at, owed=True
+        method="launch-successor", reason="", asked_at=retirement.noticed_at, to_restore=True
     )
     owing = retirement.model_copy(update={**ended, "version": 3, "replacement_intent": raised})
     records.write(owing)

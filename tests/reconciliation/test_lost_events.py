@@ -542,7 +542,9 @@ def test_one_that_has_no_deadline_and_one_that_is_undone_are_found_dead_too() ->
 
 
 def test_what_left_its_group_one_larger_is_found_though_it_ended_and_not_rehearsed() -> None:
-    asked = ReplacementIntent(method="launch-successor", reason="", asked_at=NOTICED, owed=True)
+    asked = ReplacementIntent(
+        method="launch-successor", reason="", asked_at=NOTICED, to_restore=True
+    )
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
     changes = {"replacement_intent": asked, "begun_at": NOTICED, "action": Action.CORDON}
     left = at(rebalance, Phase.FINISHED).model_copy(update=changes)

@@ -58,7 +58,11 @@ def test_an_end_in_the_group_that_is_refused_is_said_and_found_again() -> None:
     outcome = retire(world)
     assert outcome.replacement == "launch-successor"
     assert any("AccessDenied" in said for said in outcome.refused)
-    assert (world.record.owes, world.record.is_open, world.desired) == (True, True, 4)
+    assert (world.record.must_restore_capacity, world.record.is_open, world.desired) == (
+        True,
+        True,
+        4,
+    )
     found(world, "running")
     assert not next_attempt(world).refused
     assert world.order_of("launch", "terminate and decrement") == [
@@ -181,7 +185,7 @@ def test_a_successor_that_was_never_launched_is_launched_when_its_instance_stops
         group="ng",
         zones=(ZoneChoice("us-east-1a", "its own"),),
         desired=4,
-        owed=True,
+        to_restore=True,
     )
     world.record = world.record.model_copy(update={"replacement_intent": asked})
     told = take(world.record, NoticeKind.STATE_CHANGE, "n-2", after=5, state="stopping")

@@ -132,7 +132,7 @@ def test_an_interruption_ends_no_instance_before_its_pods_whose_group_has_lost_i
         "evict",
         "terminate and decrement",
     ]
-    assert (world.desired, world.record.owes) == (3, False)
+    assert (world.desired, world.record.must_restore_capacity) == (3, False)
 
 
 STEPS = ["cordon", "replace", "successor-1", "begin", "drain-1", "finish"]

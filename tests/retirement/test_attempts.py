@@ -215,7 +215,7 @@ def test_the_hook_of_a_termination_that_was_asked_for_is_only_remembered() -> No
     assert (reception.write, reception.start) == (True, False)
     assert reception.record.hooks == (HOOK,)
     assert take(running, NoticeKind.SPOT_INTERRUPTION, "n-3", after=2).start, "that leaves less"
-    raised = asked.model_copy(update={"method": Method.LAUNCH, "owed": True})
+    raised = asked.model_copy(update={"method": Method.LAUNCH, "to_restore": True})
     for replaced in (None, raised, asked.model_copy(update={"method": Method.DETACH})):
         other = running.model_copy(update={"replacement_intent": replaced})
         by_its_group = take(other, NoticeKind.TERMINATE_HOOK, "n-4", hook=HOOK, after=2)
@@ -463,12 +463,14 @@ def test_what_a_group_is_still_owed_is_taken_up_by_what_tells_of_the_end_but_by_
     None
 ):
     asked = ReplacementIntent(
-        method="launch-successor", reason="one more", asked_at=NOTICED, owed=True
+        method="launch-successor", reason="one more", asked_at=NOTICED, to_restore=True
     )
     kept = ended(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": asked})
     assert take(kept, NoticeKind.STATE_CHANGE, "n-2", after=60, state="stopping").start
     assert not take(kept, NoticeKind.REBALANCE, "n-3", after=-5).start
-    paid = kept.model_copy(update={"replacement_intent": asked.model_copy(update={"owed": False})})
+    paid = kept.model_copy(
+        update={"replacement_intent": asked.model_copy(update={"to_restore": False})}
+    )
     assert not take(paid, NoticeKind.STATE_CHANGE, "n-4", after=60, state="stopping").start
 
 
@@ -476,7 +478,10 @@ def test_what_begins_after_an_undoing_knows_nothing_of_the_life_before_but_what_
     asked = ReplacementIntent(method="launch-successor", reason="one more", asked_at=NOTICED)
     for owed in (False, True):
         before = interrupted(Phase.UNDONE).model_copy(
-            update={"hooks": (HOOK,), "replacement_intent": asked.model_copy(update={"owed": owed})}
+            update={
+                "hooks": (HOOK,),
+                "replacement_intent": asked.model_copy(update={"to_restore": owed}),
+            }
         )
         anew = take(before, NoticeKind.SPOT_INTERRUPTION, "n-2", after=600).record
         assert anew.hooks == ()
@@ -491,7 +496,7 @@ def test_what_begins_after_an_undoing_knows_nothing_of_the_life_before_but_what_
 def test_the_end_that_it_asked_its_group_for_begins_no_other_retirement() -> None:
     for ending, starts in ((False, True), (True, False)):
         asked = ReplacementIntent(
-            method="launch-successor", reason="", asked_at=NOTICED, owed=True, ending=ending
+            method="launch-successor", reason="", asked_at=NOTICED, to_restore=True, ending=ending
         )
         stored = take(None, NoticeKind.REBALANCE, "n-1").record
         stored = stored.model_copy(update={"phase": Phase.RUNNING, "replacement_intent": asked})

@@ -112,7 +112,7 @@ def test_only_where_its_group_ends_it_a_blocked_pod_is_waited_for_as_long_as_the
     method: str, hours: float, then: OnBlocked
 ) -> None:
     asked = ReplacementIntent(
-        method=method, reason="", asked_at=NOTICED, owed=method == "launch-successor"
+        method=method, reason="", asked_at=NOTICED, to_restore=method == "launch-successor"
     )
     noted = noticed(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": asked})
     on = begun(noted, NOTICED)

@@ -486,7 +486,7 @@ def about_retirement(
 ) -> Lost | None:
     """Decide about a retirement that has not ended, or that has and left its group one larger.
     `state` is its instance's, None where EC2 lists it no more."""
-    if record.phase in OVER and not record.owes:
+    if record.phase in OVER and not record.must_restore_capacity:
         return None
     if now < due(record) + OVERDUE or (dry_run and record.phase in OVER):
         return None
@@ -510,7 +510,7 @@ def about_retirement(
         event = place.interruption(about, now, record.instance, action)
     left = "it left its group one larger, which is to be as large as before"
     why = left if record.phase in OVER else _died(due(record))
-    begun = Action.RETIRE if record.owes else record.action
+    begun = Action.RETIRE if record.must_restore_capacity else record.action
     return Lost(record.instance, event, why, begun=begun)
 
 

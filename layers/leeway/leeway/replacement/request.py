@@ -164,9 +164,9 @@ class ReplacementStep:
                 decision = decide(lacks)
         if group is None or decision.method not in _ACTING:
             return running, (decision, group)
-        owed = decision.method is Method.LAUNCH
+        to_restore = decision.method is Method.LAUNCH
         if known is not None and known.method == decision.method:
-            intent = known.model_copy(update={"owed": owed})
+            intent = known.model_copy(update={"to_restore": to_restore})
             return running.model_copy(update={"replacement_intent": intent}), (decision, group)
         intent = ReplacementIntent(
             method=decision.method,
@@ -177,7 +177,7 @@ class ReplacementStep:
             attempt=record.attempt,
             units=group.units,
             desired=group.desired + group.units,
-            owed=owed,
+            to_restore=to_restore,
         )
         return running.model_copy(update={"replacement_intent": intent}), (decision, group)
 

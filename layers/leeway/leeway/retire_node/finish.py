@@ -164,7 +164,7 @@ class FinishStep:
             left_running=terminated.left,
             pods=tuple(drain.pods.values()),
             load_balancers=drain.load_balancers,
-            kept=closed.owes,
+            kept=closed.must_restore_capacity,
             successors=closed.replacement_intent.successors if closed.replacement_intent else (),
             still_attached=tuple(pod.pod for pod in drain.unclean),
         )
@@ -175,7 +175,7 @@ class FinishStep:
         """Have a group that was made larger be as large as before, and end the instance unless it
         stays. What is refused stays owed, and is found again."""
         intent = record.replacement_intent
-        if intent is None or not intent.owed:
+        if intent is None or not intent.to_restore:
             return GroupRestored(record)
         written = self._context.write(order, record, _ending)
         if written is None:
@@ -215,7 +215,7 @@ class FinishStep:
         def closed(record: Retirement) -> tuple[Retirement, None]:
             intent = record.replacement_intent
             if intent is not None:
-                owed = {"owed": intent.owed and not lowered.settled, "ending": False}
+                owed = {"to_restore": intent.to_restore and not lowered.settled, "ending": False}
                 intent = intent.model_copy(update=owed)
             if intent is not None and standing is not None:
                 intent = _detached(intent, standing.replaced, record.ec2_takes_it)

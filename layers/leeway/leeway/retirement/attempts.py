@@ -74,7 +74,9 @@ def undo(stored: Retirement | None, notice: Notice) -> RecordChange[Retirement] 
     if stored.phase is Phase.UNDOING and not died:
         # Started again, in case the start was lost.
         return RecordChange(stored, False, True, "its node is being freed")
-    if stored.phase is Phase.UNDOING or (stored.phase is Phase.UNDONE and stored.owes):
+    if stored.phase is Phase.UNDOING or (
+        stored.phase is Phase.UNDONE and stored.must_restore_capacity
+    ):
         reason = "it should long have been undone: its execution has died" if died else None
     else:
         reason = _why_undone(stored, notice)
@@ -229,7 +231,7 @@ def _after_the_end(stored: Retirement, notice: Notice, ruling: Ruling) -> str | 
     that came to nothing, or left work, stands for nothing but recommendations."""
     if stored.came_to_nothing and notice.kind not in VOLUNTARY:
         return "the retirement before it came to nothing"
-    if stored.owes and notice.kind not in VOLUNTARY:
+    if stored.must_restore_capacity and notice.kind not in VOLUNTARY:
         return "the retirement before it left its group one larger"
     if stored.is_to_be_terminated and notice.kind is NoticeKind.STATE_CHANGE:
         # Its own end is told of within seconds of the request for it.
@@ -289,7 +291,7 @@ def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceF
     fresh = stored.phase in {Phase.UNDOING, Phase.UNDONE}
     over = fresh or _are_hooks_over(stored, notice.time)
     anew: dict[str, Any] = {"hooks": ()} if over else {}
-    if fresh and not (stored.owes or stored.is_to_be_terminated):
+    if fresh and not (stored.must_restore_capacity or stored.is_to_be_terminated):
         anew["replacement_intent"] = None
     if stored.action is Action.CORDON and not fresh:
         anew["stays_cordoned"] = True

@@ -87,15 +87,15 @@ class Retirement(BaseModel):
         return self.kind in {NoticeKind.REBALANCE, NoticeKind.IMPAIRED_STATUS}
 
     @property
-    def owes(self) -> bool:
+    def must_restore_capacity(self) -> bool:
         """Whether its group was made one larger for it, and is so still: it is to be finished,
         though it may have been closed."""
-        return self.replacement_intent is not None and self.replacement_intent.owed
+        return self.replacement_intent is not None and self.replacement_intent.to_restore
 
     @property
     def is_open(self) -> bool:
         """Whether something is still to come of it."""
-        return self.phase not in OVER or self.owes or self.is_to_be_terminated
+        return self.phase not in OVER or self.must_restore_capacity or self.is_to_be_terminated
 
     @property
     def is_to_be_terminated(self) -> bool:
@@ -112,7 +112,7 @@ class Retirement(BaseModel):
         asked = self.replacement_intent
         if asked is None or asked.method is Method.DETACH:
             return False
-        return asked.ending or not asked.owed
+        return asked.ending or not asked.to_restore
 
     @property
     def left_nothing(self) -> bool:

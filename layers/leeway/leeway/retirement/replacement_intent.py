@@ -48,8 +48,8 @@ class ReplacementIntent(BaseModel):
     A successor by name is asked for in `zones`, one after the other, each with its reason, with
     tokens of this `attempt`, and is as many `units` of its group's capacity as the instance.
     `desired` is what the group wants with it, at the least. No zones: none was asked for by name,
-    or it has failed since, and its group launches another one. `owed` says that the group may be
-    larger for it and is to be as large as before, `ending` that it is just being asked to end the
+    or it has failed since, and its group launches another one. `to_restore` says that the group may
+    be larger for it and is to be as large as before, `ending` that it is just being asked to end the
     instance for that. `detached` says that the group has let the instance go, so that Leeway has to
     end it: by this alone may it be terminated. `settled` says that Leeway has nothing more to do
     for that end, and `failures` how often its node was drained and it did not end.
@@ -66,7 +66,7 @@ class ReplacementIntent(BaseModel):
     units: int = 1
     desired: int = 0
     successors: tuple[Successor, ...] = ()
-    owed: bool = False
+    to_restore: bool = False
     ending: bool = False
     detached: bool = False
     settled: bool = False
