@@ -231,17 +231,17 @@ def test_an_empty_node_is_left_to_the_minute_and_one_that_filled_up_again_is_not
     desk.finished()
     before = desk.stored[FIRST]
     ended_at = before.noticed_at + timedelta(seconds=60)
-    desk.stored[FIRST] = before.model_copy(update={"emptied": True, "ended_at": ended_at})
+    desk.stored[FIRST] = before.model_copy(update={"node_is_empty": True, "ended_at": ended_at})
     desk.receive(state("terminated", "2026-11-20T09:47:30Z"))
     assert desk.cleaning.started == []
     desk.receive(state("terminated", "2026-11-20T11:47:30Z"))
     assert desk.cleaning.started == [(FIRST, "prod")], "it has lived on, and may have had pods"
     desk.claims.until.clear()
-    undone = {"emptied": True, "phase": Phase.UNDONE}
+    undone = {"node_is_empty": True, "phase": Phase.UNDONE}
     desk.stored[FIRST] = before.model_copy(update=undone)
     desk.receive(state("terminated", "2026-11-20T11:47:31Z"))
     assert desk.cleaning.started == [(FIRST, "prod")] * 2
-    assert not desk.stored[FIRST].emptied, "another retirement has begun"
+    assert not desk.stored[FIRST].node_is_empty, "another retirement has begun"
 
 
 def test_hundreds_of_failures_are_told_in_some_lines() -> None:

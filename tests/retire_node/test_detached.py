@@ -159,7 +159,7 @@ def test_an_instance_that_joined_by_ekss_own_tag_and_has_no_node_any_more_is_ter
 def test_an_instance_whose_node_was_emptied_before_it_went_is_terminated() -> None:
     world = voluntary(protected=True)
     retire(world)
-    assert world.record.emptied
+    assert world.record.node_is_empty
     world.joins_in, world.protected = NEVER, False
     again(world)
     assert next_attempt(world).terminated

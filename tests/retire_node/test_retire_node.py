@@ -36,11 +36,11 @@ def test_all_is_well_in_a_world_that_refuses_nothing() -> None:
 def test_the_record_tells_whether_anything_was_left_on_the_node() -> None:
     empty = surrounding(pods=[POD], blocks=False)
     retire(empty)
-    assert empty.record.left_nothing
-    record = empty.record.model_copy(update={"emptied": False})
+    assert empty.record.left_empty_node
+    record = empty.record.model_copy(update={"node_is_empty": False})
     blocked = surrounding(NoticeKind.REBALANCE, pods=[POD], hooks=("leeway-drain",))
     retire(blocked)
-    assert not blocked.record.left_nothing
+    assert not blocked.record.left_empty_node
     gone = PodProgress("shop/db-0", "u-2", "db", Stage.GONE, "evicted", attached=("shop/data",))
     located = CordonResult(True, empty.record, "node", "uid")
     replaced = ReplacementResult(True, empty.record)

@@ -315,7 +315,7 @@ class ReceiveNotice:
         """Have cleaned up at once what a terminated instance leaves, but not after more than some
         in a while: the minute's reconcile does the same for all at once. Nor after a retirement
         that left nothing on its node but the Node, which can wait for that."""
-        before = case.stored if case.stored is not None and case.stored.left_nothing else None
+        before = case.stored if case.stored is not None and case.stored.left_empty_node else None
         emptied = before is not None and not has_lived_on(before, case.notice.time)
         if case.dry_run or emptied:
             return received

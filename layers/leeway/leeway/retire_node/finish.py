@@ -223,7 +223,9 @@ class FinishStep:
                 "phase": phase,
                 "answer": answer,
                 "ended_at": ended_at,
-                "emptied": standing.left_nothing(record) if standing else record.emptied,
+                "node_is_empty": standing.left_nothing(record)
+                if standing
+                else record.node_is_empty,
                 "replacement_intent": intent,
             }
             return record.model_copy(update=fields), None

@@ -302,7 +302,7 @@ def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceF
             "phase": Phase.NOTICED,
             "running_at": None,
             "begun_at": None,
-            "emptied": stored.emptied and stored.is_to_be_terminated,
+            "node_is_empty": stored.node_is_empty and stored.is_to_be_terminated,
             "answer": None,
             **_asked(notice, ruling),
         }

@@ -39,7 +39,7 @@ class Retirement(BaseModel):
     it stays so until the instance runs again. `running_at` is when its
     execution first saw to a successor, `begun_at` when its pods were first asked to go, where that
     was not at once. `ended_at` is when it was closed last.
-    `emptied` says that nothing was left on its node when it was closed: no pod, and no volume.
+    `node_is_empty` says that nothing was left on its node when it was closed: no pod, and no volume.
     `answer` is what came of it for the `hooks` that told of it: None until it has ended, and where
     it came to nothing that a hook waits for, as when it was declined, undone or only rehearsed.
     """
@@ -63,7 +63,7 @@ class Retirement(BaseModel):
     running_at: AwareDatetime | None = None
     begun_at: AwareDatetime | None = None
     ended_at: AwareDatetime | None = None
-    emptied: bool = False
+    node_is_empty: bool = False
     hooks: tuple[LifecycleHook, ...] = ()
     answer: HookResult | None = None
     event: str = ""
@@ -115,9 +115,9 @@ class Retirement(BaseModel):
         return asked.ending or not asked.to_restore
 
     @property
-    def left_nothing(self) -> bool:
+    def left_empty_node(self) -> bool:
         """Whether it has ended, and its node is an empty one."""
-        return self.phase is Phase.FINISHED and self.emptied
+        return self.phase is Phase.FINISHED and self.node_is_empty
 
     @property
     def came_to_nothing(self) -> bool:
