@@ -101,7 +101,7 @@ def test_checks_that_fail_anew_are_told_of_anew() -> None:
 
 def test_what_came_to_nothing_is_told_of_again_after_an_hour() -> None:
     declined = impaired(Phase.FINISHED, ended_at=NOTICED, answer=None)
-    assert declined.came_to_nothing
+    assert declined.had_no_effect
     assert about(declined, timedelta(minutes=59)) is None
     assert told(about(declined, timedelta(minutes=61))).instances == (I,)
     assert about(declined, timedelta(minutes=61), dry_run=True) is None

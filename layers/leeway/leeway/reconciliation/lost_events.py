@@ -168,7 +168,7 @@ def about_eks_hook(
 def _serves_a_termination(retirement: Retirement, dry_run: bool) -> bool:
     if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
         return False
-    if retirement.came_to_nothing and not dry_run:
+    if retirement.had_no_effect and not dry_run:
         return False
     return retirement.kind not in VOLUNTARY or retirement.replacement_intent is not None
 
@@ -197,7 +197,7 @@ def about_interruption(
 def _serves_an_interruption(retirement: Retirement, since: datetime, dry_run: bool) -> bool:
     if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
         return False
-    if retirement.came_to_nothing and not dry_run:
+    if retirement.had_no_effect and not dry_run:
         return False
     return retirement.kind in _ENDS_SURELY and retirement.noticed_at >= since
 
@@ -223,7 +223,7 @@ def about_state(
 def _serves_an_end(retirement: Retirement, now: datetime, dry_run: bool) -> bool:
     if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
         return False
-    if retirement.came_to_nothing and not dry_run:
+    if retirement.had_no_effect and not dry_run:
         return False
     if retirement.kind in _ENDS_SURELY:
         return retirement.kind is NoticeKind.STATE_CHANGE or not _only_cordoned(retirement)
@@ -266,7 +266,7 @@ def about_change_over(
     neither its state nor its launch. `changes` are all that EC2 has scheduled, or had of late."""
     if seen.state != "running" or retirement is None or retirement.replacement_intent is not None:
         return None
-    drained = retirement.phase is Phase.FINISHED and not retirement.came_to_nothing
+    drained = retirement.phase is Phase.FINISHED and not retirement.had_no_effect
     if retirement.kind is not NoticeKind.SCHEDULED_CHANGE or not drained:
         return None
     if not (
@@ -325,7 +325,7 @@ def _serves_a_change(
     if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
         return False
     ended_at = retirement.ended_at
-    if retirement.came_to_nothing and not dry_run:
+    if retirement.had_no_effect and not dry_run:
         return ended_at is not None and now < ended_at + ASKED_AGAIN_AFTER
     if retirement.counts_from_its_turn:
         if retirement.begun_at is None:
@@ -363,7 +363,7 @@ def _serves_an_impairment(
     if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
         return False
     if retirement.phase is Phase.FINISHED:
-        if retirement.came_to_nothing and not dry_run:
+        if retirement.had_no_effect and not dry_run:
             ended_at = retirement.ended_at
             return ended_at is not None and now < ended_at + ASKED_AGAIN_AFTER
         return retirement.noticed_at >= since

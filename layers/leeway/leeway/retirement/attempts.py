@@ -114,7 +114,7 @@ def _why_undone(stored: Retirement, notice: Notice) -> str | None:
             return None
         if stored.phase is Phase.NOTICED:
             return "the scheduled change is called off, or comes later"
-        if stored.phase is Phase.FINISHED and not stored.came_to_nothing:
+        if stored.phase is Phase.FINISHED and not stored.had_no_effect:
             return "the scheduled change is over or comes later, and nothing succeeds the instance"
         return None
     if stored.stops or stored.phase is Phase.FINISHED:
@@ -229,7 +229,7 @@ def _has_new_hook(stored: Retirement, notice: Notice) -> bool:
 def _after_the_end(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None:
     """A finished retirement stands for what came before it; only what came later begins anew. One
     that came to nothing, or left work, stands for nothing but recommendations."""
-    if stored.came_to_nothing and notice.kind not in VOLUNTARY:
+    if stored.had_no_effect and notice.kind not in VOLUNTARY:
         return "the retirement before it came to nothing"
     if stored.must_restore_capacity and notice.kind not in VOLUNTARY:
         return "the retirement before it left its group one larger"

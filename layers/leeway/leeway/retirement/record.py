@@ -120,7 +120,7 @@ class Retirement(BaseModel):
         return self.phase is Phase.FINISHED and self.node_is_empty
 
     @property
-    def came_to_nothing(self) -> bool:
+    def had_no_effect(self) -> bool:
         """Whether it has ended, and its instance is as if it had never been told of."""
         return self.phase in OVER and self.answer is None
 
