@@ -327,7 +327,7 @@ def _serves_a_change(
     ended_at = retirement.ended_at
     if retirement.had_no_effect and not dry_run:
         return ended_at is not None and now < ended_at + ASKED_AGAIN_AFTER
-    if retirement.counts_from_its_turn:
+    if retirement.deadline_from_begin:
         if retirement.begun_at is None:
             return False  # its turn may never come
         if ended_at is not None and now >= ended_at + TERMINATED_WITHIN:

@@ -90,7 +90,7 @@ class FinishStep:
         its own doing, and a hook that is announced after it gets an attempt that answers it.
         """
         lowered = GroupRestored(record)
-        if standing.drained or not record.counts_from_its_turn:
+        if standing.drained or not record.deadline_from_begin:
             stays = standing.drained and not standing.is_known_to_be_empty(record)
             lowered = self._lower(order, record, stays)
         closed = self._close(order, lowered, Phase.FINISHED, HookResult.CONTINUE, standing)

@@ -98,7 +98,7 @@ def decide_disruption(
 def with_patience(record: Retirement, told: BudgetDecision, now: datetime) -> BudgetDecision:
     """Decline instead of waiting on, where a day was not enough, whatever the reason. A scheduled
     change comes anyway, and one whose successor is asked for has begun: these wait on."""
-    counts = record.counts_from_its_turn and record.replacement_intent is None
+    counts = record.deadline_from_begin and record.replacement_intent is None
     if (
         told.verdict is not BudgetVerdict.WAIT
         or not counts
@@ -141,7 +141,7 @@ def begun(record: Retirement, now: datetime) -> Retirement:
     if record.begun_at is not None:
         return record
     fields: dict[str, Any] = {"begun_at": now, "phase": Phase.RUNNING}
-    if record.counts_from_its_turn and record.deadline is not None:
+    if record.deadline_from_begin and record.deadline is not None:
         fields["deadline"] = now + (record.deadline - record.noticed_at)
         if record.ends_in_its_group and record.on_blocked is OnBlocked.WAIT:
             fields |= {"deadline": now + LONGEST_WAIT, "on_blocked": OnBlocked.DELETE}

@@ -81,7 +81,7 @@ class Retirement(BaseModel):
         return self.kind in INTERRUPTIONS and not self.stops
 
     @property
-    def counts_from_its_turn(self) -> bool:
+    def deadline_from_begin(self) -> bool:
         """Whether the deadline is counted from when the pods are first asked to go: nothing happens
         to the instance by itself, and waiting for a turn must use up nothing."""
         return self.kind in {NoticeKind.REBALANCE, NoticeKind.IMPAIRED_STATUS}
@@ -132,7 +132,7 @@ def due(stored: Retirement) -> datetime:
         return stored.noticed_at + UNDONE_WITHIN
     if stored.deadline is None:
         return stored.noticed_at + LONGEST
-    if stored.begun_at is not None or not stored.counts_from_its_turn:
+    if stored.begun_at is not None or not stored.deadline_from_begin:
         return stored.deadline
     takes = SUCCESSOR_WITHIN + (stored.deadline - stored.noticed_at)
     if stored.running_at is not None:
