@@ -187,7 +187,7 @@ class ReplacementStep:
         owner = record.facts.owner
         untouched = record.replacement_intent is None and not record.hooks
         grouped = owner.kind is OwnerKind.AUTO_SCALING_GROUP
-        if record.ec2_takes_it and untouched and grouped:
+        if record.ec2_terminates and untouched and grouped:
             # Refused where the group is gone, or is not to be read: the instance itself tells.
             with suppress(CloudRefused):
                 return in_service(self._known_groups.rules_of(owner.name))

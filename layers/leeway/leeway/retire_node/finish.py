@@ -218,7 +218,7 @@ class FinishStep:
                 owed = {"to_restore": intent.to_restore and not lowered.settled, "ending": False}
                 intent = intent.model_copy(update=owed)
             if intent is not None and standing is not None:
-                intent = _detached(intent, standing.replaced, record.ec2_takes_it)
+                intent = _detached(intent, standing.replaced, record.ec2_terminates)
             fields = {
                 "phase": phase,
                 "answer": answer,
@@ -241,7 +241,7 @@ class FinishStep:
         if not standing.drained:
             return TerminationResult(left="since it is not drained")
         terminated = self._asked_to_terminate(record, standing)
-        if record.ec2_takes_it:
+        if record.ec2_terminates:
             return terminated
         failed = bool(terminated.left)
         written = self._context.write(order, record, partial(_tried, failed))
@@ -261,7 +261,7 @@ class FinishStep:
         except CloudRefused as error:
             return TerminationResult(True, (str(error),), "since EC2 refuses to terminate it")
         except CloudUnavailable:
-            if not record.ec2_takes_it:
+            if not record.ec2_terminates:
                 raise
             return TerminationResult()
         return TerminationResult(asked=True)
@@ -303,7 +303,7 @@ class FinishStep:
 
 
 def _detached(
-    intent: ReplacementIntent, replaced: ReplacementResult, ec2_takes_it: bool
+    intent: ReplacementIntent, replaced: ReplacementResult, ec2_terminates: bool
 ) -> ReplacementIntent:
     """Note whether the instance has left its group for this retirement, so that Leeway has to end
     it, unless EC2 does. Somebody may have attached it to a group again."""
@@ -311,7 +311,7 @@ def _detached(
         return intent
     if replaced.method is not Method.DETACH:
         return intent.model_copy(update={"detached": False})
-    return intent.model_copy(update={"detached": True, "settled": ec2_takes_it})
+    return intent.model_copy(update={"detached": True, "settled": ec2_terminates})
 
 
 def _tried(failed: bool, record: Retirement) -> tuple[Retirement, None]:

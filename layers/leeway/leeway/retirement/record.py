@@ -75,7 +75,7 @@ class Retirement(BaseModel):
         return self.facts.instance
 
     @property
-    def ec2_takes_it(self) -> bool:
+    def ec2_terminates(self) -> bool:
         """Whether EC2 ends the instance within two minutes, whatever anybody does: notices of that
         come by the thousand."""
         return self.kind in INTERRUPTIONS and not self.stops
