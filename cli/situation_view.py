@@ -68,7 +68,7 @@ def _retirement_lines(one: Leaving, now: datetime) -> Iterator[Text]:
         told.append(f"replacement {record.replacement_intent.method}")
     if record.phase in OVER and record.must_restore_capacity:
         told.append("left in its group, which is one larger")
-    if record.phase in OVER and record.is_to_be_terminated:
+    if record.phase in OVER and record.needs_termination:
         told.append("detached from its group, and not terminated yet")
     told += _counts(drain)
     node = drain.node if drain else record.facts.private_dns_name

@@ -42,4 +42,4 @@ def test_one_that_would_stay_is_terminated_by_a_later_attempt_of_the_step(stops:
     with pytest.raises(CloudUnavailable):
         retire(world)
     assert world.order_of("detach") == ["detach"]
-    assert world.record.is_to_be_terminated
+    assert world.record.needs_termination

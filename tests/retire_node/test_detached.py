@@ -77,12 +77,12 @@ def test_a_detachment_that_was_intended_and_not_done_terminates_nothing() -> Non
 def test_an_instance_that_somebody_attached_to_a_group_again_is_not_terminated() -> None:
     world = voluntary(blocks=True)
     retire(world)
-    assert world.record.is_to_be_terminated
+    assert world.record.needs_termination
     again(world)
     world.state, world.blocks, world.facts_ = "InService", False, {"capacity_rebalance": True}
     assert next_attempt(world).replacement == "left-to-owner"
     assert world.ended == []
-    assert not world.record.is_to_be_terminated
+    assert not world.record.needs_termination
 
 
 def test_a_detached_instance_whose_pods_are_blocked_stays_open_until_it_is_drained() -> None:
@@ -91,11 +91,11 @@ def test_a_detached_instance_whose_pods_are_blocked_stays_open_until_it_is_drain
     assert (outcome.result, outcome.terminated) == (RetirementResult.INCOMPLETE, False)
     assert "detached and left running, since it is not drained" in outcome.sentence
     assert world.record.phase is Phase.FINISHED
-    assert world.record.is_to_be_terminated
+    assert world.record.needs_termination
     for _ in range(ATTEMPTS + 1):
         again(world)
         next_attempt(world)
-    assert world.record.is_to_be_terminated, "a budget that blocks is waited for without an end"
+    assert world.record.needs_termination, "a budget that blocks is waited for without an end"
     again(world)
     world.blocks = False
     assert next_attempt(world).terminated
@@ -147,7 +147,7 @@ def test_no_node_is_not_taken_for_a_drained_one() -> None:
     )
     assert outcome.troubled
     assert world.ended == []
-    assert world.record.is_to_be_terminated
+    assert world.record.needs_termination
 
 
 def test_an_instance_that_joined_by_ekss_own_tag_and_has_no_node_any_more_is_terminated() -> None:
@@ -211,4 +211,4 @@ def test_a_detached_instance_that_cannot_be_asked_about_is_not_terminated() -> N
     world.facts = refused  # type: ignore[method-assign]
     assert next_attempt(world).replacement == "failed"
     assert world.ended == []
-    assert world.record.is_to_be_terminated
+    assert world.record.needs_termination

@@ -438,7 +438,7 @@ def is_detached_too_long(record: Retirement, now: datetime) -> bool:
     not end: twice as long after each failure."""
     if (
         record.phase not in OVER
-        or not record.is_to_be_terminated
+        or not record.needs_termination
         or record.replacement_intent is None
     ):
         return False

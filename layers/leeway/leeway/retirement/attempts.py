@@ -233,7 +233,7 @@ def _after_the_end(stored: Retirement, notice: Notice, ruling: Ruling) -> str | 
         return "the retirement before it came to nothing"
     if stored.must_restore_capacity and notice.kind not in VOLUNTARY:
         return "the retirement before it left its group one larger"
-    if stored.is_to_be_terminated and notice.kind is NoticeKind.STATE_CHANGE:
+    if stored.needs_termination and notice.kind is NoticeKind.STATE_CHANGE:
         # Its own end is told of within seconds of the request for it.
         late = stored.ended_at is not None and notice.time >= stored.ended_at + TERMINATED_WITHIN
         return "the retirement before it detached the instance and did not end it" if late else None
@@ -291,7 +291,7 @@ def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceF
     fresh = stored.phase in {Phase.UNDOING, Phase.UNDONE}
     over = fresh or _are_hooks_over(stored, notice.time)
     anew: dict[str, Any] = {"hooks": ()} if over else {}
-    if fresh and not (stored.must_restore_capacity or stored.is_to_be_terminated):
+    if fresh and not (stored.must_restore_capacity or stored.needs_termination):
         anew["replacement_intent"] = None
     if stored.action is Action.CORDON and not fresh:
         anew["stays_cordoned"] = True
@@ -302,7 +302,7 @@ def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceF
             "phase": Phase.NOTICED,
             "running_at": None,
             "begun_at": None,
-            "node_is_empty": stored.node_is_empty and stored.is_to_be_terminated,
+            "node_is_empty": stored.node_is_empty and stored.needs_termination,
             "answer": None,
             **_asked(notice, ruling),
         }

@@ -95,10 +95,10 @@ class Retirement(BaseModel):
     @property
     def is_open(self) -> bool:
         """Whether something is still to come of it."""
-        return self.phase not in OVER or self.must_restore_capacity or self.is_to_be_terminated
+        return self.phase not in OVER or self.must_restore_capacity or self.needs_termination
 
     @property
-    def is_to_be_terminated(self) -> bool:
+    def needs_termination(self) -> bool:
         """Whether Leeway has detached the instance, and has still to terminate it."""
         return (
             self.replacement_intent is not None
