@@ -219,7 +219,7 @@ def _is_its_own_doing(stored: Retirement, notice: Notice) -> bool:
     asked = stored.replacement_intent
     if notice.kind is NoticeKind.STATE_CHANGE and stored.kind in VOLUNTARY:
         return asked is not None and asked.ending
-    return stored.ends_in_its_group and notice.kind is NoticeKind.TERMINATE_HOOK
+    return stored.group_terminates and notice.kind is NoticeKind.TERMINATE_HOOK
 
 
 def _has_new_hook(stored: Retirement, notice: Notice) -> bool:

@@ -143,6 +143,6 @@ def begun(record: Retirement, now: datetime) -> Retirement:
     fields: dict[str, Any] = {"begun_at": now, "phase": Phase.RUNNING}
     if record.deadline_from_begin and record.deadline is not None:
         fields["deadline"] = now + (record.deadline - record.noticed_at)
-        if record.ends_in_its_group and record.on_blocked is OnBlocked.WAIT:
+        if record.group_terminates and record.on_blocked is OnBlocked.WAIT:
             fields |= {"deadline": now + LONGEST_WAIT, "on_blocked": OnBlocked.DELETE}
     return record.model_copy(update=fields)

@@ -107,7 +107,7 @@ class Retirement(BaseModel):
         )
 
     @property
-    def ends_in_its_group(self) -> bool:
+    def group_terminates(self) -> bool:
         """Whether it has asked the group to end the instance, which a hook keeps."""
         asked = self.replacement_intent
         if asked is None or asked.method is Method.DETACH:
