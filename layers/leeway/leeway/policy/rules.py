@@ -116,10 +116,10 @@ VOLUNTARY = frozenset(
 """Notices that leave the choice when the node goes, for a while at least. Pausing and the churn cap
 hold for these, and annotations that forbid disruption for rebalance recommendations."""
 
-LONGEST_TURN = timedelta(hours=24)
+BUDGET_TIMEOUT = timedelta(hours=24)
 """How long a retirement waits for its turn, where nothing happens to the instance by itself."""
 
-SUCCESSOR_WITHIN = timedelta(minutes=10)
+SUCCESSOR_TIMEOUT = timedelta(minutes=10)
 """How long a successor is waited for before the pods are asked to go all the same."""
 
 UNAVAILABLE_FOR = timedelta(minutes=3)

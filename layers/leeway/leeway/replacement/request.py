@@ -12,7 +12,7 @@ from leeway.instances.groups import GroupFacts, in_service
 from leeway.instances.owners import OwnerKind
 from leeway.lifecycle_hooks.actions import LifecycleActions
 from leeway.lifecycle_hooks.held_hooks import HeldHook
-from leeway.policy.rules import SUCCESSOR_WITHIN, VOLUNTARY, Replacement
+from leeway.policy.rules import SUCCESSOR_TIMEOUT, VOLUNTARY, Replacement
 from leeway.ports.aws import CloudRefused, CloudUnavailable, GroupInstances, Groups
 from leeway.replacement.cache import GroupCache
 from leeway.replacement.decide import Decision, decide_replacement, decide_without_group
@@ -28,7 +28,7 @@ from leeway.retirement.step_context import StepContext
 LOOK_EVERY = 10
 """Seconds between two looks for the successor, in which the execution is suspended."""
 
-LOOKS = int(SUCCESSOR_WITHIN.total_seconds()) // LOOK_EVERY
+LOOKS = int(SUCCESSOR_TIMEOUT.total_seconds()) // LOOK_EVERY
 
 _ACTING = frozenset({Method.TERMINATE_IN_GROUP, Method.LAUNCH, Method.DETACH})
 
@@ -244,7 +244,7 @@ class ReplacementStep:
             replaced = replace(replaced, record=written[0] if written else None, reason=reason)
         if look < LOOKS:
             return replaced
-        minutes = SUCCESSOR_WITHIN.total_seconds() / 60
+        minutes = SUCCESSOR_TIMEOUT.total_seconds() / 60
         reason = f"{replaced.reason}; no successor was Ready in {minutes:g} minutes"
         return replace(replaced, reason=reason, rest=0)
 

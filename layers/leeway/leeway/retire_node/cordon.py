@@ -10,7 +10,7 @@ from leeway.execution.attempt import AttemptId, Phase
 from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY
 from leeway.execution.steps import Steps
 from leeway.policy.ports import ClusterPolicies
-from leeway.policy.rules import LONGEST_TURN, SUCCESSOR_WITHIN, VOLUNTARY, Action
+from leeway.policy.rules import BUDGET_TIMEOUT, SUCCESSOR_TIMEOUT, VOLUNTARY, Action
 from leeway.ports.aws import Groups
 from leeway.replacement.request import ReplacementResult
 from leeway.retire_node.dependencies import Telemetry
@@ -30,7 +30,7 @@ JOINS = timedelta(seconds=5)
 """Between two looks for the node of an interrupted instance that may still be booting."""
 
 JOIN_EVERY = 10
-JOIN_LOOKS = int(SUCCESSOR_WITHIN.total_seconds()) // JOIN_EVERY
+JOIN_LOOKS = int(SUCCESSOR_TIMEOUT.total_seconds()) // JOIN_EVERY
 """Seconds between two looks for the node of an instance that may be booting, in which the execution
 is suspended, and how many looks there are."""
 
@@ -157,7 +157,7 @@ class CordonStep:
         is tried again until the time is up."""
         now, course = self._context.clock.now(), course_of(record)
         rest = 0
-        if course is Course.CORDON and now < min(due(record), record.noticed_at + LONGEST_TURN):
+        if course is Course.CORDON and now < min(due(record), record.noticed_at + BUDGET_TIMEOUT):
             paced = pause_before_next(record.noticed_at, now, deadline=None)
             rest = int(max(paced.total_seconds(), LONGEST_RETRY))
         return CordonResult(False, record, problem=problem, course=course, rest=rest)

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from leeway.execution.attempt import Phase
 from leeway.lifecycle_hooks.held_hooks import LONGEST_WAIT
 from leeway.notices import NoticeKind
-from leeway.policy.rules import LONGEST_TURN, VOLUNTARY, ChurnCap, ClusterPolicy, OnBlocked
+from leeway.policy.rules import BUDGET_TIMEOUT, VOLUNTARY, ChurnCap, ClusterPolicy, OnBlocked
 from leeway.retirement.record import Retirement
 
 LAST_CALL = timedelta(hours=1)
@@ -102,10 +102,10 @@ def with_patience(record: Retirement, told: BudgetDecision, now: datetime) -> Bu
     if (
         told.verdict is not BudgetVerdict.WAIT
         or not counts
-        or now - record.noticed_at < LONGEST_TURN
+        or now - record.noticed_at < BUDGET_TIMEOUT
     ):
         return told
-    hours = LONGEST_TURN.total_seconds() / 3600
+    hours = BUDGET_TIMEOUT.total_seconds() / 3600
     return BudgetDecision(
         BudgetVerdict.DECLINE, f"its turn has not come in {hours:g} hours: {told.reason}"
     )

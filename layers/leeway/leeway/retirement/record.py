@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.notices import LifecycleHook, NoticeKind
-from leeway.policy.rules import LONGEST_TURN, SUCCESSOR_WITHIN, Action, OnBlocked, Replacement
+from leeway.policy.rules import BUDGET_TIMEOUT, SUCCESSOR_TIMEOUT, Action, OnBlocked, Replacement
 from leeway.ports.aws import HookResult
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
@@ -134,7 +134,7 @@ def due(stored: Retirement) -> datetime:
         return stored.noticed_at + LONGEST
     if stored.begun_at is not None or not stored.deadline_from_begin:
         return stored.deadline
-    takes = SUCCESSOR_WITHIN + (stored.deadline - stored.noticed_at)
+    takes = SUCCESSOR_TIMEOUT + (stored.deadline - stored.noticed_at)
     if stored.running_at is not None:
         return stored.running_at + takes
-    return stored.noticed_at + LONGEST_TURN + takes
+    return stored.noticed_at + BUDGET_TIMEOUT + takes
