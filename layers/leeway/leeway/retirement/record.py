@@ -31,17 +31,20 @@ OVER = frozenset({Phase.FINISHED, Phase.UNDONE})
 
 
 class Retirement(BaseModel):
-    """One instance's retirement, in all its attempts.
+    """One instance's retirement, with all its attempts.
 
-    `version` counts writes (the optimistic lock); `attempt` counts starts of `retire_node`.
-    `stops` says that the instance is only stopped, and may run again. `stays_cordoned` says that a
-    policy had the node cordoned, and no more, for an earlier notice: whatever a later one comes to,
-    it stays so until the instance runs again. `running_at` is when its
-    execution first saw to a successor, `begun_at` when its pods were first asked to go, where that
-    was not at once. `ended_at` is when it was closed last.
-    `node_is_empty` says that nothing was left on its node when it was closed: no pod, and no volume.
-    `answer` is what came of it for the `hooks` that told of it: None until it has ended, and where
-    it came to nothing that a hook waits for, as when it was declined, undone or only rehearsed.
+    - `version` counts writes and is the optimistic lock. `attempt` counts starts of `retire_node`.
+    - `stops`: the instance is only stopped, and may run again.
+    - `stays_cordoned`: a policy cordoned the node, and did no more, for an earlier notice. The node
+      stays cordoned after this retirement too, until the instance runs again.
+    - `running_at`: when an execution of this attempt first requested a replacement.
+    - `begun_at`: when the drain began, if the drain waited for the disruption budget or for a
+      replacement; None if it began at once.
+    - `ended_at`: when the retirement was last closed.
+    - `node_is_empty`: when the retirement was closed, its node had no pod and no volume.
+    - `answer`: the answer for the lifecycle `hooks`. None until the retirement has ended, and if it
+      ended without effect (declined, undone, dry run), since no hook waits for that.
+    - `event`: the id of the scheduled change that the notice announced, empty for other notices.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
