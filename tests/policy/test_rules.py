@@ -70,8 +70,8 @@ def test_owners_that_retire_their_own_nodes_are_covered_where_they_are_taken() -
 def test_a_kind_that_is_ignored_is_not_heeded() -> None:
     ignored = dict(DEFAULTS) | {NoticeKind.REBALANCE: Policy(Action.IGNORE)}
     policy = ClusterPolicy(ignored)
-    assert not policy.heeds(NoticeKind.REBALANCE)
-    assert policy.heeds(NoticeKind.SPOT_INTERRUPTION)
+    assert not policy.acts_on(NoticeKind.REBALANCE)
+    assert policy.acts_on(NoticeKind.SPOT_INTERRUPTION)
 
 
 def test_an_interruption_leaves_two_minutes_less_the_margin_from_the_events_own_time() -> None:

@@ -10,7 +10,7 @@ from leeway.instances.observed import ObservedImpairment
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import Notice, NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy, StatusCheck
 from leeway.reconciliation.lost_events import (
     Lost,
@@ -25,7 +25,7 @@ from leeway.retirement.replacement_intent import Method, ReplacementIntent
 from tests.reconciliation.reconciling import OURS, World, run, seen
 from tests.retirement.retirements import FACTS, NOTICED, at, take
 
-PLACE = Place("123456789012", "us-east-1")
+PLACE = EventOrigin("123456789012", "us-east-1")
 I = FACTS.instance  # noqa: E741
 DEFAULT = DEFAULTS[NoticeKind.IMPAIRED_STATUS]
 TOLERATED = timedelta(minutes=2)

@@ -15,7 +15,7 @@ from leeway.instances.observed import (
 )
 from leeway.notices import InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.policy.rules import DEFAULTS, Action, Policy, rule
 from leeway.ports.aws import HookResult
 from leeway.reconciliation.lost_events import (
@@ -42,7 +42,7 @@ from leeway.retirement.replacement_intent import Method, ReplacementIntent
 from tests.admission.admissions import LAUNCH_HOOK, arriving, ask
 from tests.retirement.retirements import FACTS, HOOK, NOTICED, at, interrupted, take
 
-PLACE = Place("123456789012", "us-east-1")
+PLACE = EventOrigin("123456789012", "us-east-1")
 MINUTE = timedelta(minutes=1)
 I = FACTS.instance  # noqa: E741
 

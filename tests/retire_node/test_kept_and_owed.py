@@ -6,7 +6,7 @@ import pytest
 from leeway.execution.attempt import OVERDUE
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.policy.rules import DEFAULTS, ClusterPolicy, OnBlocked, rule
 from leeway.ports.aws import CloudRefused
 from leeway.reconciliation.lost_events import about_retirement
@@ -26,7 +26,7 @@ from tests.retire_node.retiring import (
 )
 from tests.retirement.retirements import FACTS, HOOK, NOTICED, notice, take
 
-PLACE = Place("123456789012", "us-east-1")
+PLACE = EventOrigin("123456789012", "us-east-1")
 
 
 def found(world: Surrounding, state: str | None, late: timedelta = timedelta(0)) -> None:

@@ -22,7 +22,7 @@ from leeway.lifecycle_hooks.held_hooks import EKS_HOOKS
 from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.notices.health import narrowed
 from leeway.notices.parse import parse_notice
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
 from leeway.policy.ports import ClusterPolicies
 from leeway.policy.rules import (
@@ -117,7 +117,7 @@ class Dependencies:
     """What receiving takes, beside the notice. `clusters` are those under Leeway's care, and
     `place` is the account and region that they are in."""
 
-    place: Place
+    place: EventOrigin
     records: InstanceRecords
     instances: Instances
     current: CurrentInstances

@@ -157,7 +157,7 @@ class ClusterPolicy:
             return False
         return not owner.retires_itself or owner.kind in self.takes
 
-    def heeds(self, kind: NoticeKind) -> bool:
+    def acts_on(self, kind: NoticeKind) -> bool:
         """Whether anything is to come of notices of a kind."""
         return self.notices[kind].action is not Action.IGNORE
 

@@ -18,7 +18,7 @@ from leeway.instances.observed import (
 from leeway.interruption.ports import InstanceState
 from leeway.lifecycle_hooks.held_hooks import EKS_HOOKS
 from leeway.notices import NoticeKind
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import Sweep, Waiting, WaitingActions
@@ -90,7 +90,7 @@ class Finding:
         records: Unfinished,
         waiting: WaitingActions,
         sweep: Sweep,
-        place: Place,
+        place: EventOrigin,
         clock: Clock,
     ) -> None:
         self._records = records
@@ -146,7 +146,7 @@ class Finding:
     def _at_interruptions(
         self, case: _Case, seen: Iterable[ObservedInterruption]
     ) -> Iterator[Look]:
-        if case.policy.heeds(NoticeKind.SPOT_INTERRUPTION):
+        if case.policy.acts_on(NoticeKind.SPOT_INTERRUPTION):
             for one in seen:
                 there = case.cared.get(one.instance)
                 if there is not None and there.state == "running":
@@ -155,7 +155,7 @@ class Finding:
     def _at_changes(self, case: _Case, seen: Sequence[ObservedChange] | None) -> Iterator[Look]:
         if seen is None:
             return  # nobody knows, and nothing is called off
-        if case.policy.heeds(NoticeKind.SCHEDULED_CHANGE):
+        if case.policy.acts_on(NoticeKind.SCHEDULED_CHANGE):
             yield from (
                 partial(self._change, case, one)
                 for one in seen
@@ -170,7 +170,7 @@ class Finding:
     ) -> Iterator[Look]:
         if seen is None:
             return  # nobody knows, and nothing is undone
-        if case.policy.heeds(NoticeKind.IMPAIRED_STATUS):
+        if case.policy.acts_on(NoticeKind.IMPAIRED_STATUS):
             for one in seen:
                 there = case.cared.get(one.instance)
                 if there is not None and there.state == "running":
@@ -180,7 +180,7 @@ class Finding:
                 yield partial(self._recovery, case, known.retirement, seen)
 
     def _at_instances(self, case: _Case) -> Iterator[Look]:
-        heeds_states = case.policy.heeds(NoticeKind.STATE_CHANGE)
+        heeds_states = case.policy.acts_on(NoticeKind.STATE_CHANGE)
         for one in case.cared.values():
             if heeds_states and one.state in STOPS_OR_ENDS:
                 yield partial(self._state, case, one)
@@ -202,7 +202,7 @@ class Finding:
             omission = about_hook(seen, retirement, arrival, self._place, now, dry_run)
         kind = NoticeKind.LAUNCH_HOOK if seen.launching else NoticeKind.TERMINATE_HOOK
         # A rehearsal leaves launches to whoever admits them now, and is told of each only once.
-        heeded = case.policy.heeds(kind) and not (case.policy.dry_run and seen.launching)
+        heeded = case.policy.acts_on(kind) and not (case.policy.dry_run and seen.launching)
         return omission if heeded or not isinstance(omission, Lost) else None
 
     def _interruption(

@@ -20,7 +20,7 @@ from leeway.instances.observed import (
     is_over,
 )
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
-from leeway.notices.synthetic import Event, Place
+from leeway.notices.synthetic import Event, EventOrigin
 from leeway.policy.rules import SAFETY_MARGIN, VOLUNTARY, Action, Policy
 from leeway.ports.aws import HookResult
 from leeway.retirement.attempts import has_lived_on
@@ -104,7 +104,7 @@ def about_hook(
     seen: ObservedHook,
     retirement: Retirement | None,
     arrival: Admission | None,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
     dry_run: bool = False,
 ) -> Lost | LostAnswer | None:
@@ -149,7 +149,7 @@ def _waits_for_another(
 def about_eks_hook(
     seen: ObservedHook,
     retirement: Retirement | None,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
     dry_run: bool = False,
 ) -> Lost | None:
@@ -177,7 +177,7 @@ def about_interruption(
     seen: ObservedInterruption,
     launched_at: datetime,
     retirement: Retirement | None,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
     dry_run: bool = False,
 ) -> Lost | None:
@@ -205,7 +205,7 @@ def _serves_an_interruption(retirement: Retirement, since: datetime, dry_run: bo
 def about_state(
     seen: ObservedInstance,
     retirement: Retirement | None,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
     dry_run: bool = False,
 ) -> Lost | None:
@@ -237,7 +237,7 @@ def _only_cordoned(retirement: Retirement) -> bool:
 
 
 def about_return(
-    seen: ObservedInstance, retirement: Retirement | None, place: Place, now: datetime
+    seen: ObservedInstance, retirement: Retirement | None, place: EventOrigin, now: datetime
 ) -> Lost | None:
     """Decide about an instance whose node is marked as retiring: one that was stopped and runs
     again is to be freed. EC2 counts a launch from each start."""
@@ -258,7 +258,7 @@ def about_change_over(
     retirement: Retirement | None,
     changes: Collection[ObservedChange],
     policy: Policy,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
 ) -> Lost | None:
     """Decide about an instance whose node is marked as retiring, and was drained for a scheduled
@@ -297,7 +297,7 @@ def about_change(
     seen: ObservedChange,
     retirement: Retirement | None,
     policy: Policy,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
     dry_run: bool = False,
 ) -> Lost | None:
@@ -339,12 +339,12 @@ def about_impairment(
     seen: ObservedImpairment,
     retirement: Retirement | None,
     policy: Policy,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
     dry_run: bool = False,
 ) -> Lost | None:
     """Decide about an instance whose status checks fail: once for each time that they begin to."""
-    since = seen.lasts_since(policy.checks)
+    since = seen.failing_since(policy.checks)
     if since is None or now < since + policy.tolerates:
         return None
     if retirement is not None and _serves_an_impairment(retirement, since, now, dry_run):
@@ -376,14 +376,14 @@ def about_recovery(
     retirement: Retirement,
     seen: Collection[ObservedImpairment],
     policy: Policy,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
 ) -> Lost | None:
     """Decide about a retirement that waits for its turn since status checks failed: they may pass
     again by now. `seen` are all instances of which some fail."""
     waits = retirement.kind is NoticeKind.IMPAIRED_STATUS and retirement.phase is Phase.NOTICED
     fails = any(
-        one.instance == retirement.instance and one.lasts_since(policy.checks) is not None
+        one.instance == retirement.instance and one.failing_since(policy.checks) is not None
         for one in seen
     )
     if not waits or fails or now < retirement.noticed_at + PATIENCE:
@@ -397,7 +397,7 @@ def about_called_off(
     retirement: Retirement,
     changes: Collection[ObservedChange],
     policy: Policy,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
 ) -> Lost | None:
     """Decide about a retirement that waits for its turn since a change was announced: that may be
@@ -447,7 +447,7 @@ def is_detached_too_long(record: Retirement, now: datetime) -> bool:
 
 
 def about_detached(
-    record: Retirement, state: str | None, place: Place, now: datetime
+    record: Retirement, state: str | None, place: EventOrigin, now: datetime
 ) -> Lost | None:
     """Decide about an instance that Leeway's own record says it detached, and did not end: nobody
     else does. `state` is a fresh read, None where EC2 knows no such instance any more."""
@@ -482,7 +482,7 @@ def about_start(record: Retirement | Admission, now: datetime) -> LostStart | No
 
 
 def about_retirement(
-    record: Retirement, state: str | None, place: Place, now: datetime, dry_run: bool = False
+    record: Retirement, state: str | None, place: EventOrigin, now: datetime, dry_run: bool = False
 ) -> Lost | None:
     """Decide about a retirement that has not ended, or that has and left its group one larger.
     `state` is its instance's, None where EC2 lists it no more."""
@@ -514,7 +514,9 @@ def about_retirement(
     return Lost(record.instance, event, why, begun=begun)
 
 
-def about_arrival(record: Admission, state: str | None, place: Place, now: datetime) -> Lost | None:
+def about_arrival(
+    record: Admission, state: str | None, place: EventOrigin, now: datetime
+) -> Lost | None:
     """Decide about an admission that has not ended, for which a hook may still wait."""
     if now < record.deadline + OVERDUE or state is None or state in GONE or not record.hooks:
         return None

@@ -19,7 +19,7 @@ from leeway.instances.observed import ObservedChange, ObservedInstance
 from leeway.interruption.receive_notice import NoticeResult as Became
 from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.notices import INSTANCE_ID
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
 from leeway.policy.ports import ClusterPolicies
 from leeway.policy.rules import ClusterPolicy
@@ -108,7 +108,7 @@ class Dependencies:
     where EC2 throttles."""
 
     clusters: frozenset[str]
-    place: Place
+    place: EventOrigin
     sweep: Sweep
     hasty_sweep: Sweep
     waiting: WaitingActions
