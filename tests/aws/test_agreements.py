@@ -114,7 +114,7 @@ def test_a_group_launches_one_by_name_and_ends_an_instance_with_a_decrement(aws:
     assert facts is not None
     assert (facts.minimum, facts.desired, facts.maximum, facts.units) == (0, 3, 3, 1)
     assert {"us-east-1a", "us-east-1b"} <= {*facts.zones}
-    assert not facts.not_by_name
+    assert not facts.launch_unsupported
     with pytest.raises(CloudRefused):
         groups.launch("surging", "us-east-1b", 1, "i-b-1-us-east-1b")
     aws.client("autoscaling").suspend_processes(
@@ -188,7 +188,7 @@ ABOVE_BASE, BASE = "OnDemandPercentageAboveBaseCapacity", "OnDemandBaseCapacity"
     ],
 )
 def test_it_is_told_why_a_group_launches_none_by_name(group: dict[str, Any], why: str) -> None:
-    assert AutoScalingGroups(lambda: Described(**group)).rules("ng").not_by_name == why
+    assert AutoScalingGroups(lambda: Described(**group)).rules("ng").launch_unsupported == why
 
 
 def test_the_types_that_a_group_names_are_known() -> None:

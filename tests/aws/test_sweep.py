@@ -386,7 +386,7 @@ def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termina
         assert waiting.of_groups(["eks-general"]) == Waiting((expected,))
         rules = AutoScalingGroups(lambda: client).rules("eks-general")
         assert rules.terminate_hooks == ("Terminate-LC-Hook",)
-        assert rules.others_hooks == ("somebody-elses",)
+        assert rules.foreign_terminate_hooks == ("somebody-elses",)
         assert rules.with_target == {"somebody-elses", "Terminate-LC-Hook"}
         settings = AutoScalingGroups(lambda: client).hook_settings(own)
         assert settings == HookSettings(60, has_target=True)

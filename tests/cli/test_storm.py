@@ -10,8 +10,7 @@ EVERYWHERE = frozenset({"Deployment/shop/web", "DaemonSet/kube-system/node-agent
 
 def candidates(rare: str = "Deployment/shop/ledger") -> list[Place]:
     found = [
-        Place(f"node-{at}", f"i-{at}", ("hooked", "plain")[at % 2], EVERYWHERE)
-        for at in range(10)
+        Place(f"node-{at}", f"i-{at}", ("hooked", "plain")[at % 2], EVERYWHERE) for at in range(10)
     ]
     found[7] = Place("node-7", "i-7", "plain", EVERYWHERE | {rare})
     return found

@@ -22,7 +22,7 @@ from tests.retire_node.retiring import (
 )
 from tests.retirement.retirements import FACTS, NOTICED
 
-BY_ITSELF = {"not_by_name": "mixes On-Demand and Spot Instances"}
+BY_ITSELF = {"launch_unsupported": "mixes On-Demand and Spot Instances"}
 
 
 def test_where_nothing_is_launched_by_name_it_is_detached_and_waits_as_well() -> None:

@@ -22,7 +22,7 @@ NEVER = 10**9
 
 def voluntary(**changes: Any) -> Surrounding:
     """A recommendation for an instance of a group without a hook, which launches none by name."""
-    usual = {"pods": [POD], "blocks": False, "facts_": {"not_by_name": "has a warm pool"}}
+    usual = {"pods": [POD], "blocks": False, "facts_": {"launch_unsupported": "has a warm pool"}}
     return surrounding(NoticeKind.REBALANCE, **usual | changes)
 
 

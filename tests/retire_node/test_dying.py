@@ -112,7 +112,7 @@ CASES: dict[str, tuple[NoticeKind, dict[str, Any], list[str]]] = {
     ),
     "rebalance, by the group": (
         NoticeKind.REBALANCE,
-        {"facts_": {"not_by_name": "has a warm pool"}},
+        {"facts_": {"launch_unsupported": "has a warm pool"}},
         ["detach", "evict"],
     ),
     "interruption, hooked": (

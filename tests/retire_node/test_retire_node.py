@@ -54,7 +54,7 @@ def test_the_record_tells_whether_anything_was_left_on_the_node() -> None:
 
 
 def test_a_replacement_that_is_refused_is_tried_at_a_pace_and_then_said() -> None:
-    by_itself = {"not_by_name": "has a warm pool"}
+    by_itself = {"launch_unsupported": "has a warm pool"}
     refusing = surrounding(NoticeKind.REBALANCE, detaches=False, facts_=by_itself)
     outcome = retire(refusing)
     assert outcome.replacement == "failed"

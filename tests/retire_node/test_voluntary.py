@@ -416,7 +416,7 @@ def test_karpenters_node_that_the_policy_takes_is_drained_and_left_for_karpenter
 
 
 def test_a_group_that_rebalances_by_itself_and_whose_hook_calls_others_is_not_waited_for() -> None:
-    rules = {"capacity_rebalance": True, "others_hooks": ("cmdb",)}
+    rules = {"capacity_rebalance": True, "foreign_terminate_hooks": ("cmdb",)}
     world = rebalanced(hooks=(), facts_=rules)
     outcome = retire(world)
     assert outcome.result is RetirementResult.DRAINED, "nobody would tell when its group ends it"
@@ -424,7 +424,7 @@ def test_a_group_that_rebalances_by_itself_and_whose_hook_calls_others_is_not_wa
 
 
 def test_a_drained_instance_is_ended_by_its_group_where_its_hooks_call_others() -> None:
-    world = rebalanced(hooks=(), facts_={"others_hooks": ("cmdb",)})
+    world = rebalanced(hooks=(), facts_={"foreign_terminate_hooks": ("cmdb",)})
     assert retire(world).result is RetirementResult.DRAINED
     assert world.order_of("launch", "evict", "terminate and decrement", "detach") == [
         "launch",

@@ -113,7 +113,7 @@ class ReplacementStep:
                 carried_out = self._carry_out(order, running, decision, group)
             except CloudRefused as error:
                 by_name = decision.method is Method.LAUNCH
-                if not group.recalled and not by_name:
+                if not group.from_cache and not by_name:
                     raise
                 # The group, or the instance in it, is not what it was taken for. Or it was, and is
                 # detached by now: the answer to an attempt before got lost.
@@ -206,7 +206,7 @@ class ReplacementStep:
                 self._groups.detach(instance, group.name)
             case Method.LAUNCH:
                 # Without a hook to keep it, the instance is ended when it is drained.
-                ends = record.kind not in VOLUNTARY and group.holds
+                ends = record.kind not in VOLUNTARY and group.terminate_hook_waits
                 again = record.replacement_intent is not None and record.replacement_intent.ending
                 launched = {"successors": self._launching.launch(record), "ending": ends}
                 noted = self._context.write(order, record, partial(_with_intent, launched))

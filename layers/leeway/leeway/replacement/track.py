@@ -66,7 +66,7 @@ class SuccessorTracker:
         if waited < SHOWS_WITHIN:
             return ""
         group = groups.facts(successor.instance)
-        if group is None or not group.serves:
+        if group is None or not group.stays_in_group:
             return f"successor {successor.instance} left group {intent.group} before it was Ready"
         if node is not None or waited < JOINS_WITHIN:
             return ""

@@ -54,7 +54,7 @@ class DisruptionRequests:
         if record.replacement is Replacement.NONE or record.action is Action.CORDON:
             return None
         group = self._groups.facts(record.instance)
-        if group is None or not group.holds:
+        if group is None or not group.terminate_hook_waits:
             return None
         reason = groups_own_business(record.kind, group)
         return f"{reason}, and its terminate hook tells when" if reason else None
