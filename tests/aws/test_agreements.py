@@ -39,7 +39,7 @@ def ledgers(aws: Sandbox) -> DynamoDisruptionLedgers:
 def test_of_two_that_take_a_turn_at_once_one_learns_that_it_must_look_again(
     ledgers: DynamoDisruptionLedgers,
 ) -> None:
-    read = ledgers.churn("two-at-once")
+    read = ledgers.ledger("two-at-once")
     for instance, loses in (("i-a", False), ("i-b", True)):
         taken, _ = read.take(instance, 10, ChurnCap(), NOW)
         assert taken is not None
@@ -48,15 +48,15 @@ def test_of_two_that_take_a_turn_at_once_one_learns_that_it_must_look_again(
                 ledgers.write(taken)
         else:
             ledgers.write(taken)
-    assert list(ledgers.churn("two-at-once").turns) == ["i-a"]
+    assert list(ledgers.ledger("two-at-once").turns) == ["i-a"]
 
 
 def test_ledgers_are_read_as_they_were_written(ledgers: DynamoDisruptionLedgers) -> None:
-    assert ledgers.churn("fresh") == DisruptionLedger(cluster="fresh")
-    taken, _ = ledgers.churn("fresh").take("i-a", 10, ChurnCap(), NOW)
+    assert ledgers.ledger("fresh") == DisruptionLedger(cluster="fresh")
+    taken, _ = ledgers.ledger("fresh").take("i-a", 10, ChurnCap(), NOW)
     assert taken is not None
     ledgers.write(taken)
-    assert ledgers.churn("fresh") == taken
+    assert ledgers.ledger("fresh") == taken
 
 
 def test_an_unavailable_offering_is_an_item_that_expires(aws: Sandbox) -> None:

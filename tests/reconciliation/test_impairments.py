@@ -19,7 +19,7 @@ from leeway.reconciliation.lost_events import (
     about_retirement,
 )
 from leeway.retirement.attempts import undo
-from leeway.retirement.record import Retirement, due
+from leeway.retirement.record import Retirement, latest_end
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.reconciliation.reconciling import OURS, World, run, seen
@@ -137,7 +137,7 @@ def test_what_has_begun_is_not_undone_when_the_checks_pass_again() -> None:
 
 def test_a_dead_retirement_for_it_goes_on_as_one() -> None:
     record = impaired(Phase.RUNNING)
-    late = due(record) + OVERDUE
+    late = latest_end(record) + OVERDUE
     notice = told(about_retirement(record, "running", PLACE, late))
     assert (notice.kind, notice.over) == (NoticeKind.IMPAIRED_STATUS, frozenset())
 

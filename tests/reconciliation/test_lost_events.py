@@ -36,7 +36,7 @@ from leeway.reconciliation.lost_events import (
     about_state,
 )
 from leeway.retirement.attempts import receive, undo
-from leeway.retirement.record import Retirement, due
+from leeway.retirement.record import Retirement, latest_end
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.admission.admissions import LAUNCH_HOOK, arriving, ask
@@ -548,7 +548,7 @@ def test_what_left_its_group_one_larger_is_found_though_it_ended_and_not_rehears
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
     changes = {"replacement_intent": asked, "begun_at": NOTICED, "action": Action.CORDON}
     left = at(rebalance, Phase.FINISHED).model_copy(update=changes)
-    late = due(left) + OVERDUE
+    late = latest_end(left) + OVERDUE
     assert about_retirement(left, "running", PLACE, late - MINUTE) is None
     assert about_retirement(left, "running", PLACE, late, dry_run=True) is None
     omission = about_retirement(left, "running", PLACE, late)

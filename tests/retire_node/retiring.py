@@ -51,11 +51,11 @@ class DisruptionLedgersInMemory:
 
     churns: dict[str, DisruptionLedger] = field(default_factory=dict)
 
-    def churn(self, cluster: str) -> DisruptionLedger:
+    def ledger(self, cluster: str) -> DisruptionLedger:
         return self.churns.get(cluster, DisruptionLedger(cluster=cluster))
 
     def write(self, ledger: DisruptionLedger) -> None:
-        if ledger.version != self.churn(ledger.cluster).version + 1:
+        if ledger.version != self.ledger(ledger.cluster).version + 1:
             raise RecordChanged(ledger.cluster)
         self.churns[ledger.cluster] = ledger
 

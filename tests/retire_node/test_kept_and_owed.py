@@ -12,7 +12,7 @@ from leeway.ports.aws import CloudRefused
 from leeway.reconciliation.lost_events import about_retirement
 from leeway.retire_node.outcome import RetirementResult
 from leeway.retirement.attempts import receive, undo
-from leeway.retirement.record import due
+from leeway.retirement.record import latest_end
 from leeway.retirement.replacement_intent import ReplacementIntent, ZoneChoice
 
 from tests.retire_node.retiring import (
@@ -31,7 +31,7 @@ PLACE = EventOrigin("123456789012", "us-east-1")
 
 def found(world: Surrounding, state: str | None, late: timedelta = timedelta(0)) -> None:
     """Have reconcile look at the record when it is overdue, and receive what it makes of it."""
-    world.now_ = max(world.now_, due(world.record) + OVERDUE) + late
+    world.now_ = max(world.now_, latest_end(world.record) + OVERDUE) + late
     lost = about_retirement(world.record, state, PLACE, world.now_)
     assert lost is not None
     told = parse_notice(lost.event)

@@ -13,7 +13,7 @@ from leeway.ports.kubernetes_objects import Pod
 from leeway.retire_node.outcome import RetirementResult
 from leeway.retirement.attempts import undo
 from leeway.retirement.disruption_budget import DisruptionLedger
-from leeway.retirement.record import due
+from leeway.retirement.record import latest_end
 from leeway.retirement.replacement_intent import ReplacementIntent, ZoneChoice
 
 from tests.retire_node.retiring import (
@@ -334,7 +334,7 @@ def test_nobody_takes_it_for_dead_while_it_waits_long_for_its_turn_and_then_its_
         if world.now_ - NOTICED > timedelta(hours=3):
             world.policy = ClusterPolicy()
         seen.add(step.split("-")[0])
-        assert world.now_ < due(world.record) + OVERDUE
+        assert world.now_ < latest_end(world.record) + OVERDUE
 
     world.before_step = look
     assert retire(world).result is RetirementResult.DRAINED

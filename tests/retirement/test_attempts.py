@@ -11,7 +11,7 @@ from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, OnBlocked, rule
 from leeway.ports.aws import HookResult
 from leeway.retirement.attempts import receive, undo
-from leeway.retirement.record import LONGEST, Retirement, due
+from leeway.retirement.record import LONGEST, Retirement, latest_end
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.retirement.retirements import FACTS, HOOK, NOTICED, at, interrupted, notice, take
@@ -254,18 +254,18 @@ MINUTE = timedelta(minutes=1)
 
 def test_every_phase_has_its_latest_moment() -> None:
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
-    assert due(rebalance) == NOTICED + DAY + 40 * MINUTE, "its turn, its successor, its pods"
+    assert latest_end(rebalance) == NOTICED + DAY + 40 * MINUTE, "its turn, its successor, its pods"
     turn = NOTICED + 20 * HOUR
     running = rebalance.model_copy(update={"phase": Phase.RUNNING, "running_at": turn})
-    assert due(running) == turn + 40 * MINUTE
+    assert latest_end(running) == turn + 40 * MINUTE
     ends = turn + 39 * MINUTE
     begun = running.model_copy(update={"begun_at": turn + 9 * MINUTE, "deadline": ends})
-    assert due(begun) == ends
-    assert due(interrupted()) == interrupted().deadline
+    assert latest_end(begun) == ends
+    assert latest_end(interrupted()) == interrupted().deadline
     change = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", effective_at=NOTICED + 4 * HOUR).record
-    assert due(change) == change.deadline, "EC2 does not wait for its turn"
+    assert latest_end(change) == change.deadline, "EC2 does not wait for its turn"
     undoing = interrupted().model_copy(update={"phase": Phase.UNDOING})
-    assert due(undoing) == NOTICED + HOUR
+    assert latest_end(undoing) == NOTICED + HOUR
 
 
 @given(st.sampled_from(Phase), st.sampled_from([NoticeKind.REBALANCE, NoticeKind.STATE_CHANGE]))
@@ -273,7 +273,7 @@ def test_what_has_no_deadline_is_due_all_the_same(phase: Phase, kind: NoticeKind
     endless = take(None, kind, "n-1", state="stopping").record.model_copy(
         update={"deadline": None, "phase": phase}
     )
-    assert due(endless) <= NOTICED + LONGEST
+    assert latest_end(endless) <= NOTICED + LONGEST
 
 
 def test_a_rebalance_that_waited_long_for_its_turn_is_not_dead_before_its_successor_is() -> None:

@@ -12,11 +12,11 @@ from leeway.retirement.disruption_budget import (
     BudgetDecision,
     BudgetVerdict,
     DisruptionLedger,
-    begun,
     decide_disruption,
+    decline_after_timeout,
     is_voluntary,
-    pause_before_asking,
-    with_patience,
+    retry_pause,
+    start_drain,
 )
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import ReplacementIntent
@@ -75,29 +75,29 @@ DAY = timedelta(hours=24)
 
 def test_a_recommendation_whose_turn_does_not_come_in_a_day_is_declined() -> None:
     recommended = noticed(NoticeKind.REBALANCE)
-    assert with_patience(recommended, WAITS, NOTICED + DAY - timedelta(seconds=1)) == WAITS
-    turn = with_patience(recommended, WAITS, NOTICED + DAY)
+    assert decline_after_timeout(recommended, WAITS, NOTICED + DAY - timedelta(seconds=1)) == WAITS
+    turn = decline_after_timeout(recommended, WAITS, NOTICED + DAY)
     assert turn.verdict is BudgetVerdict.DECLINE
     assert turn.reason == "its turn has not come in 24 hours: cluster prod is paused"
     go = BudgetDecision(BudgetVerdict.GO)
-    assert with_patience(recommended, go, NOTICED + DAY) == go
+    assert decline_after_timeout(recommended, go, NOTICED + DAY) == go
 
 
 def test_what_comes_anyway_and_what_has_asked_for_its_successor_are_never_declined() -> None:
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
-    assert with_patience(change, WAITS, NOTICED + DAY) == WAITS
+    assert decline_after_timeout(change, WAITS, NOTICED + DAY) == WAITS
     asked = ReplacementIntent(method="launch-successor", reason="", asked_at=NOTICED)
     asked_for = noticed(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": asked})
-    assert with_patience(asked_for, WAITS, NOTICED + DAY) == WAITS
+    assert decline_after_timeout(asked_for, WAITS, NOTICED + DAY) == WAITS
 
 
 def test_a_recommendations_deadline_counts_from_when_its_pods_are_asked_to_go() -> None:
     turn = NOTICED + timedelta(hours=3)
-    recommended = begun(noticed(NoticeKind.REBALANCE), turn)
+    recommended = start_drain(noticed(NoticeKind.REBALANCE), turn)
     assert (recommended.begun_at, recommended.deadline) == (turn, turn + timedelta(minutes=30))
-    assert begun(recommended, turn + timedelta(hours=1)) == recommended
+    assert start_drain(recommended, turn + timedelta(hours=1)) == recommended
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
-    assert begun(change, turn).deadline == change.deadline
+    assert start_drain(change, turn).deadline == change.deadline
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_only_where_its_group_ends_it_a_blocked_pod_is_waited_for_as_long_as_the
         method=method, reason="", asked_at=NOTICED, to_restore=method == "launch-successor"
     )
     noted = noticed(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": asked})
-    on = begun(noted, NOTICED)
+    on = start_drain(noted, NOTICED)
     assert (on.deadline, on.on_blocked) == (NOTICED + timedelta(hours=hours), then)
-    fails = begun(noted.model_copy(update={"on_blocked": OnBlocked.FAIL}), NOTICED)
+    fails = start_drain(noted.model_copy(update={"on_blocked": OnBlocked.FAIL}), NOTICED)
     assert fails.deadline == NOTICED + timedelta(minutes=30)
 
 
@@ -126,7 +126,7 @@ def test_asking_again_is_never_put_off_past_the_last_call(after: int) -> None:
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
     assert change.deadline is not None
     now = NOTICED + timedelta(seconds=after)
-    pause = pause_before_asking(change, now)
+    pause = retry_pause(change, now)
     assert timedelta(seconds=1) <= pause <= timedelta(minutes=5)
     last_call = change.deadline - LAST_CALL
     assert now + pause <= max(last_call, now + timedelta(seconds=1))

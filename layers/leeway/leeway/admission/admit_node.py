@@ -143,7 +143,7 @@ class AdmitNode:
             if outcome.node:
                 steps.run("note", str, partial(self._note, outcome, ended.node_uid))
             if answer := _ANSWERS.get(outcome.result):
-                self._actions.insist(order.instance, ended.answered, answer, steps)
+                self._actions.retry_refused(order.instance, ended.answered, answer, steps)
         return outcome
 
     def _current(self, order: AttemptId) -> Admission | None:
@@ -159,7 +159,9 @@ class AdmitNode:
             return NodeLookup(None)
         now = self._clock.now()
         held = joined(before.held, record.hooks, record.noticed_at, now)
-        looked = replace(before, record=record, held=self._actions.keep(order.instance, held))
+        looked = replace(
+            before, record=record, held=self._actions.send_heartbeats(order.instance, held)
+        )
         looked, lacks = self._see(looked, record)
         now = self._clock.now()
         verdict = decide(

@@ -24,7 +24,7 @@ from leeway.notices.synthetic import Event, EventOrigin
 from leeway.policy.rules import SAFETY_MARGIN, VOLUNTARY, Action, Policy
 from leeway.ports.aws import HookResult
 from leeway.retirement.attempts import has_lived_on
-from leeway.retirement.record import OVER, TERMINATED_WITHIN, Retirement, due
+from leeway.retirement.record import OVER, TERMINATED_WITHIN, Retirement, latest_end
 
 PATIENCE = timedelta(seconds=10)
 """How old something is before its event counts as lost."""
@@ -488,7 +488,7 @@ def about_retirement(
     `state` is its instance's, None where EC2 lists it no more."""
     if record.phase in OVER and not record.must_restore_capacity:
         return None
-    if now < due(record) + OVERDUE or (dry_run and record.phase in OVER):
+    if now < latest_end(record) + OVERDUE or (dry_run and record.phase in OVER):
         return None
     about = f"dead-retirement-{record.instance}-{record.attempt}"
     if state is None or state in GONE:
@@ -509,7 +509,7 @@ def about_retirement(
         action = InterruptionAction.STOP if record.stops else InterruptionAction.TERMINATE
         event = place.interruption(about, now, record.instance, action)
     left = "it left its group one larger, which is to be as large as before"
-    why = left if record.phase in OVER else _died(due(record))
+    why = left if record.phase in OVER else _died(latest_end(record))
     begun = Action.RETIRE if record.must_restore_capacity else record.action
     return Lost(record.instance, event, why, begun=begun)
 

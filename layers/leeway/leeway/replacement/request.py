@@ -18,7 +18,7 @@ from leeway.replacement.cache import GroupCache
 from leeway.replacement.decide import Decision, decide_replacement, decide_without_group
 from leeway.replacement.launch import SuccessorLaunch
 from leeway.replacement.track import SuccessorStatus, SuccessorTracker
-from leeway.retirement.disruption_budget import begun
+from leeway.retirement.disruption_budget import start_drain
 from leeway.retirement.hooks_of_record import held_for
 from leeway.retirement.node_marks import marks_of
 from leeway.retirement.record import Retirement
@@ -224,7 +224,7 @@ class ReplacementStep:
         if record is None:
             return replace(replaced, record=None)
         now = self._context.clock.now()
-        held = self._actions.keep(order.instance, held_for(record, replaced.held, now))
+        held = self._actions.send_heartbeats(order.instance, held_for(record, replaced.held, now))
         if not replaced.settled:
             again = replace(self.ask(order, record), held=held)
             return replace(again, rest=0) if look >= LOOKS else again
@@ -268,7 +268,7 @@ class ReplacementStep:
     ) -> tuple[Retirement, None]:
         if record.begun_at is not None:
             return record, None
-        on = begun(record, self._context.clock.now())
+        on = start_drain(record, self._context.clock.now())
         return _with_intent({"successors": successors}, on) if successors else (on, None)
 
     def _mark(self, record: Retirement) -> None:

@@ -20,10 +20,10 @@ from leeway.retirement.disruption_budget import (
     BudgetDecision,
     BudgetVerdict,
     is_voluntary,
-    pause_before_asking,
+    retry_pause,
 )
 from leeway.retirement.node_marks import marks_of
-from leeway.retirement.record import INTERRUPTIONS, Retirement, due
+from leeway.retirement.record import INTERRUPTIONS, Retirement, latest_end
 from leeway.retirement.step_context import StepContext
 
 JOINS = timedelta(seconds=5)
@@ -157,7 +157,9 @@ class CordonStep:
         is tried again until the time is up."""
         now, course = self._context.clock.now(), course_of(record)
         rest = 0
-        if course is Course.CORDON and now < min(due(record), record.noticed_at + BUDGET_TIMEOUT):
+        if course is Course.CORDON and now < min(
+            latest_end(record), record.noticed_at + BUDGET_TIMEOUT
+        ):
             paced = pause_before_next(record.noticed_at, now, deadline=None)
             rest = int(max(paced.total_seconds(), LONGEST_RETRY))
         return CordonResult(False, record, problem=problem, course=course, rest=rest)
@@ -204,7 +206,7 @@ class CordonStep:
         self._telemetry.waiting(record, told.reason)
         with suppress(*API_ERRORS):  # tried again when its turn is asked for again
             self._unmarked(order, CordonResult(False, record))
-        rest = pause_before_asking(record, self._context.clock.now())
+        rest = retry_pause(record, self._context.clock.now())
         return CordonResult(
             settled=False,
             record=record,

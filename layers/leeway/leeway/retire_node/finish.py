@@ -273,7 +273,7 @@ class FinishStep:
         if finished.outcome is None:
             return
         steps.run("report", str, partial(self._report, finished.outcome, located))
-        self._actions.insist(order.instance, finished.answered, HookResult.CONTINUE, steps)
+        self._actions.retry_refused(order.instance, finished.answered, HookResult.CONTINUE, steps)
 
     def _report(self, outcome: Outcome, located: CordonResult) -> str:
         """One step, since each is paid for. What may have to wait for its service comes last: the

@@ -12,7 +12,7 @@ from leeway.retirement.disruption_budget import (
     BudgetDecision,
     BudgetVerdict,
     decide_disruption,
-    with_patience,
+    decline_after_timeout,
 )
 from leeway.retirement.ports import DisruptionLedgers
 from leeway.retirement.record import Retirement
@@ -36,7 +36,7 @@ class DisruptionRequests:
         except API_ERRORS as error:
             # Nobody is in a hurry: a retirement of choice does not begin on guesses.
             told = BudgetDecision(BudgetVerdict.WAIT, f"{type(error).__name__}: {error}")
-        return with_patience(record, told, self._context.clock.now())
+        return decline_after_timeout(record, told, self._context.clock.now())
 
     def _turn_of(self, record: Retirement, policy: ClusterPolicy) -> BudgetDecision:
         had_its_turn = record.replacement_intent is not None
@@ -75,7 +75,7 @@ class DisruptionRequests:
 
         def take() -> BudgetDecision:
             now = self._context.clock.now()
-            ledger = ledgers.churn(record.facts.cluster)
+            ledger = ledgers.ledger(record.facts.cluster)
             changed, told = ledger.take(record.instance, nodes, policy.churn, now)
             if changed is not None:
                 ledgers.write(changed)

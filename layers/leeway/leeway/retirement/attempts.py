@@ -9,7 +9,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.lifecycle_hooks.held_hooks import LONGEST_TIMEOUT
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import SPOT_WARNING, VOLUNTARY, Action, Ruling
-from leeway.retirement.record import INTERRUPTIONS, TERMINATED_WITHIN, Retirement, due
+from leeway.retirement.record import INTERRUPTIONS, TERMINATED_WITHIN, Retirement, latest_end
 
 MATTERS = timedelta(seconds=5)
 """How much less time a second notice must leave to be worth starting again for: the same thing may
@@ -70,7 +70,7 @@ def undo(stored: Retirement | None, notice: Notice) -> RecordChange[Retirement] 
     """
     if stored is None or notice.time < stored.noticed_at:
         return None
-    died = notice.time >= due(stored) + OVERDUE
+    died = notice.time >= latest_end(stored) + OVERDUE
     if stored.phase is Phase.UNDOING and not died:
         # Started again, in case the start was lost.
         return RecordChange(stored, False, True, "its node is being freed")
@@ -165,7 +165,7 @@ def _why_newer(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None
         return _after_the_end(stored, notice, ruling)
     if _is_of_a_later_life(stored, notice):
         return "the instance was interrupted before, and has run again since"
-    if notice.time >= due(stored) + OVERDUE:
+    if notice.time >= latest_end(stored) + OVERDUE:
         return "the retirement before it should long have ended: its execution has died"
     return _why_more_urgent(stored, notice, ruling)
 

@@ -95,7 +95,9 @@ def decide_disruption(
     )
 
 
-def with_patience(record: Retirement, told: BudgetDecision, now: datetime) -> BudgetDecision:
+def decline_after_timeout(
+    record: Retirement, told: BudgetDecision, now: datetime
+) -> BudgetDecision:
     """Decline instead of waiting on, where a day was not enough, whatever the reason. A scheduled
     change comes anyway, and one whose successor is asked for has begun: these wait on."""
     counts = record.deadline_from_begin and record.replacement_intent is None
@@ -121,7 +123,7 @@ def _held(record: Retirement, policy: ClusterPolicy, protections: Sequence[str])
     return None
 
 
-def pause_before_asking(record: Retirement, now: datetime) -> timedelta:
+def retry_pause(record: Retirement, now: datetime) -> timedelta:
     """Return how long to wait before asking for the turn again."""
     pause = SOON if now - record.noticed_at < timedelta(hours=1) else LATER
     if record.kind is NoticeKind.SCHEDULED_CHANGE and record.deadline is not None:
@@ -130,7 +132,7 @@ def pause_before_asking(record: Retirement, now: datetime) -> timedelta:
     return pause
 
 
-def begun(record: Retirement, now: datetime) -> Retirement:
+def start_drain(record: Retirement, now: datetime) -> Retirement:
     """Return a retirement whose pods are asked to go from now on. Its deadline is counted from now
     where it counts from its turn.
 

@@ -128,7 +128,7 @@ class Retirement(BaseModel):
         return self.phase in OVER and self.answer is None
 
 
-def due(stored: Retirement) -> datetime:
+def latest_end(stored: Retirement) -> datetime:
     """Return by when a retirement has ended, whatever it still has to wait for. One that is open
     OVERDUE after that has no execution any more."""
     if stored.phase in {Phase.UNDOING, Phase.UNDONE}:
