@@ -261,7 +261,7 @@ def test_what_is_remembered_of_a_group_is_its_rules_as_they_were_read(aws: Sandb
     assert rules.terminate_hooks == ("leeway-drain",)
     assert rules.timeouts["leeway-drain"] >= 30
     memory = DynamoSharedCache(maker(aws, "dynamodb"), TABLE)
-    assert memory.recall("group/remembered") is None
+    assert memory.get("group/remembered") is None
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
     before = aws.control("GET", "status")["calls"]["autoscaling:DescribeLifecycleHooks"]
     for _ in range(2):

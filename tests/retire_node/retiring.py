@@ -82,7 +82,7 @@ class CacheStoreInMemory:
     recalled: dict[str, CachedValue] = field(default_factory=dict)
     asked_until: dict[str, datetime] = field(default_factory=dict)
 
-    def recall(self, what: str) -> CachedValue | None:
+    def get(self, what: str) -> CachedValue | None:
         return self.recalled.get(what)
 
     def claim(self, what: str, now: datetime, until: datetime) -> bool:
@@ -91,8 +91,8 @@ class CacheStoreInMemory:
         self.asked_until[what] = until
         return True
 
-    def remember(self, what: str, recalled: CachedValue) -> None:
-        self.recalled[what] = recalled
+    def put(self, what: str, value: CachedValue) -> None:
+        self.recalled[what] = value
 
 
 @dataclass
