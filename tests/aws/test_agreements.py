@@ -41,19 +41,19 @@ def test_of_two_that_take_a_turn_at_once_one_learns_that_it_must_look_again(
 ) -> None:
     read = ledgers.ledger("two-at-once")
     for instance, loses in (("i-a", False), ("i-b", True)):
-        taken, _ = read.take(instance, 10, ChurnCap(), NOW)
+        taken, _ = read.request(instance, 10, ChurnCap(), NOW)
         assert taken is not None
         if loses:
             with pytest.raises(RecordChanged):
                 ledgers.write(taken)
         else:
             ledgers.write(taken)
-    assert list(ledgers.ledger("two-at-once").turns) == ["i-a"]
+    assert list(ledgers.ledger("two-at-once").begun) == ["i-a"]
 
 
 def test_ledgers_are_read_as_they_were_written(ledgers: DynamoDisruptionLedgers) -> None:
     assert ledgers.ledger("fresh") == DisruptionLedger(cluster="fresh")
-    taken, _ = ledgers.ledger("fresh").take("i-a", 10, ChurnCap(), NOW)
+    taken, _ = ledgers.ledger("fresh").request("i-a", 10, ChurnCap(), NOW)
     assert taken is not None
     ledgers.write(taken)
     assert ledgers.ledger("fresh") == taken

@@ -146,4 +146,4 @@ def test_wherever_it_dies_everything_is_done_and_nothing_twice(case: str, when: 
         assert world.desired == 3, number
         if kind is NoticeKind.REBALANCE:
             assert [one.instance for one in outcome.successors] == [SUCCESSOR], number
-            assert world.ledgers.churns["prod"].turns.keys() == {FACTS.instance}, number
+            assert world.ledgers.churns["prod"].begun.keys() == {FACTS.instance}, number

@@ -317,7 +317,7 @@ def test_an_interruption_of_a_paused_cluster_is_drained_all_the_same() -> None:
 
 def test_who_exceeds_the_churn_cap_waits_and_says_so() -> None:
     world = rebalanced(ready=10)
-    earlier, _ = DisruptionLedger(cluster="prod").take("i-0earlier", 10, ChurnCap(), NOTICED)
+    earlier, _ = DisruptionLedger(cluster="prod").request("i-0earlier", 10, ChurnCap(), NOTICED)
     assert earlier is not None
     world.ledgers.churns["prod"] = earlier
     assert retire(world).result is RetirementResult.DRAINED

@@ -135,23 +135,24 @@ def test_asking_again_is_never_put_off_past_the_last_call(after: int) -> None:
 def test_a_tenth_of_the_nodes_may_go_and_one_at_least() -> None:
     cap, ledger = ChurnCap(), DisruptionLedger(cluster="prod")
     for number in range(2):
-        taken, turn = ledger.take(f"i-{number}", 25, cap, NOTICED)
+        taken, turn = ledger.request(f"i-{number}", 25, cap, NOTICED)
         assert turn.verdict is BudgetVerdict.GO
         assert taken is not None
         ledger = taken
-    none, turn = ledger.take("i-2", 25, cap, NOTICED + timedelta(minutes=9))
+    none, turn = ledger.request("i-2", 25, cap, NOTICED + timedelta(minutes=9))
     assert none is None
     assert turn.verdict is BudgetVerdict.WAIT
     assert turn.reason == "2 of 25 nodes went in the last 10 minutes, and at most 2 may"
     assert (
-        DisruptionLedger(cluster="prod").take("i-0", 3, cap, NOTICED)[1].verdict is BudgetVerdict.GO
+        DisruptionLedger(cluster="prod").request("i-0", 3, cap, NOTICED)[1].verdict
+        is BudgetVerdict.GO
     )
 
 
 def test_who_has_its_turn_keeps_it_and_takes_no_second() -> None:
-    ledger, _ = DisruptionLedger(cluster="prod").take("i-0", 3, ChurnCap(), NOTICED)
+    ledger, _ = DisruptionLedger(cluster="prod").request("i-0", 3, ChurnCap(), NOTICED)
     assert ledger is not None
-    changed, turn = ledger.take("i-0", 3, ChurnCap(), NOTICED)
+    changed, turn = ledger.request("i-0", 3, ChurnCap(), NOTICED)
     assert (changed, turn.verdict) == (None, BudgetVerdict.GO)
 
 
@@ -169,7 +170,7 @@ def test_in_no_window_do_more_go_than_the_cap_allows(
     went: dict[str, datetime] = {}
     for number, second in sorted(asks, key=lambda ask: ask[1]):
         now = NOTICED + timedelta(seconds=second)
-        changed, turn = ledger.take(f"i-{number}", nodes, cap, now)
+        changed, turn = ledger.request(f"i-{number}", nodes, cap, now)
         if changed is not None:
             assert turn.verdict is BudgetVerdict.GO
             assert changed.version == ledger.version + 1

@@ -76,7 +76,7 @@ class DisruptionRequests:
         def take() -> BudgetDecision:
             now = self._context.clock.now()
             ledger = ledgers.ledger(record.facts.cluster)
-            changed, told = ledger.take(record.instance, nodes, policy.churn, now)
+            changed, told = ledger.request(record.instance, nodes, policy.churn, now)
             if changed is not None:
                 ledgers.write(changed)
             return told

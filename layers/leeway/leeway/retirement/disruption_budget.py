@@ -48,14 +48,14 @@ class DisruptionLedger(BaseModel):
 
     cluster: str
     version: int = 0
-    turns: dict[str, AwareDatetime] = {}
+    begun: dict[str, AwareDatetime] = {}
 
-    def take(
+    def request(
         self, instance: str, nodes: int, cap: ChurnCap, now: datetime
     ) -> tuple["DisruptionLedger | None", BudgetDecision]:
         """Ask for a turn in a cluster of so many nodes; the ledger is what is to be written, None
         where nothing changes. An instance that asks again has its turn already."""
-        taken = {name: at for name, at in self.turns.items() if now - at < cap.within}
+        taken = {name: at for name, at in self.begun.items() if now - at < cap.within}
         if instance in taken:
             return None, BudgetDecision(BudgetVerdict.GO)
         allowed = max(cap.at_least, nodes * cap.percent // 100)
@@ -66,8 +66,8 @@ class DisruptionLedger(BaseModel):
                 f"{len(taken)} of {nodes} nodes went in the last {minutes:g} minutes, and at most "
                 f"{allowed} may",
             )
-        turns = {**taken, instance: now}
-        changed = self.model_copy(update={"turns": turns, "version": self.version + 1})
+        begun = {**taken, instance: now}
+        changed = self.model_copy(update={"begun": begun, "version": self.version + 1})
         return changed, BudgetDecision(BudgetVerdict.GO)
 
 
