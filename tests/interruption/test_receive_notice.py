@@ -57,7 +57,7 @@ def test_owners_that_retire_their_own_nodes_are_left_to_unless_the_policy_takes_
 ) -> None:
     desk = Desk(owner=Owner(kind, "general"))
     assert desk.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.LEFT_TO_OWNER]
-    desk.policies = OnePolicy(ClusterPolicy(takes=frozenset({kind})))
+    desk.policies = OnePolicy(ClusterPolicy(retires_for=frozenset({kind})))
     assert desk.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.STARTED]
 
 
@@ -87,7 +87,7 @@ def test_a_retirement_after_another_knows_whose_the_instance_is_by_now() -> None
 
 
 def test_fargates_nodes_are_never_taken() -> None:
-    takes = ClusterPolicy(takes=frozenset(OwnerKind))
+    takes = ClusterPolicy(retires_for=frozenset(OwnerKind))
     desk = Desk(owner=Owner(OwnerKind.FARGATE), policies=OnePolicy(takes))
     assert desk.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.LEFT_TO_OWNER]
 
@@ -322,7 +322,7 @@ def test_what_a_strangers_instance_or_a_stopped_one_leaves_is_not() -> None:
 
 
 def test_a_hook_of_ekss_own_is_drained_for_and_left_for_eks_to_answer() -> None:
-    takes = ClusterPolicy(takes=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
+    takes = ClusterPolicy(retires_for=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
     desk = Desk(owner=Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), policies=OnePolicy(takes))
     detail = {
         "EC2InstanceId": FIRST,
@@ -336,7 +336,7 @@ def test_a_hook_of_ekss_own_is_drained_for_and_left_for_eks_to_answer() -> None:
 
 
 def test_a_launch_hook_of_ekss_own_is_left_for_eks_to_answer() -> None:
-    takes = ClusterPolicy(takes=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
+    takes = ClusterPolicy(retires_for=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
     desk = Desk(owner=Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), policies=OnePolicy(takes))
     told = launching()
     told["detail"]["LifecycleHookName"] = "Launch-LC-Hook"

@@ -81,7 +81,7 @@ def managed(*hooks: LifecycleHook, launching: bool = False) -> World:
     return World([seen(theirs, group="eks-general-5f1c")], hooks=waiting)
 
 
-TAKEN = ClusterPolicy(takes=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
+TAKEN = ClusterPolicy(retires_for=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
 THEIRS = LifecycleHook("eks-general-5f1c", "drain")
 
 
@@ -382,7 +382,7 @@ def test_instances_of_owners_that_retire_their_own_are_left_alone() -> None:
     theirs = World([seen(managed)], marked=[mark])
     run(theirs)
     assert theirs.received == []
-    theirs.policy = ClusterPolicy(takes=frozenset({OwnerKind.KARPENTER}))
+    theirs.policy = ClusterPolicy(retires_for=frozenset({OwnerKind.KARPENTER}))
     run(theirs)
     assert len(theirs.received) == 1
 
@@ -473,7 +473,7 @@ def test_what_owners_that_retire_their_own_leave_is_theirs_to_clean_up() -> None
     world = gone(instances_=[seen(theirs, "terminated")], index={OURS.instance: theirs})
     assert run(world).cleaned == []
     assert world.clusters["prod"].vouched == []
-    world.policy = ClusterPolicy(takes=frozenset({OwnerKind.KARPENTER}))
+    world.policy = ClusterPolicy(retires_for=frozenset({OwnerKind.KARPENTER}))
     assert [one.result for one in run(world).cleaned] == [CleanUpResult.CLEANED]
 
 

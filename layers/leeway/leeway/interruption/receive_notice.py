@@ -413,7 +413,7 @@ def _besides(received: InstanceOutcome, otherwise: str, work: Callable[[], str])
 
 def _left_to_owner(case: _Case, policy: ClusterPolicy) -> InstanceOutcome | None:
     owner = case.facts.owner
-    if policy.covers(owner):
+    if policy.retires_nodes_of(owner):
         return None
     reason = f"{owner.kind} {owner.name} drains and replaces its own nodes"
     return case.became(NoticeResult.LEFT_TO_OWNER, reason)

@@ -149,13 +149,13 @@ class ClusterPolicy:
     paused: bool = False
     dry_run: bool = False
     churn: ChurnCap = ChurnCap()
-    takes: frozenset[OwnerKind] = frozenset()
+    retires_for: frozenset[OwnerKind] = frozenset()
 
-    def covers(self, owner: Owner) -> bool:
+    def retires_nodes_of(self, owner: Owner) -> bool:
         """Whether Leeway retires this owner's nodes. Fargate's it never touches."""
         if owner.kind is OwnerKind.FARGATE:
             return False
-        return not owner.retires_itself or owner.kind in self.takes
+        return not owner.retires_itself or owner.kind in self.retires_for
 
     def acts_on(self, kind: NoticeKind) -> bool:
         """Whether anything is to come of notices of a kind."""

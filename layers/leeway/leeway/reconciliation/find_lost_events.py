@@ -107,7 +107,9 @@ class Finding:
                 can be said.
         """
         ours = {one.facts.instance: one for one in region.instances if one.facts.cluster == cluster}
-        cared = {name: one for name, one in ours.items() if policy.covers(one.facts.owner)}
+        cared = {
+            name: one for name, one in ours.items() if policy.retires_nodes_of(one.facts.owner)
+        }
         under_way = self._records.unfinished(cluster)
         case = _Case(policy, cared, _by_instance(under_way.records))
         looks: list[Look] = []

@@ -260,7 +260,7 @@ class Reconciliation:
             if instance in remaining:
                 several.add(instance)
             remaining.add(instance)
-            if policy.covers(facts.owner):
+            if policy.retires_nodes_of(facts.owner):
                 left[instance] = facts, node
         if not left:
             return frozenset(remaining)
