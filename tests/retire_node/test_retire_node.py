@@ -275,7 +275,7 @@ def test_an_event_bus_that_does_not_answer_delays_no_log_line_and_no_kubernetes_
     def fails(detail_type: str, detail: str) -> None:
         raise CloudUnavailable("EventBridge")
 
-    world.announce = fails  # type: ignore[method-assign]
+    world.publish = fails  # type: ignore[method-assign]
     with pytest.raises(CloudUnavailable):
         world.run_attempt()
     assert [line.split(":")[0] for line in world.told] == ["spot-interruption", "LeewayRetired"]

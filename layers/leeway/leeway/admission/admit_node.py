@@ -286,7 +286,7 @@ class AdmitNode:
     def _announce(self, outcome: AdmissionOutcome) -> str:
         """Put the Leeway event; one that is refused holds up nothing."""
         try:
-            self._announcements.announce(outcome.title, outcome.to_json())
+            self._announcements.publish(outcome.title, outcome.to_json())
         except CloudRefused as error:
             self._telemetry.admission_not_reported(outcome, f"no Leeway event: {error}")
             return f"not put: {error}"
@@ -296,7 +296,7 @@ class AdmitNode:
         """Write the Kubernetes Event; a cluster that does not take it holds up nothing."""
         event = outcome.as_node_event(node_uid)
         try:
-            self._open_cluster(outcome.cluster).note(event)
+            self._open_cluster(outcome.cluster).write_event(event)
         except _TROUBLE as error:
             self._telemetry.admission_not_reported(outcome, f"no Kubernetes Event: {error}")
             return f"not written: {error}"

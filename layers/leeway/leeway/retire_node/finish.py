@@ -286,7 +286,7 @@ class FinishStep:
         """Put the Leeway event. A repeated one has the same instance and attempt, by which its
         readers can tell; one that is refused holds up nothing."""
         try:
-            self._announcements.announce(outcome.title, outcome.to_json())
+            self._announcements.publish(outcome.title, outcome.to_json())
         except CloudRefused as error:
             self._telemetry.retirement_not_reported(outcome, f"no Leeway event: {error}")
             return f"not put: {error}"
@@ -297,7 +297,7 @@ class FinishStep:
         event = outcome.as_node_event(node_uid)
         open_cluster = self._context.open_cluster
         try:
-            self._context.retry(lambda: open_cluster(outcome.cluster).note(event))
+            self._context.retry(lambda: open_cluster(outcome.cluster).write_event(event))
         except API_ERRORS as error:
             self._telemetry.retirement_not_reported(outcome, f"no Kubernetes Event: {error}")
 
