@@ -21,7 +21,7 @@ from lightkube.resources.core_v1 import Pod as PodObject
 from lightkube.resources.storage_v1 import VolumeAttachment
 from lightkube.types import PatchType
 
-from leeway.clock import Clock, Lead
+from leeway.clock import Clock, ClockOffset
 from leeway.drain.decide_pod import DAEMONSET
 from leeway.kubernetes.budgets import Budgets
 from leeway.kubernetes.connection import Connection, raise_unless_object
@@ -84,7 +84,7 @@ class LightkubeCluster:
         self._connection = connection
         self._clock = clock
         self._for_all = for_all
-        self._lead = Lead()
+        self._lead = ClockOffset()
         self._page = page
         self._just_read: tuple[float, NodeObject] | None = None
         self._living_daemonsets: dict[tuple[str, str], float] = {}

@@ -7,7 +7,7 @@ from functools import partial
 
 from leeway.admission.record import Admission
 from leeway.clock import Clock
-from leeway.failures import described
+from leeway.failures import describe_error
 from leeway.instances.observed import (
     ObservedChange,
     ObservedHook,
@@ -126,7 +126,7 @@ class Finding:
         try:
             hooks = self._waiting.of_groups({one.group for one in cared.values() if one.group})
         except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
-            hooks = Waiting((), (described(error),))
+            hooks = Waiting((), (describe_error(error),))
         problems += [f"lifecycle hooks: {wrong}" for wrong in hooks.unread]
         looks += [partial(self._hook, case, one) for one in hooks.seen if one.instance in cared]
         looks += self._at_interruptions(case, region.interruptions)
@@ -280,7 +280,7 @@ def _collected(looks: Sequence[Look], problems: list[str]) -> Search:
         try:
             return look()
         except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
-            return f"records: {described(error)}"
+            return f"records: {describe_error(error)}"
 
     seen = in_parallel(take, looks, HANDS)
     problems += [one for one in seen if isinstance(one, str)]

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from leeway.clock import Clock
-from leeway.failures import described
+from leeway.failures import describe_error
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedChange, ObservedInstance
 from leeway.interruption.receive_notice import NoticeResult as Became
@@ -98,7 +98,7 @@ class ClusterReport:
         try:
             return work()
         except Exception as error:  # noqa: BLE001 (it is said, counted, and makes an alarm)
-            self.problems.append(f"{what}: {described(error)}")
+            self.problems.append(f"{what}: {describe_error(error)}")
             return None
 
 
@@ -173,7 +173,7 @@ class Reconciliation:
             if facts is not None and facts.cluster in self._world.clusters:
                 report.cleaned.append(self._cleaning_at_once.clean(facts))
         except _TROUBLE as error:
-            why = f"the next minute's run cleans up: {described(error)}"
+            why = f"the next minute's run cleans up: {describe_error(error)}"
             later = Cleaned(CleanUpResult.LATER, wanted.instance, report.cluster, "", why)
             report.cleaned.append(later)
         return report
