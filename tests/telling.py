@@ -13,6 +13,7 @@ import pytest
 from aws_lambda_powertools import Logger, Metrics
 from leeway.admission.outcome import AdmissionOutcome
 from leeway.admission.readiness import AdmissionResult as Admission
+from leeway.admission.reasons import NODE_NOT_JOINED
 from leeway.admission.telemetry import AdmissionTelemetry
 from leeway.catalog.refresh import PartRead, Surveyed
 from leeway.catalog.telemetry import CatalogTelemetry
@@ -94,8 +95,8 @@ NOT_READY = AdmissionOutcome(
     cluster=FACTS.cluster,
     node="",
     attempt=1,
-    reason="no node has joined",
-    asked_at=NOTICED,
+    reason=NODE_NOT_JOINED(),
+    noticed_at=NOTICED,
     joined_at=None,
     ended_at=NOTICED + timedelta(minutes=15),
     deadline=NOTICED + timedelta(minutes=15),

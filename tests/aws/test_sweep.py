@@ -20,7 +20,7 @@ from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult, HookSet
 from leeway.reconciliation.ports import UnderWay
 from leeway.retirement.replacement_intent import ReplacementIntent
 
-from tests.admission.admissions import ask
+from tests.admission.admission_records import request
 from tests.aws.receiving import launch, maker
 from tests.aws.stored import TABLE
 from tests.retirement.retirements import interrupted
@@ -436,7 +436,7 @@ def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
     place = {"cluster": "under-way"}
     facts = interrupted().facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee1", **place})
     retirement = interrupted().model_copy(update={"facts": facts})
-    arrival: Admission = ask(None, "n-1").record.model_copy(update={"facts": facts})
+    arrival: Admission = request(None, "n-1").record.model_copy(update={"facts": facts})
     records.write(retirement)
     records.write(arrival)
     both = records.unfinished("under-way").records
@@ -454,7 +454,7 @@ def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
     assert records.unfinished("under-way") == UnderWay((arrival,))
     known = records.known(facts.instance)
     assert (known.retirement and known.retirement.phase, known.arrival) == ("finished", arrival)
-    assert records.arrival(facts.instance) == arrival
+    assert records.admission(facts.instance) == arrival
     assert arrival.deadline - arrival.noticed_at == timedelta(minutes=15)
 
 

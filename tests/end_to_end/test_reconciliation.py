@@ -90,10 +90,13 @@ def test_a_gpu_node_without_a_device_plugin_is_abandoned_with_the_likely_cause(
     seen = rehearsal.wait([instance], 0)
     outcome = admission(seen, instance)
     assert outcome["result"] == "not-ready"
-    assert "nvidia.com/gpu is not allocatable: the NVIDIA device plugin" in outcome["reason"]
+    assert (
+        "nvidia.com/gpu is not allocatable: the NVIDIA device plugin"
+        in outcome["reason"]["message"]
+    )
     assert answers(rehearsal, instance) == ["begun", "ABANDON"]
     events = events_about(rehearsal.sandbox, outcome["node"])
-    assert ("LeewayNotAdmitted", "Warning") in {(e.reason, e.type) for e in events}
+    assert ("DeviceNotAllocatable", "Warning") in {(e.reason, e.type) for e in events}
     assert "Leeway Node Not Admitted" in {e["detail_type"] for e in seen.of("put-events")}
 
 

@@ -48,7 +48,7 @@ class ArrivalsInMemory:
 
     stored: dict[str, Admission] = field(default_factory=dict)
 
-    def arrival(self, instance: str) -> Admission | None:
+    def admission(self, instance: str) -> Admission | None:
         return self.stored.get(instance)
 
     def write(self, record: Admission) -> None:
@@ -91,7 +91,7 @@ class Desk:
         if instance == self.broken:
             raise CloudUnavailable("the table does not answer")
         stored, facts = self.stored.get(instance), self.index.get(instance)
-        return InstanceState(stored, facts, self.arrivals.arrival(instance))
+        return InstanceState(stored, facts, self.arrivals.admission(instance))
 
     def retirement(self, instance: str) -> Retirement | None:
         return self.stored.get(instance)

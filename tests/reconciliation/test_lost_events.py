@@ -39,7 +39,7 @@ from leeway.retirement.attempts import receive, undo
 from leeway.retirement.record import Retirement, latest_end
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
-from tests.admission.admissions import LAUNCH_HOOK, arriving, ask
+from tests.admission.admission_records import LAUNCH_HOOK, admission, request
 from tests.retirement.retirements import FACTS, HOOK, NOTICED, at, interrupted, take
 
 PLACE = EventOrigin("123456789012", "us-east-1")
@@ -56,7 +56,7 @@ def terminating(phase: Phase = Phase.RUNNING, hook: LifecycleHook = HOOK) -> Ret
 def admitted(answer: HookResult = HookResult.CONTINUE, **changes: Any) -> Admission:
     """An admission that has ended."""
     ended = {"answer": answer, "ended_at": NOTICED}
-    return arriving(Phase.FINISHED).model_copy(update=ended | changes)
+    return admission(Phase.FINISHED).model_copy(update=ended | changes)
 
 
 def told(omission: Any) -> Notice:
@@ -95,7 +95,7 @@ def test_the_same_omission_has_the_same_id_and_one_after_another_retirement_has_
 
 def test_a_hook_that_is_worked_on_is_left_alone() -> None:
     assert about_waiting(terminating()) is None
-    assert about_waiting(arriving(), LAUNCH_HOOK) is None
+    assert about_waiting(admission(), LAUNCH_HOOK) is None
 
 
 def test_a_hook_whose_work_has_ended_is_answered() -> None:
@@ -159,7 +159,7 @@ def test_an_instance_that_comes_out_of_a_warm_pool_is_looked_at_again() -> None:
     pooled = admitted(into_pool=True)
     notice = told(about_waiting(pooled, LAUNCH_HOOK, after=MINUTE))
     assert notice.kind is NoticeKind.LAUNCH_HOOK
-    again = ask(pooled, notice.id, after=60)
+    again = request(pooled, notice.id, after=60)
     assert (again.start, again.record.attempt, again.record.into_pool) == (True, 2, False)
 
 
@@ -175,11 +175,11 @@ def test_an_instance_that_came_in_again_is_drained_again_before_its_hook_is_answ
 def test_an_instance_that_was_to_go_since_its_admission_is_admitted_again() -> None:
     left = terminating(Phase.FINISHED).model_copy(update={"noticed_at": NOTICED + MINUTE})
     notice = told(about_waiting(admitted(), LAUNCH_HOOK, after=2 * MINUTE, beside=left))
-    assert ask(admitted(), notice.id, after=120).start
+    assert request(admitted(), notice.id, after=120).start
 
 
 def test_an_admission_that_came_to_no_answer_gives_none_later_either() -> None:
-    assert about_waiting(arriving(Phase.FINISHED), LAUNCH_HOOK) is None
+    assert about_waiting(admission(Phase.FINISHED), LAUNCH_HOOK) is None
 
 
 def about_marked(
@@ -496,9 +496,9 @@ def test_a_start_that_was_lost_is_made_again() -> None:
     assert about_start(noticed, NOTICED + 10 * MINUTE) is None, "it waits for its turn"
     undoing = interrupted().model_copy(update={"phase": Phase.UNDOING})
     assert isinstance(about_start(undoing, NOTICED + 2 * MINUTE), LostStart)
-    admission = about_start(arriving(Phase.NOTICED), NOTICED + 2 * MINUTE)
-    assert isinstance(admission, LostStart)
-    assert admission.admission
+    started = about_start(admission(Phase.NOTICED), NOTICED + 2 * MINUTE)
+    assert isinstance(started, LostStart)
+    assert started.admission
 
 
 def dead(record: Retirement, state: str | None, **more: Any) -> Any:
@@ -581,7 +581,7 @@ def test_a_dead_retirement_of_an_instance_that_is_gone_is_asked_for_as_of_one_th
 
 
 def test_a_dead_admission_is_asked_for_again_while_its_hook_can_wait() -> None:
-    record = arriving()
+    record = admission()
     late = record.deadline + OVERDUE + MINUTE
     assert told(about_arrival(record, "running", PLACE, late)).hook == LAUNCH_HOOK
     assert about_arrival(record, "running", PLACE, record.deadline) is None

@@ -65,7 +65,7 @@ class DynamoRecords:
             )
         return _read(Retirement, answer.get("Item"))
 
-    def arrival(self, instance: str) -> Admission | None:
+    def admission(self, instance: str) -> Admission | None:
         """Read the record of an instance's admission consistently."""
         with aws_errors():
             answer = self._client().get_item(

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from leeway.admission.ports import Admissions
-from leeway.admission.record import Admission, requested_by, take
+from leeway.admission.record import Admission, apply_request, request_from_notice
 from leeway.clock import Clock
 from leeway.execution.attempt import RecordChange
 from leeway.instances.facts import InstanceFacts
@@ -373,8 +373,8 @@ class ReceiveNotice:
             return case.became(
                 NoticeResult.IGNORED, "an admission takes a deadline, and there is none"
             )
-        request = requested_by(case.notice, ruling.deadline, ruling.reason)
-        change = take(case.arrival, request, case.facts)
+        request = request_from_notice(case.notice, ruling.deadline, ruling.reason)
+        change = apply_request(case.arrival, request, case.facts)
         record = change.record
         if change.write:
             self._world.arrivals.write(record)
