@@ -15,7 +15,8 @@ from leeway.admission.outcome import AdmissionOutcome
 from leeway.admission.readiness import AdmissionResult as Admission
 from leeway.admission.reasons import NODE_NOT_JOINED
 from leeway.admission.telemetry import AdmissionTelemetry
-from leeway.catalog.refresh import PartRead, Surveyed
+from leeway.catalog.reasons import CATALOG_PART_NOT_READ
+from leeway.catalog.refresh import CatalogRefresh, PartRefresh
 from leeway.catalog.telemetry import CatalogTelemetry
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.headroom.status import HeadroomStatus
@@ -112,9 +113,16 @@ REPORT = ClusterReport(
     found=[Found(FACTS.instance, "it waits, and nobody said so", "started")],
     problems=["the API server is away"],
 )
-SURVEYED = Surveyed(
+REFRESHED = CatalogRefresh(
     "us-east-1",
-    tuple(PartRead(part, 1, "AccessDenied: pricing:GetProducts") for part in Part),
+    tuple(
+        PartRefresh(
+            part,
+            1,
+            CATALOG_PART_NOT_READ(part=part, region="us-east-1", error="AccessDenied: GetProducts"),
+        )
+        for part in Part
+    ),
     40_000,
 )
 
@@ -126,7 +134,7 @@ ALL: dict[str, Told] = {
     "headroom_kept": lambda telemetry: telemetry.headroom_kept(
         HeadroomReport(FACTS.cluster, problems=(PROBLEM,), replicas=3, faulty=1)
     ),
-    "surveyed": lambda telemetry: telemetry.surveyed(SURVEYED),
+    "catalog_refreshed": lambda telemetry: telemetry.catalog_refreshed(REFRESHED),
 }
 """By the method of the telemetry; of each the case in which it has the most to count."""
 
