@@ -94,7 +94,7 @@ def _quiet_minute(clusters: int) -> tuple[int, int]:
             [ClusterReport(name, instances=50) for name in names], of_all=True
         )
         for name in names:
-            HeadroomTelemetry(*written_by).headroom_kept(HeadroomReport(name))
+            HeadroomTelemetry(*written_by).headroom_reconciled(HeadroomReport(name))
     lines = out.getvalue()
     return len(lines), lines.count('"Unit"')
 

@@ -59,7 +59,7 @@ def read_situation(stack: Stack, cluster: str, watched: Iterable[str] = ()) -> S
             if ended is not None:
                 found[instance] = ended
         states = DynamoDrainStatesRead(database, stack.table).of(found)
-        headroom = DynamoHeadroom(database, stack.table).of(cluster)
+        headroom = DynamoHeadroom(database, stack.table).statuses(cluster)
     policy = _policy(stack, cluster)
     leaving = [Leaving(r, _current(r, states)) for r in found.values()]
     return Situation(

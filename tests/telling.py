@@ -19,6 +19,7 @@ from leeway.catalog.reasons import CATALOG_PART_NOT_READ
 from leeway.catalog.refresh import CatalogRefresh, PartRefresh
 from leeway.catalog.telemetry import CatalogTelemetry
 from leeway.headroom.keep_headroom import HeadroomReport
+from leeway.headroom.reasons import OBJECT_UNAVAILABLE
 from leeway.headroom.status import HeadroomStatus
 from leeway.headroom.telemetry import HeadroomTelemetry
 from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome
@@ -105,7 +106,9 @@ NOT_READY = AdmissionOutcome(
     refused=(),
 )
 PROBLEM = HeadroomStatus(
-    "buffer a/b", "headroom.leeway.sh b", problem="500: a webhook does not answer"
+    "buffer a/b",
+    "headroom.leeway.sh b",
+    problem=OBJECT_UNAVAILABLE(error="500: a webhook does not answer"),
 )
 REPORT = ClusterReport(
     FACTS.cluster,
@@ -131,8 +134,8 @@ ALL: dict[str, Told] = {
     "retired": lambda telemetry: telemetry.retired(LOCKED_OUT),
     "admitted": lambda telemetry: telemetry.admitted(NOT_READY),
     "reconciled": lambda telemetry: telemetry.reconciled([REPORT], of_all=True),
-    "headroom_kept": lambda telemetry: telemetry.headroom_kept(
-        HeadroomReport(FACTS.cluster, problems=(PROBLEM,), replicas=3, faulty=1)
+    "headroom_reconciled": lambda telemetry: telemetry.headroom_reconciled(
+        HeadroomReport(FACTS.cluster, problems=(PROBLEM,), replicas=3, invalid_manifests=1)
     ),
     "catalog_refreshed": lambda telemetry: telemetry.catalog_refreshed(REFRESHED),
 }

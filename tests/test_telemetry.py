@@ -48,7 +48,7 @@ def test_no_metric_is_by_instance_pod_or_anything_else_that_there_are_many_of() 
 def test_forty_clusters_with_nothing_to_say_pay_for_one_metric_each() -> None:
     quiet = lines_of(
         lambda t: t.reconciled([ClusterReport(name, instances=9) for name in FORTY], of_all=True),
-        *(lambda t, name=name: t.headroom_kept(HeadroomReport(name)) for name in FORTY),
+        *(lambda t, name=name: t.headroom_reconciled(HeadroomReport(name)) for name in FORTY),
     )
     metrics = {(name, *by.values()) for name, by, _ in metrics_in(quiet)}
     assert len([name for name, *_ in metrics if name == "Instances"]) == len(FORTY)
