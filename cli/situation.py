@@ -52,7 +52,7 @@ def read_situation(stack: Stack, cluster: str, watched: Iterable[str] = ()) -> S
     database = partial(client, "dynamodb")
     records = DynamoRecords(database, stack.table)
     with aws_trouble(stack.where):
-        open_now = records.unfinished(cluster).records
+        open_now = records.open_records(cluster).records
         found = {r.instance: r for r in open_now if isinstance(r, Retirement)}
         for instance in set(watched) - found.keys():
             ended = records.retirement(instance)

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from leeway.aws.manifests import DynamoManifestWriting
-from leeway.reconciliation.lost_events import PATIENCE
+from leeway.reconciliation.findings import EVENT_DELAY
 from lightkube import Client
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.models.policy_v1 import PodDisruptionBudgetSpec
@@ -324,7 +324,7 @@ def test_a_stopped_instance_that_runs_again_unheard_has_its_node_freed_at_the_ne
         assert is_cordoned(rehearsal, node)
         ec2.start_instances(InstanceIds=[instance])
         until(lambda: is_ready(rehearsal, node))
-        time.sleep(PATIENCE.total_seconds())
+        time.sleep(EVENT_DELAY.total_seconds())
         tick(rehearsal)
         until(lambda: not is_cordoned(rehearsal, node), patience=90)
 

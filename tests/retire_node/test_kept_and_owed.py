@@ -9,7 +9,8 @@ from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import EventOrigin
 from leeway.policy.rules import DEFAULTS, ClusterPolicy, OnBlocked, rule
 from leeway.ports.aws import CloudRefused
-from leeway.reconciliation.lost_events import about_retirement
+from leeway.reconciliation.findings import CheckContext
+from leeway.reconciliation.lost_starts import check_overdue_retirement
 from leeway.retire_node.outcome import RetirementResult
 from leeway.retirement.attempts import receive, undo
 from leeway.retirement.record import latest_end
@@ -32,7 +33,7 @@ PLACE = EventOrigin("123456789012", "us-east-1")
 def found(world: Surrounding, state: str | None, late: timedelta = timedelta(0)) -> None:
     """Have reconcile look at the record when it is overdue, and receive what it makes of it."""
     world.now_ = max(world.now_, latest_end(world.record) + OVERDUE) + late
-    lost = about_retirement(world.record, state, PLACE, world.now_)
+    lost = check_overdue_retirement(world.record, state, CheckContext(PLACE, world.now_))
     assert lost is not None
     told = parse_notice(lost.event)
     ruling = rule(told, DEFAULTS[told.kind])
