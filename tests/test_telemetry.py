@@ -108,7 +108,7 @@ def test_an_error_of_the_durable_sdk_is_one_line_with_the_execution(
     assert "attempt" in logged["exception"]
 
 
-def test_a_log_line_escapes_the_control_characters_of_a_terminal(
+def test_a_log_line_escapes_control_characters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "escapes")

@@ -1,6 +1,6 @@
 """The leftovers of terminated instances in memory: nodes by name, and their attached volumes.
 
-tests/kubernetes/test_cluster_leftovers.py is its contract, which the Kubernetes adapter passes, too.
+Its contract, which the Kubernetes adapter passes too, is tests/kubernetes/test_cluster_leftovers.py.
 """
 
 from collections.abc import Callable
