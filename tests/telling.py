@@ -19,8 +19,8 @@ from leeway.catalog.telemetry import CatalogTelemetry
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.headroom.status import HeadroomStatus
 from leeway.headroom.telemetry import HeadroomTelemetry
-from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome
-from leeway.interruption.receive_notice import NoticeResult as Became
+from leeway.interruption.outcome import InstanceOutcome, NoticeOutcome
+from leeway.interruption.outcome import NoticeResult as Became
 from leeway.interruption.telemetry import NoticeTelemetry
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
@@ -28,6 +28,7 @@ from leeway.reconciliation.reconcile import ClusterReport, Found
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
 from leeway.retire_node.outcome import Outcome, RetirementResult
 from leeway.retire_node.telemetry import RetirementTelemetry
+from leeway.retirement.reasons import FIRST_NOTICE
 from leeway.selection.offers.survey import Part
 
 from tests.retirement.retirements import FACTS, NOTICED
@@ -59,7 +60,7 @@ WARNING = {
 }
 RECEIPT = NoticeOutcome(
     parse_notice(WARNING),
-    (InstanceOutcome(Became.STARTED, "an interruption", FACTS.instance, FACTS.cluster, 1),),
+    (InstanceOutcome(Became.STARTED, FIRST_NOTICE(), FACTS.instance, FACTS.cluster, 1),),
 )
 DRAINED = Outcome(
     result=RetirementResult.DRAINED,

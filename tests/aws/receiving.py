@@ -8,7 +8,8 @@ from typing import Any
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.interruption.receive_notice import Dependencies, ReceiveNotice
+from leeway.interruption.dependencies import Dependencies
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.policy.rules import ClusterPolicy
 
 from tests.aws.stored import TABLE
@@ -55,7 +56,7 @@ def reception(
     return ReceiveNotice(
         Dependencies(
             records=records,
-            place=HERE,
+            origin=HERE,
             instances=Ec2Instances(maker(aws, "ec2")),
             current=Ec2Instances(maker(aws, "ec2")),
             changes=Ec2Instances(maker(aws, "ec2")),
@@ -65,9 +66,9 @@ def reception(
             offerings=OfferingsInMemory(),
             clusters=frozenset({"prod"}),
             clock=SystemClock(),
-            arrivals=records,
+            admissions=records,
             admit_node=admissions or Starts(),
-            cleaning=cleaning or CleanUps(),
+            clean_up=cleaning or CleanUps(),
             claims=ClaimsInMemory(),
         )
     )

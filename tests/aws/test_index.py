@@ -8,8 +8,8 @@ from leeway.aws.index import DynamoIndex
 from leeway.aws.records import FACTS as FACTS_KEY
 from leeway.aws.records import DynamoRecords, item_key
 from leeway.instances.facts import InstanceFacts
+from leeway.interruption.outcome import NoticeResult
 from leeway.interruption.ports import InstanceState
-from leeway.interruption.receive_notice import NoticeResult
 from leeway.ports.aws import CloudUnavailable
 
 from tests.aws.receiving import TAGS, interruption, launch, maker, reception

@@ -9,13 +9,10 @@ from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import CurrentInstance, ObservedChange
 from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.dependencies import Dependencies
+from leeway.interruption.outcome import NoticeOutcome, NoticeResult
 from leeway.interruption.ports import InstanceState
-from leeway.interruption.receive_notice import (
-    Dependencies,
-    NoticeOutcome,
-    NoticeResult,
-    ReceiveNotice,
-)
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
@@ -129,7 +126,7 @@ class Desk:
     def receive(self, told: dict[str, Any], begun: Action | None = None) -> NoticeOutcome:
         """Receive an event."""
         world = Dependencies(
-            place=HERE,
+            origin=HERE,
             current=self,
             records=self,
             instances=self,
@@ -140,9 +137,9 @@ class Desk:
             offerings=self.offerings,
             clusters=frozenset({"prod"}),
             clock=self,
-            arrivals=self.arrivals,
+            admissions=self.arrivals,
             admit_node=self.admissions,
-            cleaning=self.cleaning,
+            clean_up=self.cleaning,
             claims=self.claims,
         )
         return ReceiveNotice(world).receive(told, begun)

@@ -6,7 +6,8 @@ from typing import Any
 
 from leeway.execution.attempt import Phase
 from leeway.instances.observed import ObservedChange
-from leeway.interruption.receive_notice import NoticeResult
+from leeway.interruption.outcome import NoticeResult
+from leeway.interruption.reasons import RESERVATION_EMPTY
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS
 
@@ -192,4 +193,4 @@ def test_the_instances_of_a_capacity_block_are_retired_before_it_closes() -> Non
 def test_a_capacity_block_in_which_nothing_runs_is_ignored_with_that_reason() -> None:
     (received,) = Desk().receive(expiration()).instances
     assert received.result is NoticeResult.IGNORED
-    assert received.reason == "no instance runs in capacity reservation cr-0a1b"
+    assert received.reason == RESERVATION_EMPTY(reservation="cr-0a1b")

@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 from leeway.instances.observed import CurrentInstance, ObservedChange
-from leeway.interruption.late import LATE, RECOMMENDED_FOR, is_late, why_over
-from leeway.interruption.receive_notice import NotAllInstancesReceived, NoticeResult
+from leeway.interruption.late import LATE_AFTER, REBALANCE_VALID_FOR, is_late, why_outdated
+from leeway.interruption.outcome import NotAllInstancesReceived, NoticeResult
+from leeway.interruption.reasons import (
+    ANNOUNCEMENT_WITHDRAWN,
+    EVENT_REPLAYED,
+    NOTICE_OUTDATED,
+    OTHER_ACCOUNT_OR_REGION,
+)
 from leeway.notices.parse import parse_notice
 
 from tests.interruption.desk import CHANGE_AT, FIRST, RUNS, Desk, state, warning
@@ -59,7 +65,7 @@ def test_a_notice_of_ten_days_ago_does_nothing_to_an_instance_that_runs(
     desk = Desk(now_=DAYS_LATER)
     (received,) = desk.receive(told).instances
     assert received.result is NoticeResult.IGNORED
-    assert received.reason.startswith("it comes late, and ")
+    assert received.reason.code == NOTICE_OUTDATED.name
     assert not desk.started
     assert not desk.stored
     assert not desk.admissions.started
@@ -71,7 +77,7 @@ def test_what_is_replayed_out_of_an_archive_is_ignored_at_once(told: dict[str, A
     desk = Desk(now_=TOLD_AT)
     (received,) = desk.receive({**told, "replay-name": "yesterday"}).instances
     assert received.result is NoticeResult.IGNORED
-    assert "sent again by the replay yesterday" in received.reason
+    assert received.reason == EVENT_REPLAYED(replay="yesterday")
     assert not desk.started
 
 
@@ -80,7 +86,8 @@ def test_what_is_of_another_account_or_region_is_ignored(elsewhere: dict[str, st
     desk = Desk(now_=TOLD_AT)
     (received,) = desk.receive(warning(TOLD) | elsewhere).instances
     assert received.result is NoticeResult.IGNORED
-    assert f"it is of account {elsewhere.get('account', '123456789012')}" in received.reason
+    assert received.reason.code == OTHER_ACCOUNT_OR_REGION.name
+    assert f"from account {elsewhere.get('account', '123456789012')}" in received.reason.message
     assert not desk.started
 
 
@@ -100,14 +107,14 @@ def test_what_was_before_the_instances_last_start_is_not_obeyed() -> None:
     desk = Desk(now_=DAYS_LATER, now_at_ec2=started)
     for told in (state("stopping", TOLD), warning(TOLD, "stop")):
         (received,) = desk.receive(told).instances
-        assert "started again at 2026-11-21" in received.reason
+        assert "started again at 2026-11-21" in received.reason.message
     assert not desk.started
 
 
 def test_an_instance_that_ec2_does_not_know_is_left_alone() -> None:
     desk = Desk(now_=DAYS_LATER, now_at_ec2=None)
     (received,) = desk.receive(state("stopping", TOLD)).instances
-    assert received.reason == "it comes late, and EC2 knows no such instance"
+    assert received.reason == NOTICE_OUTDATED(why="EC2 has no such instance")
 
 
 def test_nothing_is_done_while_ec2_does_not_answer() -> None:
@@ -118,14 +125,14 @@ def test_nothing_is_done_while_ec2_does_not_answer() -> None:
 
 
 def test_a_notice_in_time_asks_ec2_nothing() -> None:
-    desk = Desk(now_=TOLD_AT + LATE, ec2_fails=True)
+    desk = Desk(now_=TOLD_AT + LATE_AFTER, ec2_fails=True)
     assert desk.results(warning(TOLD)) == [NoticeResult.STARTED]
 
 
 def test_a_recommendation_counts_for_two_hours() -> None:
-    within = Desk(now_=TOLD_AT + RECOMMENDED_FOR)
+    within = Desk(now_=TOLD_AT + REBALANCE_VALID_FOR)
     assert within.results(rebalance()) == [NoticeResult.STARTED]
-    after = Desk(now_=TOLD_AT + RECOMMENDED_FOR + timedelta(seconds=1))
+    after = Desk(now_=TOLD_AT + REBALANCE_VALID_FOR + timedelta(seconds=1))
     assert after.results(rebalance()) == [NoticeResult.IGNORED]
 
 
@@ -138,7 +145,7 @@ def test_a_change_of_long_ago_counts_only_while_ec2_has_it_scheduled() -> None:
     told = health(affectedEntities=[{"entityValue": FIRST}])
     desk = Desk(now_=long_after)
     (received,) = desk.receive(told).instances
-    assert "EC2 has nothing scheduled" in received.reason
+    assert "EC2 has no change scheduled" in received.reason.message
     one = ObservedChange(FIRST, "instance-event-1", "instance-retirement", CHANGE_AT)
     assert Desk(now_=long_after, changes=[one]).results(told) == [NoticeResult.STARTED]
     done = Desk(now_=long_after, changes=[replace(one, over=True)])
@@ -147,21 +154,21 @@ def test_a_change_of_long_ago_counts_only_while_ec2_has_it_scheduled() -> None:
 
 def test_the_end_of_a_change_is_not_late_at_the_time_that_it_tells() -> None:
     notice = parse_notice(health(statusCode="closed"))
-    assert not is_late(notice, notice.time + LATE)
-    assert why_over(notice, FIRST, RUNS, [], notice.time + timedelta(days=1)) == ""
+    assert not is_late(notice, notice.time + LATE_AFTER)
+    assert why_outdated(notice, FIRST, RUNS, [], notice.time + timedelta(days=1)) == ""
 
 
 def test_an_old_end_of_a_change_that_ec2_has_scheduled_again_calls_nothing_off() -> None:
     """AWS Health tells of it under the same ARN: its schedule would be removed."""
     closed = health(statusCode="closed", affectedEntities=[{"entityValue": FIRST}])
     again = ObservedChange(FIRST, "instance-event-1", "instance-retirement", CHANGE_AT)
-    late = parse_notice(closed).time + LATE + timedelta(seconds=1)
+    late = parse_notice(closed).time + LATE_AFTER + timedelta(seconds=1)
     desk = Desk(now_=late, changes=[again])
     assert desk.results(health(affectedEntities=[{"entityValue": FIRST}])) == [
         NoticeResult.SCHEDULED
     ]
     (received,) = desk.receive(closed).instances
-    assert received.reason == "it comes late, and EC2 still has the change scheduled"
+    assert received.reason == NOTICE_OUTDATED(why="EC2 still has the change scheduled")
     assert desk.schedules.due
     called_off = Desk(now_=late, changes=[replace(again, over=True)])
-    assert "is called off or over" in called_off.receive(closed).instances[0].reason
+    assert called_off.receive(closed).instances[0].reason == ANNOUNCEMENT_WITHDRAWN()

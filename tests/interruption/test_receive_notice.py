@@ -8,14 +8,10 @@ from typing import Any
 import pytest
 from leeway.execution.attempt import Phase
 from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.clean_up import CLAIM_TIME, MAX_CLEAN_UPS
+from leeway.interruption.outcome import NotAllInstancesReceived, NoticeResult
 from leeway.interruption.ports import InstanceState
-from leeway.interruption.receive_notice import (
-    CLEANED_AT_ONCE,
-    FOR_EACH,
-    HANDS,
-    NotAllInstancesReceived,
-    NoticeResult,
-)
+from leeway.interruption.receive_notice import INSTANCE_CONCURRENCY
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy
 from leeway.ports.aws import CloudUnavailable
@@ -264,15 +260,15 @@ def test_of_a_storm_that_ended_undrained_only_some_are_cleaned_up_after_at_once(
         told["detail"]["instance-id"] = f"i-0{number:016x}"
         (received,) = desk.receive(told).instances
         assert received.result is NoticeResult.STARTED
-        return received.reason
+        return received.reason.message
 
     reasons = [end(number) for number in range(200)]
-    assert len(desk.cleaning.started) == CLEANED_AT_ONCE
-    put_off = [reason for reason in reasons if "many instances end just now" in reason]
-    assert len(put_off) == 200 - CLEANED_AT_ONCE
-    desk.now_ += FOR_EACH + timedelta(seconds=1)
+    assert len(desk.cleaning.started) == MAX_CLEAN_UPS
+    put_off = [reason for reason in reasons if "many instances terminate" in reason]
+    assert len(put_off) == 200 - MAX_CLEAN_UPS
+    desk.now_ += CLAIM_TIME + timedelta(seconds=1)
     end(1000)
-    assert len(desk.cleaning.started) == CLEANED_AT_ONCE + 1
+    assert len(desk.cleaning.started) == MAX_CLEAN_UPS + 1
 
 
 class ThrottledLambda(CleanUps):
@@ -293,20 +289,20 @@ def test_what_a_notice_leads_to_besides_does_not_fail_it_and_is_said() -> None:
     desk = Desk(now_=AFTERWARDS, offerings=ThrottledTable(), cleaning=ThrottledLambda())
     (warned,) = desk.receive(warning("2026-11-20T12:00:00Z")).instances
     assert warned.result is NoticeResult.STARTED
-    assert "not marked as unavailable: ThrottlingException" in warned.reason
+    assert "not marked as unavailable: ThrottlingException" in warned.reason.message
     (ended,) = desk.receive(state("terminated", "2026-11-20T12:02:00Z")).instances
-    assert "by the minute, and not at once: TooManyRequestsException" in ended.reason
+    assert "cleans up after the instance: TooManyRequestsException" in ended.reason.message
 
 
 def test_the_instances_of_a_notice_are_seen_to_by_many_hands_at_once() -> None:
-    together = threading.Barrier(HANDS, timeout=20)
+    together = threading.Barrier(INSTANCE_CONCURRENCY, timeout=20)
 
     class Slow(Desk):
         def known(self, instance: str) -> InstanceState:
             together.wait()
             return super().known(instance)
 
-    named = [f"i-0{number:016x}" for number in range(2 * HANDS)]
+    named = [f"i-0{number:016x}" for number in range(2 * INSTANCE_CONCURRENCY)]
     told = health(affectedEntities=[{"entityValue": one} for one in named])
     received = Slow().receive({**told, "resources": []}).instances
     assert [one.instance for one in received] == named

@@ -16,7 +16,7 @@ from leeway.notices import (
     NoticeKind,
     UnknownNotice,
 )
-from leeway.notices.health import narrowed
+from leeway.notices.health import narrow_event
 from leeway.notices.parse import parse_notice
 from leeway.reconciliation.reconcile import parse_round
 
@@ -186,7 +186,7 @@ def test_what_health_announces_is_known_by_its_arn_and_its_time() -> None:
 def test_a_health_event_is_narrowed_to_one_instance_and_still_a_notice() -> None:
     whole = json.loads((EVENTS / "scheduled-change.json").read_text())
     wanted = parse_notice(whole).instances[1]
-    notice = parse_notice(narrowed(whole, wanted))
+    notice = parse_notice(narrow_event(whole, wanted))
     assert notice.instances == (wanted,)
     assert replace(notice, instances=()) == replace(parse_notice(whole), instances=())
 

@@ -101,13 +101,13 @@ def test_an_instance_on_its_way_out_is_retired(state: str) -> None:
 def test_an_instance_that_runs_is_not(state: str) -> None:
     found = ruling(NoticeKind.STATE_CHANGE, state=state)
     assert found.action is Action.IGNORE
-    assert state in found.reason
+    assert state in found.reason.message
 
 
 def test_what_asks_for_nothing_says_so() -> None:
     found = ruling(NoticeKind.TEST_NOTIFICATION)
     assert found.action is Action.IGNORE
-    assert found.reason
+    assert found.reason.code == "TestNotification"
 
 
 def test_an_instance_whose_launch_waits_is_admitted_within_a_quarter_of_an_hour() -> None:

@@ -14,7 +14,8 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.interruption.receive_notice import Dependencies, ReceiveNotice
+from leeway.interruption.dependencies import Dependencies
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
 from leeway.notices.synthetic import EventOrigin
@@ -96,7 +97,7 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
     ReceiveNotice(
         Dependencies(
             records=records,
-            place=EventOrigin(ACCOUNT, sandbox.environment()["AWS_REGION"]),
+            origin=EventOrigin(ACCOUNT, sandbox.environment()["AWS_REGION"]),
             instances=Ec2Instances(partial(client_of, sandbox, "ec2")),
             current=Ec2Instances(partial(client_of, sandbox, "ec2")),
             changes=Ec2Instances(partial(client_of, sandbox, "ec2")),
@@ -106,9 +107,9 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
             offerings=OfferingsInMemory(),
             clusters=frozenset({sandbox.endpoints.cluster}),
             clock=SystemClock(),
-            arrivals=records,
+            admissions=records,
             admit_node=held_back,
-            cleaning=NothingToClean(),
+            clean_up=NothingToClean(),
             claims=ClaimsInMemory(),
         )
     ).receive(warning_for(instance))

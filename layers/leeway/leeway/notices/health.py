@@ -75,7 +75,7 @@ def _scheduled_change(envelope: Envelope) -> Notice:
 PARSERS: Parsers = {"AWS Health Event": _scheduled_change}
 
 
-def narrowed(event: Mapping[str, Any], instance: str) -> dict[str, Any]:
+def narrow_event(event: Mapping[str, Any], instance: str) -> dict[str, Any]:
     """Return the same event about one of its instances alone, to be received again later: a list
     of hundreds would not fit into a schedule, nor is each of them due again."""
     detail = event["detail"]

@@ -147,7 +147,7 @@ class FinishStep:
             node=located.node,
             kind=closed.kind,
             attempt=closed.attempt,
-            reason=standing.problem or closed.reason,
+            reason=standing.problem or closed.reason.message,
             noticed_at=closed.noticed_at,
             cordoned_at=located.cordoned_at,
             ended_at=self._context.clock.now(),
