@@ -157,7 +157,7 @@ class FinishStep:
             refused=(
                 *refused,
                 *terminated.refused,
-                *(refusal.said for refusal in answered.refused),
+                *(refusal.reason.message for refusal in answered.refused),
             ),
             hooks=tuple(hook.name for hook in closed.hooks),
             terminated=terminated.asked,

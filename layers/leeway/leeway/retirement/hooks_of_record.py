@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from leeway.lifecycle_hooks.held_hooks import HeldHook, joined
+from leeway.lifecycle_hooks.held_hooks import HeldHook, with_new_hooks
 from leeway.notices import NoticeKind
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Method
@@ -11,7 +11,7 @@ from leeway.retirement.replacement_intent import Method
 
 def held_for(record: Retirement, held: Sequence[HeldHook], now: datetime) -> tuple[HeldHook, ...]:
     """Return the hooks that a retirement holds open: those in `held` and the record's new ones."""
-    return joined(held, record.hooks, _waits_since(record), now)
+    return with_new_hooks(held, record.hooks, _waits_since(record), now)
 
 
 def _waits_since(record: Retirement) -> datetime | None:
