@@ -1,4 +1,4 @@
-"""Events as EventBridge delivers them: those of events/, and what tests make of one."""
+"""Events as EventBridge delivers them: the folder events/, and events that tests create."""
 
 from pathlib import Path
 from typing import Any
