@@ -13,17 +13,13 @@ from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.policy.rules import ClusterPolicy
 
 from tests.aws.stored import TABLE
-from tests.notices.events import event
+from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.functions import CleanUps, Starts
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.policies import OnePolicy
+from tests.fakes.schedules import SchedulesInMemory
+from tests.notices.events import HERE, event
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import (
-    HERE,
-    ClaimsInMemory,
-    CleanUps,
-    OfferingsInMemory,
-    OnePolicy,
-    SchedulesInMemory,
-    Starts,
-)
 
 TAGS = {"kubernetes.io/cluster/prod": "owned"}
 

@@ -14,9 +14,9 @@ from leeway.ports.aws import CloudUnavailable
 
 from tests.aws.receiving import TAGS, interruption, launch, maker, reception
 from tests.aws.stored import TABLE
+from tests.fakes.functions import Starts
 from tests.retirement.retirements import FACTS
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import Starts
 
 
 def facts(number: int, cluster: str = "prod") -> InstanceFacts:

@@ -18,15 +18,12 @@ from leeway.manifests.configuration import Configuration
 from cli import main
 from tests.aws.receiving import TAGS, interruption, launch, maker
 from tests.aws.stored import TABLE
+from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.functions import CleanUps, Starts
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.schedules import SchedulesInMemory
+from tests.notices.events import HERE
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import (
-    HERE,
-    ClaimsInMemory,
-    CleanUps,
-    OfferingsInMemory,
-    SchedulesInMemory,
-    Starts,
-)
 
 
 class Reported:

@@ -3,7 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from leeway.notices.synthetic import EventOrigin
+
 EVENTS = Path(__file__).parents[2] / "events"
+
+HERE = EventOrigin("123456789012", "eu-west-1")
+"""The account and region of the events of tests."""
 
 
 def event(**changes: Any) -> dict[str, Any]:

@@ -22,8 +22,11 @@ from leeway.notices.synthetic import EventOrigin
 
 from sandbox.aws.cloud import ACCOUNT
 from sandbox.up import Sandbox
+from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.policies import OnePolicy
+from tests.fakes.schedules import SchedulesInMemory
 from tests.sam.invocation import Invoke
-from tests.stand_ins import ClaimsInMemory, OfferingsInMemory, OnePolicy, SchedulesInMemory
 
 EVENTS = Path(__file__).parents[2] / "events"
 PATIENCE = 60.0
