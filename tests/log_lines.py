@@ -22,16 +22,17 @@ from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.headroom.reasons import OBJECT_UNAVAILABLE
 from leeway.headroom.status import HeadroomStatus
 from leeway.headroom.telemetry import HeadroomTelemetry
-from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome
-from leeway.interruption.receive_notice import NoticeResult as Became
+from leeway.interruption.outcome import InstanceOutcome, NoticeOutcome
+from leeway.interruption.outcome import NoticeResult as Became
 from leeway.interruption.telemetry import NoticeTelemetry
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway.reconciliation.reasons import HOOK_EVENT_LOST, NODES_NOT_READ, START_REPEATED
+from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
 from leeway.reconciliation.report import ClusterReport, HandledFinding
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
 from leeway.retire_node.outcome import Outcome, RetirementResult
 from leeway.retire_node.telemetry import RetirementTelemetry
+from leeway.retirement.reasons import FIRST_NOTICE
 from leeway.selection.offers.survey import Part
 
 from tests.retirement.retirements import FACTS, NOTICED
@@ -63,7 +64,7 @@ WARNING = {
 }
 RECEIPT = NoticeOutcome(
     parse_notice(WARNING),
-    (InstanceOutcome(Became.STARTED, "an interruption", FACTS.instance, FACTS.cluster, 1),),
+    (InstanceOutcome(Became.STARTED, FIRST_NOTICE(), FACTS.instance, FACTS.cluster, 1),),
 )
 DRAINED = Outcome(
     result=RetirementResult.DRAINED,
@@ -118,7 +119,7 @@ REPORT = ClusterReport(
         HandledFinding(
             FACTS.instance,
             HOOK_EVENT_LOST(instance=FACTS.instance, hook="leeway-drain"),
-            START_REPEATED(attempt=1),
+            LOST_START_REPEATED(attempt=1),
         )
     ],
     problems=[NODES_NOT_READ(error="the API server does not answer")],

@@ -323,7 +323,7 @@ def test_a_refused_answer_is_reported_and_retried_until_it_is_accepted() -> None
     deps = dependencies(nodes={NODE.name: NODE}, refusals=3)
     outcome = admit(deps)
     (refused,) = outcome.refused
-    assert refused.code == "LaunchAnswerRefused"
+    assert refused.code == "HookAnswerRefused"
     assert "CompleteLifecycleAction" in outcome.message
     assert outcome.needs_attention
     assert deps.answers == [HookResult.CONTINUE]

@@ -453,7 +453,7 @@ def test_only_work_that_is_found_is_read_by_cluster(aws: Sandbox) -> None:
     records.write(retirement.model_copy(update={**ended, "version": 4}))
     assert records.open_records("under-way") == OpenRecords((arrival,))
     known = records.known(facts.instance)
-    assert (known.retirement and known.retirement.phase, known.arrival) == ("finished", arrival)
+    assert (known.retirement and known.retirement.phase, known.admission) == ("finished", arrival)
     assert records.admission(facts.instance) == arrival
     assert arrival.deadline - arrival.noticed_at == timedelta(minutes=15)
 

@@ -1,6 +1,6 @@
 """The leftovers of terminated instances in memory: nodes by name, and their attached volumes.
 
-Its contract, which the Kubernetes adapter passes too, is tests/kubernetes/test_cluster_leftovers.py.
+tests/kubernetes/test_cluster_leftovers.py is its contract, for the Kubernetes adapter too.
 """
 
 from collections.abc import Callable

@@ -15,7 +15,7 @@ from leeway.reconciliation.lost_starts import (
     check_overdue_retirement,
     check_start,
 )
-from leeway.retirement.attempts import receive, undo
+from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.record import Retirement, latest_end
 from leeway.retirement.replacement_intent import ReplacementIntent
 
@@ -205,7 +205,7 @@ def test_the_record_of_a_detached_instance_that_has_ended_is_closed(
     record = left_running()
     notice = notice_of(detached(record, state))
     assert notice.state == (state or "terminated")
-    change = receive(record, notice, rule(notice, DEFAULTS[notice.kind]), record.facts)
+    change = apply_notice(record, notice, rule(notice, DEFAULTS[notice.kind]), record.facts)
     assert (change.start, change.record.attempt) == (True, 2)
 
 
@@ -213,7 +213,7 @@ def test_a_termination_that_a_retirement_requested_starts_no_other_attempt() -> 
     record = left_running(ended_at=NOTICED)
     event = ORIGIN.state_change("its end", NOTICED + MINUTE / 6, record.instance, "shutting-down")
     notice = parse_notice(event)
-    change = receive(record, notice, rule(notice, DEFAULTS[notice.kind]), record.facts)
+    change = apply_notice(record, notice, rule(notice, DEFAULTS[notice.kind]), record.facts)
     assert (change.write, change.start) == (False, False)
 
 

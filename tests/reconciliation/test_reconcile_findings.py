@@ -14,7 +14,7 @@ from leeway.instances.observed import (
     ObservedInterruption,
 )
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.receive_notice import NoticeOutcome, NoticeResult
+from leeway.interruption.outcome import NoticeOutcome, NoticeResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.aws import HookResult

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from leeway.execution.attempt import Phase
-from leeway.execution.shared_cache import ASKS_FOR, FRESH_FOR, SharedCache
+from leeway.execution.shared_cache import FRESH_FOR, READ_WITHIN, SharedCache
 from leeway.instances.groups import GroupRules
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import LifecycleHook, NoticeKind
@@ -55,7 +55,7 @@ def test_whoever_reads_a_group_just_now_is_waited_for() -> None:
     (read,) = world.memory.recalled.values()
     world.looks.clear()
     world.memory = SlowReader(written=read)
-    world.memory.claim("group/ng", world.now_, world.now_ + ASKS_FOR)
+    world.memory.claim("group/ng", world.now_, world.now_ + READ_WITHIN)
     assert recollecting(world).rules_of("ng") == rules
     assert world.looks == []
 
@@ -64,10 +64,10 @@ def test_one_that_never_tells_is_waited_for_no_longer_than_it_may_take() -> None
     world = surrounding(**HOOKS)
     world.memory = SlowReader(looks_left=10_000)
     began = world.now_
-    world.memory.claim("group/ng", world.now_, world.now_ + ASKS_FOR)
+    world.memory.claim("group/ng", world.now_, world.now_ + READ_WITHIN)
     recollecting(world).rules_of("ng")
     assert world.looks == ["rules of ng"]
-    assert world.now_ - began < ASKS_FOR + timedelta(seconds=1)
+    assert world.now_ - began < READ_WITHIN + timedelta(seconds=1)
 
 
 class Counting(SlowReader):
@@ -86,7 +86,7 @@ def test_who_waits_for_another_does_not_ask_for_its_turn_at_every_look() -> None
     rules = world.rules("ng")
     body = adapter_of(GroupRules).dump_json(rules).decode()
     memory.written = CachedValue(body, world.now_)
-    memory.claim("group/ng", world.now_, world.now_ + ASKS_FOR)
+    memory.claim("group/ng", world.now_, world.now_ + READ_WITHIN)
     assert recollecting(world).rules_of("ng") == rules
     assert memory.claims == 2, "that of the one who reads, and one in vain"
 
@@ -103,7 +103,7 @@ def test_where_all_that_read_fail_nobody_waits_for_a_turn_among_hundreds() -> No
     world = surrounding(memory=AlwaysAnothersTurn(), **HOOKS)
     groups, began = recollecting(world), world.now_
     assert groups.rules_of("ng").terminate_hooks == ("leeway-drain",)
-    assert world.now_ - began < 2 * ASKS_FOR + timedelta(seconds=1)
+    assert world.now_ - began < 2 * READ_WITHIN + timedelta(seconds=1)
 
 
 def test_who_waited_in_vain_does_not_wait_again_at_once() -> None:

@@ -8,7 +8,7 @@ from leeway.execution.attempt import Phase
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, rule
 from leeway.retire_node.outcome import RetirementResult
-from leeway.retirement.attempts import receive, undo
+from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.record import latest_end
 
 from tests.retire_node.retiring import HOOKED, POD, Surrounding, next_attempt, retire, surrounding
@@ -129,5 +129,5 @@ def test_a_retirement_that_takes_over_from_a_cordon_that_has_not_ended_knows_of_
     cordons = only_cordons(NoticeKind.REBALANCE).record
     change = notice(NoticeKind.SCHEDULED_CHANGE, "n-2", after=60, **AHEAD)
     policy = DEFAULTS[NoticeKind.SCHEDULED_CHANGE]
-    taken = receive(cordons, change, rule(change, policy), FACTS)
+    taken = apply_notice(cordons, change, rule(change, policy), FACTS)
     assert (taken.start, taken.record.stays_cordoned) == (True, True)

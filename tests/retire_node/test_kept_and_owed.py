@@ -12,7 +12,7 @@ from leeway.ports.aws import CloudRefused
 from leeway.reconciliation.findings import CheckContext
 from leeway.reconciliation.lost_starts import check_overdue_retirement
 from leeway.retire_node.outcome import RetirementResult
-from leeway.retirement.attempts import receive, undo
+from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.record import latest_end
 from leeway.retirement.replacement_intent import ReplacementIntent, ZoneChoice
 
@@ -37,7 +37,7 @@ def found(world: Surrounding, state: str | None, late: timedelta = timedelta(0))
     assert lost is not None
     told = parse_notice(lost.event)
     ruling = rule(told, DEFAULTS[told.kind])
-    world.record = receive(world.record, told, ruling, FACTS).record
+    world.record = apply_notice(world.record, told, ruling, FACTS).record
 
 
 def refusing_once(world: Surrounding) -> None:

@@ -13,6 +13,7 @@ from leeway.ports.kubernetes_objects import Pod
 from leeway.retire_node.outcome import RetirementResult
 from leeway.retirement.attempts import undo
 from leeway.retirement.disruption_budget import DisruptionLedger
+from leeway.retirement.reasons import CLUSTER_PAUSED, DISRUPTION_TIMED_OUT
 from leeway.retirement.record import latest_end
 from leeway.retirement.replacement_intent import ReplacementIntent, ZoneChoice
 
@@ -187,7 +188,7 @@ def test_a_paused_cluster_keeps_its_node_until_it_is_resumed() -> None:
 
     world.before_step = resume
     assert retire(world).result is RetirementResult.DRAINED
-    assert world.told[0] == "waits: cluster prod is paused"
+    assert world.told[0] == f"waits: {CLUSTER_PAUSED(cluster='prod')}"
 
 
 def test_a_cluster_that_stays_paused_declines_after_a_day_in_few_operations() -> None:
@@ -195,8 +196,8 @@ def test_a_cluster_that_stays_paused_declines_after_a_day_in_few_operations() ->
     outcome = retire(world)
     assert outcome.result is RetirementResult.DECLINED
     assert outcome.sentence == (
-        "rebalance: i-0b662ef9931388ba0 declined: its turn has not come in 24 hours: "
-        "cluster prod is paused"
+        "rebalance: i-0b662ef9931388ba0 declined: "
+        f"{DISRUPTION_TIMED_OUT(hours=24).and_then(CLUSTER_PAUSED(cluster='prod'))}"
     )
     assert world.done == []
     assert world.operations < 1000
@@ -206,7 +207,7 @@ def test_a_churn_cap_of_nothing_declines_after_a_day_too() -> None:
     world = rebalanced(policy=ClusterPolicy(churn=NONE_MAY))
     outcome = retire(world)
     assert outcome.result is RetirementResult.DECLINED
-    assert "its turn has not come in 24 hours: 0 of 20 nodes went" in outcome.reason
+    assert f"{DISRUPTION_TIMED_OUT(hours=24)} 0 of 20 nodes began to retire" in outcome.reason
     assert world.now_ - NOTICED < timedelta(hours=25)
 
 
@@ -219,7 +220,7 @@ def test_a_cluster_that_cannot_be_asked_for_a_turn_declines_after_a_day_too() ->
     world.ready_nodes = ready_nodes  # type: ignore[method-assign]
     outcome = retire(world)
     assert outcome.result is RetirementResult.DECLINED
-    assert "in 24 hours: ClusterUnavailable: connection refused" in outcome.reason
+    assert "may begin: connection refused." in outcome.reason
     assert world.operations < 1000
 
 
@@ -321,7 +322,7 @@ def test_who_exceeds_the_churn_cap_waits_and_says_so() -> None:
     assert earlier is not None
     world.ledgers.churns["prod"] = earlier
     assert retire(world).result is RetirementResult.DRAINED
-    assert world.told[0].startswith("waits: 1 of 10 nodes went in the last 10 minutes")
+    assert world.told[0].startswith("waits: 1 of 10 nodes began to retire in the last 10 minutes")
     cordoned = next(at for what, at in world.done if what == "cordon")
     assert timedelta(minutes=10) <= cordoned - NOTICED < timedelta(minutes=12)
 
@@ -346,7 +347,7 @@ def test_a_pod_that_asks_not_to_be_disrupted_is_waited_for() -> None:
     busy = Pod("shop", "job-1", "u-2", "Running", 30, None, protected_until=until)
     world = rebalanced(pods=[busy])
     assert retire(world).result is RetirementResult.DRAINED
-    assert world.told[0] == "waits: pod shop/job-1 has karpenter.sh/do-not-disrupt"
+    assert "disrupted: pod shop/job-1 has karpenter.sh/do-not-disrupt." in world.told[0]
     cordoned = next(at for what, at in world.done if what == "cordon")
     assert until <= cordoned < until + timedelta(minutes=6)
 
@@ -362,7 +363,7 @@ def test_a_group_that_rebalances_by_itself_is_left_to_it_until_its_hook_tells() 
     outcome = retire(world)
     assert outcome.result is RetirementResult.DECLINED
     assert "Capacity Rebalancing" in outcome.reason
-    assert "hook tells when" in outcome.reason
+    assert "terminate hook starts the drain" in outcome.reason
     assert world.done == []
 
 

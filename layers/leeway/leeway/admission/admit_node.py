@@ -22,7 +22,6 @@ from leeway.admission.readiness import (
 from leeway.admission.reasons import (
     ADMISSION_EVENT_NOT_PUT,
     ADMISSION_NODE_EVENT_NOT_WRITTEN,
-    LAUNCH_ANSWER_REFUSED,
     NODE_ADMITTED,
     NODE_LABELS_REFUSED,
 )
@@ -32,7 +31,7 @@ from leeway.execution.attempt import AttemptId, Phase
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.execution.steps import Steps
 from leeway.lifecycle_hooks.actions import HookAnswers, LifecycleActions
-from leeway.lifecycle_hooks.held_hooks import HeldHook, joined, next_heartbeat, none_waits
+from leeway.lifecycle_hooks.held_hooks import HeldHook, all_over, next_heartbeat, with_new_hooks
 from leeway.ports.aws import CloudRefused, Groups, HookResult, InstanceTypes, LeewayEvents
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node
@@ -168,7 +167,7 @@ class AdmitNode:
         if record is None:
             return NodeCheck(None)
         now = self._clock.now()
-        held = joined(before.held, record.hooks, record.noticed_at, now)
+        held = with_new_hooks(before.held, record.hooks, record.noticed_at, now)
         check = replace(
             before, record=record, held=self._actions.send_heartbeats(attempt.instance, held)
         )
@@ -179,7 +178,7 @@ class AdmitNode:
             record.deadline,
             now,
             has_hooks=bool(record.hooks),
-            hooks_ended=none_waits(check.held, now),
+            hooks_ended=all_over(check.held, now),
             into_pool=record.into_pool,
         )
         heartbeat = next_heartbeat(check.held)
@@ -267,10 +266,7 @@ class AdmitNode:
             ended_at=self._clock.now(),
             deadline=closed.deadline,
             hooks=tuple(hook.name for hook in closed.hooks),
-            refused=tuple(
-                LAUNCH_ANSWER_REFUSED(hook=refusal.hook.name, error=refusal.said)
-                for refusal in answers.refused
-            ),
+            refused=tuple(refusal.reason for refusal in answers.refused),
         )
         return FinishResult(outcome, False, check.node_uid, answers)
 

@@ -47,13 +47,6 @@ NODE_LABELS_REFUSED = ReasonCode(
     "NodeLabelsRefused", "Leeway could not add the labels of the node: {error}.", _RUNBOOK
 )
 
-LAUNCH_ANSWER_REFUSED = ReasonCode(
-    "LaunchAnswerRefused",
-    "Auto Scaling refused the answer to lifecycle hook {hook}: {error}. Leeway retries until the "
-    "hook times out.",
-    _RUNBOOK,
-)
-
 ADMISSION_EVENT_NOT_PUT = ReasonCode(
     "AdmissionEventNotPut",
     "EventBridge refused the Leeway event about the admission: {error}.",
@@ -64,4 +57,35 @@ ADMISSION_NODE_EVENT_NOT_WRITTEN = ReasonCode(
     "AdmissionNodeEventNotWritten",
     "Leeway could not write the Kubernetes Event about the admission: {error}.",
     _RUNBOOK,
+)
+
+# How a request changes the admission record.
+FIRST_REQUEST = ReasonCode(
+    "FirstRequest", "The request starts the first admission of the instance."
+)
+REQUEST_REPEATED = ReasonCode("RequestRepeated", "The request was received before.")
+ADMISSION_START_REPEATED = ReasonCode(
+    "AdmissionStartRepeated",
+    "The request was received before; admit_node is started again in case the start was lost.",
+)
+REQUEST_OUTDATED = ReasonCode(
+    "RequestOutdated", "The request is older than the last admission of the instance."
+)
+PREVIOUS_ADMISSION_ENDED = ReasonCode(
+    "PreviousAdmissionEnded", "The previous admission of the instance has ended."
+)
+ADMISSION_EXECUTION_DIED = ReasonCode(
+    "AdmissionExecutionDied",
+    "The previous admission should have ended by {time:%Y-%m-%d %H:%M} UTC: its execution is "
+    "treated as dead.",
+    "admitnodefailuresalarm",
+)
+INSTANCE_LEAVES_POOL = ReasonCode(
+    "InstanceLeavesPool", "The instance leaves the warm pool of its group."
+)
+ADMISSION_EXISTS = ReasonCode(
+    "AdmissionExists", "The admission of the instance already covers this request."
+)
+HOOK_ADDED = ReasonCode(
+    "HookAdded", "Another lifecycle hook waits for the admission of the instance."
 )

@@ -7,10 +7,12 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from leeway.execution.attempt import OVERDUE, Phase, RecordChange, remembered
+from leeway.admission import reasons
+from leeway.execution.attempt import OVERDUE, Phase, RecordChange, append_notice_id
 from leeway.instances.facts import InstanceFacts
 from leeway.notices import LifecycleHook, Notice
 from leeway.ports.aws import HookResult
+from leeway.reasons import Reason
 
 
 class Admission(BaseModel):
@@ -88,30 +90,30 @@ def apply_request(
     example after it leaves a warm pool or is started again.
     """
     if stored is None:
-        return RecordChange(_new_record(request, facts, 1), True, True, "first request")
+        return RecordChange(_new_record(request, facts, 1), True, True, reasons.FIRST_REQUEST())
     repeat_start = stored.phase is Phase.NOTICED
     if request.id in stored.notices:
-        again = "repeated request; the start is repeated in case it was lost"
-        reason = again if repeat_start else "repeated request"
-        return RecordChange(stored, False, repeat_start, reason)
+        again = reasons.ADMISSION_START_REPEATED if repeat_start else reasons.REQUEST_REPEATED
+        return RecordChange(stored, False, repeat_start, again())
     if stored.phase is Phase.FINISHED:
         if request.requested_at <= stored.noticed_at:
-            return RecordChange(stored, False, False, "older than the last admission")
-        return _next_attempt(stored, request, facts, "the last admission has ended")
+            return RecordChange(stored, False, False, reasons.REQUEST_OUTDATED())
+        return _next_attempt(stored, request, facts, reasons.PREVIOUS_ADMISSION_ENDED())
     if request.requested_at > stored.deadline + OVERDUE:
-        return _next_attempt(stored, request, facts, "the execution of the last admission died")
+        died = reasons.ADMISSION_EXECUTION_DIED(time=stored.deadline + OVERDUE)
+        return _next_attempt(stored, request, facts, died)
     if stored.into_pool and not request.into_pool:
-        return _next_attempt(stored, request, facts, "the instance leaves the warm pool")
+        return _next_attempt(stored, request, facts, reasons.INSTANCE_LEAVES_POOL())
     if request.hook is None or request.hook in stored.hooks:
-        return RecordChange(stored, False, repeat_start, "the current admission serves the request")
+        return RecordChange(stored, False, repeat_start, reasons.ADMISSION_EXISTS())
     with_hook = stored.model_copy(
         update={
             "hooks": (*stored.hooks, request.hook),
-            "notices": remembered(stored.notices, request.id),
+            "notices": append_notice_id(stored.notices, request.id),
             "version": stored.version + 1,
         }
     )
-    return RecordChange(with_hook, True, repeat_start, "another hook waits for the admission")
+    return RecordChange(with_hook, True, repeat_start, reasons.HOOK_ADDED())
 
 
 def _new_record(request: AdmissionRequest, facts: InstanceFacts, attempt: int) -> Admission:
@@ -131,9 +133,9 @@ def _new_record(request: AdmissionRequest, facts: InstanceFacts, attempt: int) -
 
 
 def _next_attempt(
-    stored: Admission, request: AdmissionRequest, facts: InstanceFacts, reason: str
+    stored: Admission, request: AdmissionRequest, facts: InstanceFacts, reason: Reason
 ) -> RecordChange[Admission]:
     begun = _new_record(request, facts, stored.attempt + 1)
-    notices = remembered(stored.notices, request.id)
+    notices = append_notice_id(stored.notices, request.id)
     record = begun.model_copy(update={"version": stored.version + 1, "notices": notices})
     return RecordChange(record, True, True, reason)

@@ -18,7 +18,7 @@ from leeway.drain.publish import ProgressPublisher
 from leeway.execution.attempt import AttemptId
 from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY, RETRY_EVERY
 from leeway.lifecycle_hooks.actions import LifecycleActions
-from leeway.lifecycle_hooks.held_hooks import HeldHook, next_heartbeat, with_hooks
+from leeway.lifecycle_hooks.held_hooks import HeldHook, earliest_deadline, next_heartbeat
 from leeway.retirement.cordon_result import CordonResult
 from leeway.retirement.hooks_of_record import held_for
 from leeway.retirement.record import Retirement
@@ -104,7 +104,7 @@ class DrainStep:
             return DrainPassResult(Drain(), None)
         held = held_for(record, passed.held, clock.now())
         held = self._actions.send_heartbeats(order.instance, held)
-        deadline = with_hooks(record.deadline, held)
+        deadline = earliest_deadline(record.deadline, held)
         limits = _Limits(deadline, next_heartbeat(held), settled=not tries)
         if located.node:
             drain = self._work(order, record, located, drain, limits)

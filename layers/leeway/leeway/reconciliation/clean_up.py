@@ -19,7 +19,7 @@ from leeway.reasons import Reason
 from leeway.reconciliation.lost_state_changes import GONE
 from leeway.reconciliation.ports import ClusterLeftovers
 from leeway.reconciliation.reasons import (
-    INSTANCE_NOT_TERMINATED,
+    INSTANCE_EXISTS,
     INSTANCE_STATE_UNKNOWN,
     NODE_ABSENT,
     NODE_CHANGED,
@@ -135,7 +135,7 @@ class NodeCleanUp:
             return _without_node(CleanUpResult.KEPT, facts, reason)
         if observed.state != TERMINATED:
             # A stopped instance may start again, with its volumes.
-            reason = INSTANCE_NOT_TERMINATED(instance=facts.instance, state=observed.state)
+            reason = INSTANCE_EXISTS(instance=facts.instance, state=observed.state)
             return _without_node(CleanUpResult.KEPT, facts, reason)
         until = self._clock.now() + volume_timeout
         return self._delete(cluster, _Leftovers(facts, node), until, observed)

@@ -224,7 +224,7 @@ class LostEventSearch:
         if hook.hook.name in EKS_HOOKS:
             finding: Finding | None = check_eks_hook(hook, state.retirement, context)
         else:
-            finding = check_hook(hook, state.retirement, state.arrival, context)
+            finding = check_hook(hook, state.retirement, state.admission, context)
         kind = NoticeKind.LAUNCH_HOOK if hook.launching else NoticeKind.TERMINATE_HOOK
         # Under a dry run another component answers launch hooks, and each is reported only once.
         acts = view.policy.acts_on(kind) and not (view.policy.dry_run and hook.launching)

@@ -15,7 +15,7 @@ from leeway.reconciliation.reasons import (
     CAPACITY_NOT_RESTORED,
     DETACHED_INSTANCE_ENDED,
     DETACHED_INSTANCE_RUNS,
-    EXECUTION_DIED,
+    EXECUTION_OVERDUE,
     START_LOST,
 )
 from leeway.retirement.record import OVER, TERMINATED_WITHIN, Retirement, latest_end
@@ -130,4 +130,4 @@ def check_detached_instance(
 
 
 def _died(work: str, instance: str, end: datetime) -> Reason:
-    return EXECUTION_DIED(work=work, instance=instance, time=f"{end:%H:%M:%S}")
+    return EXECUTION_OVERDUE(work=work, instance=instance, time=f"{end:%H:%M:%S}")

@@ -16,7 +16,7 @@ from leeway.reconciliation.findings import (
 )
 from leeway.reconciliation.lost_interruptions import CERTAIN_ENDS
 from leeway.reconciliation.reasons import RESTART_EVENT_LOST, STATE_EVENT_LOST
-from leeway.retirement.attempts import has_lived_on
+from leeway.retirement.attempts import has_kept_running
 from leeway.retirement.record import Retirement
 
 GONE = frozenset({"shutting-down", "terminated"})
@@ -47,7 +47,7 @@ def _serves_end(retirement: Retirement, context: CheckContext) -> bool:
         return retirement.kind is NoticeKind.STATE_CHANGE or not _only_cordoned(retirement)
     if retirement.phase is not Phase.FINISHED or _only_cordoned(retirement):
         return False
-    return not has_lived_on(retirement, context.now)
+    return not has_kept_running(retirement, context.now)
 
 
 def _only_cordoned(retirement: Retirement) -> bool:

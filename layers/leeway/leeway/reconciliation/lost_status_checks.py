@@ -15,7 +15,7 @@ from leeway.reconciliation.findings import (
     is_undone,
     waits_for_retry,
 )
-from leeway.reconciliation.reasons import STATUS_CHECKS_FAIL, STATUS_CHECKS_PASS
+from leeway.reconciliation.reasons import STATUS_CHECKS_FAIL, STATUS_CHECKS_RECOVERED
 from leeway.retirement.record import Retirement
 
 
@@ -71,4 +71,4 @@ def check_recovery(
         return None
     about = f"recovered-{instance}-{retirement.attempt}"
     event = context.origin.impaired_status(about, context.now, instance, (), over=True)
-    return LostEvent(instance, event, STATUS_CHECKS_PASS(instance=instance))
+    return LostEvent(instance, event, STATUS_CHECKS_RECOVERED(instance=instance))

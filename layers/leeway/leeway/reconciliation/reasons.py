@@ -56,8 +56,8 @@ STATUS_CHECKS_FAIL = ReasonCode(
     "StatusChecksFail",
     "The EC2 status checks ({checks}) of instance {instance} have failed since {since} UTC.",
 )
-STATUS_CHECKS_PASS = ReasonCode(
-    "StatusChecksPass", "The EC2 status checks of instance {instance} pass again."
+STATUS_CHECKS_RECOVERED = ReasonCode(
+    "StatusChecksRecovered", "The EC2 status checks of instance {instance} pass again."
 )
 DETACHED_INSTANCE_RUNS = ReasonCode(
     "DetachedInstanceRuns",
@@ -74,8 +74,8 @@ START_LOST = ReasonCode(
     "lost.",
     _MISSING,
 )
-EXECUTION_DIED = ReasonCode(
-    "ExecutionDied",
+EXECUTION_OVERDUE = ReasonCode(
+    "ExecutionOverdue",
     "The {work} of instance {instance} should have ended by {time} UTC: its execution has died.",
     "retirementsfailedalarm",
 )
@@ -87,8 +87,10 @@ CAPACITY_NOT_RESTORED = ReasonCode(
 
 # Work done about findings.
 EVENT_HANDLED = ReasonCode("LostEventHandled", "Leeway handled the notice ({outcomes}).")
-START_REPEATED = ReasonCode("StartRepeated", "Leeway started attempt {attempt} again.")
-HOOK_ANSWERED = ReasonCode("HookAnswered", "Leeway answered lifecycle hook {hook} with {result}.")
+LOST_START_REPEATED = ReasonCode("LostStartRepeated", "Leeway started attempt {attempt} again.")
+LOST_ANSWER_REPEATED = ReasonCode(
+    "LostAnswerRepeated", "Leeway answered lifecycle hook {hook} with {result}."
+)
 HOOK_NOT_WAITING = ReasonCode(
     "HookNotWaiting", "Lifecycle hook {hook} does not wait for an answer any more."
 )
@@ -113,8 +115,8 @@ VOLUMES_ATTACHED = ReasonCode(
     "VolumesStillAttached",
     "{count} volumes are still attached to node {node}. The next run checks them again.",
 )
-INSTANCE_NOT_TERMINATED = ReasonCode(
-    "InstanceNotTerminated", "EC2 reports instance {instance} as {state}: its node is kept."
+INSTANCE_EXISTS = ReasonCode(
+    "InstanceExists", "EC2 reports instance {instance} as {state}: its node is kept."
 )
 INSTANCE_STATE_UNKNOWN = ReasonCode(
     "InstanceStateUnknown", "EC2 returned no state of instance {instance}: its node is kept."

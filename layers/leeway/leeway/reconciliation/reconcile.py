@@ -16,7 +16,8 @@ from leeway.clock import Clock
 from leeway.failures import describe_error
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedChange, ObservedInstance
-from leeway.interruption.receive_notice import NoticeResult, ReceiveNotice
+from leeway.interruption.outcome import NoticeResult
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.notices import INSTANCE_ID
 from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
@@ -51,12 +52,12 @@ from leeway.reconciliation.reasons import (
     CLUSTER_NOT_RECONCILED,
     EVENT_HANDLED,
     FINDING_NOT_HANDLED,
-    HOOK_ANSWERED,
     HOOK_NOT_WAITING,
     INDEX_NOT_UPDATED,
+    LOST_ANSWER_REPEATED,
+    LOST_START_REPEATED,
     NODES_NOT_READ,
     RECORDS_NOT_READ,
-    START_REPEATED,
 )
 from leeway.reconciliation.report import ClusterReport, HandledFinding
 from leeway.typed_json import adapter_of
@@ -225,13 +226,13 @@ class Reconciliation:
             case LostStart():
                 function = deps.admit_node if finding.is_admission else deps.retire_node
                 function.start(finding.instance, finding.cluster, finding.attempt)
-                return START_REPEATED(attempt=finding.attempt)
+                return LOST_START_REPEATED(attempt=finding.attempt)
             case LostAnswer():
                 try:
                     deps.groups.complete(finding.instance, finding.hook, finding.result)
                 except LifecycleActionOver:
                     return HOOK_NOT_WAITING(hook=finding.hook.name)
-                return HOOK_ANSWERED(hook=finding.hook.name, result=finding.result)
+                return LOST_ANSWER_REPEATED(hook=finding.hook.name, result=finding.result)
 
     def _clean_up_all(
         self,

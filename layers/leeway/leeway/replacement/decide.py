@@ -131,7 +131,8 @@ def _without_hook(
     if group.terminate_hooks:
         why = "has its Terminate process suspended"
     elif group.foreign_terminate_hooks:
-        why = f"keeps no instance for its pods: its hook {group.foreign_terminate_hooks[0]} calls others"
+        hook = group.foreign_terminate_hooks[0]
+        why = f"keeps no instance for its pods: its hook {hook} calls others"
     if owner.kind is OwnerKind.MANAGED_NODE_GROUP:
         return Decision(
             Method.NOTHING,

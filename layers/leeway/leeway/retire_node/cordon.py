@@ -201,16 +201,18 @@ class CordonStep:
 
     def _not_now(self, order: AttemptId, record: Retirement, told: BudgetDecision) -> CordonResult:
         if told.verdict is BudgetVerdict.DECLINE:
-            declined = CordonResult(False, record, problem=told.reason, course=Course.DECLINE)
+            declined = CordonResult(
+                False, record, problem=told.reason.message, course=Course.DECLINE
+            )
             return self._unmarked(order, declined)
-        self._telemetry.waiting(record, told.reason)
+        self._telemetry.waiting(record, told.reason.message)
         with suppress(*API_ERRORS):  # tried again when its turn is asked for again
             self._unmarked(order, CordonResult(False, record))
         rest = retry_pause(record, self._context.clock.now())
         return CordonResult(
             settled=False,
             record=record,
-            problem=told.reason,
+            problem=told.reason.message,
             course=Course.WAIT,
             rest=max(1, int(rest.total_seconds())),
         )

@@ -147,7 +147,7 @@ class FinishStep:
             node=located.node,
             kind=closed.kind,
             attempt=closed.attempt,
-            reason=standing.problem or closed.reason,
+            reason=standing.problem or closed.reason.message,
             noticed_at=closed.noticed_at,
             cordoned_at=located.cordoned_at,
             ended_at=self._context.clock.now(),
@@ -157,7 +157,7 @@ class FinishStep:
             refused=(
                 *refused,
                 *terminated.refused,
-                *(refusal.said for refusal in answered.refused),
+                *(refusal.reason.message for refusal in answered.refused),
             ),
             hooks=tuple(hook.name for hook in closed.hooks),
             terminated=terminated.asked,

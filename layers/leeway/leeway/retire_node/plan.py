@@ -171,18 +171,18 @@ def _course(
         return PlannedAction.UNDO, "what was announced is called off or done"
     match ruling.action:
         case Action.IGNORE:
-            return PlannedAction.IGNORE, ruling.reason
+            return PlannedAction.IGNORE, ruling.reason.message
         case Action.ADMIT:
             return (
                 PlannedAction.ADMIT,
                 f"{ruling.reason}: its hook is completed when its node is Ready",
             )
         case Action.CORDON:
-            return PlannedAction.CORDON, ruling.reason
+            return PlannedAction.CORDON, ruling.reason.message
         case _ if begins is not None:
             return PlannedAction.SCHEDULE, f"{ruling.reason}, ahead of what is announced"
         case _:
-            return PlannedAction.RETIRE, ruling.reason
+            return PlannedAction.RETIRE, ruling.reason.message
 
 
 def _is_taken(policy: ClusterPolicy, owner: Owner) -> bool:

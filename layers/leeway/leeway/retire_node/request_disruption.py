@@ -7,6 +7,7 @@ from leeway.policy.rules import Action, ClusterPolicy, Replacement
 from leeway.ports.aws import Groups
 from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
+from leeway.reasons import Reason
 from leeway.replacement.decide import groups_own_business
 from leeway.retirement.disruption_budget import (
     BudgetDecision,
@@ -15,6 +16,7 @@ from leeway.retirement.disruption_budget import (
     decline_after_timeout,
 )
 from leeway.retirement.ports import DisruptionLedgers
+from leeway.retirement.reasons import DISRUPTION_NOT_DECIDED, LEFT_TO_GROUP
 from leeway.retirement.record import Retirement
 from leeway.retirement.step_context import StepContext
 
@@ -35,7 +37,7 @@ class DisruptionRequests:
             told = self._context.retry(partial(self._turn_of, record, policy))
         except API_ERRORS as error:
             # Nobody is in a hurry: a retirement of choice does not begin on guesses.
-            told = BudgetDecision(BudgetVerdict.WAIT, f"{type(error).__name__}: {error}")
+            told = BudgetDecision(BudgetVerdict.WAIT, DISRUPTION_NOT_DECIDED(error=error))
         return decline_after_timeout(record, told, self._context.clock.now())
 
     def _turn_of(self, record: Retirement, policy: ClusterPolicy) -> BudgetDecision:
@@ -49,7 +51,7 @@ class DisruptionRequests:
             return told
         return self._take_turn(record, policy, cluster.ready_nodes())
 
-    def _left_to_group(self, record: Retirement) -> str | None:
+    def _left_to_group(self, record: Retirement) -> Reason | None:
         """Say why the group sees to the instance; its terminate hook tells when it does."""
         if record.replacement is Replacement.NONE or record.action is Action.CORDON:
             return None
@@ -57,7 +59,7 @@ class DisruptionRequests:
         if group is None or not group.terminate_hook_waits:
             return None
         reason = groups_own_business(record.kind, group)
-        return f"{reason}, and its terminate hook tells when" if reason else None
+        return LEFT_TO_GROUP(why=reason) if reason else None
 
     def _protections(self, cluster: Cluster, node: Node) -> list[str]:
         now = self._context.clock.now()

@@ -8,7 +8,7 @@ from leeway.retirement.record import Retirement
 
 
 class Course(StrEnum):
-    """What a retirement comes to, when its turn is decided."""
+    """How a retirement continues after its cordon step."""
 
     RETIRE = "retire"
     CORDON = "cordon"
@@ -20,11 +20,13 @@ class Course(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CordonResult:
-    """Where a retirement stands with its node.
+    """The result of a retirement's cordon step.
 
-    `settled` says that the node is as the course asks, or known not to exist (`node` empty). There
-    is no record where a newer attempt has taken over; so with the results below. `rest` is how
-    many seconds to wait before trying again, where nothing else is to be done meanwhile.
+    - `settled`: the node is in the state that the course requires, or does not exist (`node` is
+      empty).
+    - `record`: the latest record; None if a newer attempt has superseded this one.
+    - `problem`: why the step is not settled, or why the retirement waits or is declined.
+    - `rest`: seconds to wait before the step is repeated; 0 if the next step runs meanwhile.
     """
 
     settled: bool
