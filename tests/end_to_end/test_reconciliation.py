@@ -73,7 +73,7 @@ def test_an_instance_whose_launch_waits_goes_into_service_when_its_node_is_ready
     assert answered["at"] >= ready["at"]
     until(lambda: member(scaling, "arriving") == (instance, "InService"))
     (event,) = events_about(rehearsal.sandbox, outcome["node"])
-    assert event.reason == "LeewayAdmitted"
+    assert event.reason == "NodeAdmitted"
     lines = [e["line"] for e in seen.of("logs") if isinstance(e["line"], dict)]
     assert [line["NodesAdmitted"] for line in lines if "NodesAdmitted" in line] == [[1.0]]
 

@@ -183,7 +183,7 @@ def test_keep_headroom_gives_a_cluster_what_is_written_about_it(
     writing = DynamoManifestWriting(partial(client_of, sandbox, "dynamodb"), table)
     writing.write(sandbox.endpoints.cluster, stored, replaces=0)
     (report,) = invoke("KeepHeadroomFunction", event_of("keep-headroom")).answer["clusters"]
-    assert report["problem"] == ""
+    assert report["problem"] is None
     subjects = [changed["subject"] for changed in report["changed"]]
     # The sandbox's own minute may have come first.
     assert subjects in ([], ["buffer leeway-headroom/sam-warm"])
