@@ -17,7 +17,7 @@ from lightkube.resources.core_v1 import PodTemplate
 from lightkube.resources.rbac_authorization_v1 import RoleBinding
 
 from cli.main import run
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 from tests.end_to_end.rehearsal import Rehearsal
 from tests.end_to_end.rights import granted, used
 
@@ -131,9 +131,9 @@ PAUSE = 3.0
 @pytest.fixture
 def minutes_on_command(rehearsal: Rehearsal) -> Iterator[None]:
     """No minute passes by itself; afterwards they do again."""
-    rehearsal.sandbox.hurry_schedules(0)
+    rehearsal.sandbox.set_schedule_speed(0)
     yield
-    rehearsal.sandbox.hurry_schedules(1)
+    rehearsal.sandbox.set_schedule_speed(1)
 
 
 def size(kube: Client, name: str, namespace: str) -> int | None:

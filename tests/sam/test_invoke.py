@@ -21,7 +21,7 @@ from leeway.manifests.reading import read_manifests
 from leeway.notices.synthetic import EventOrigin
 
 from sandbox.aws.cloud import ACCOUNT
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 from tests.fakes.claims import ClaimsInMemory
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.policies import OnePolicy
