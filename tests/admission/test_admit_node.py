@@ -1,5 +1,6 @@
 """An admission whose dependencies are late, fail or refuse: it ends correctly, with a reason."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -56,6 +57,7 @@ class Dependencies:
     answers: list[HookResult] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
     events: list[tuple[str, str]] = field(default_factory=list)
+    details: list[dict[str, Any]] = field(default_factory=list)
 
     # Clock
     def now(self) -> datetime:
@@ -143,6 +145,7 @@ class Dependencies:
         if not self.events_allowed:
             raise CloudRefused("AccessDenied: events:PutEvents")
         self.reports.append(detail_type)
+        self.details.append(json.loads(detail))
 
     def admitted(self, outcome: AdmissionOutcome) -> None:
         self.reports.append(outcome.message)
@@ -186,6 +189,8 @@ def test_a_node_that_joins_and_becomes_ready_is_admitted_at_once() -> None:
     assert NOTICED + 55 * SECOND <= outcome.ended_at < NOTICED + 62 * SECOND
     assert deps.reports == [outcome.message, "Leeway Node Admitted"]
     assert deps.events == [("NodeAdmitted", outcome.message)]
+    (detail,) = deps.details
+    assert detail["reason"] == {"code": "NodeAdmitted", "message": outcome.reason.message}
     assert not outcome.needs_attention
     assert deps.record.phase is Phase.FINISHED
     assert deps.lists == 0, "the node has its instance's name: no list of all nodes is read"
