@@ -59,13 +59,13 @@ class Cron:
     expression: str
     fields: str
 
-    def firings(self, after: datetime) -> Iterator[datetime]:
+    def times(self, after: datetime) -> Iterator[datetime]:
         """Yield the times strictly after a naive local time, in order."""
         return CronSim(self.fields, after)
 
     def next(self, after: datetime) -> datetime:
         """Return the next time strictly after a naive local time."""
-        return next(self.firings(after))
+        return next(self.times(after))
 
 
 def parse_cron(expression: str) -> Cron:

@@ -40,10 +40,10 @@ class Window:
             local = self._wall_clock(begin)
             offset = local - begin.replace(tzinfo=None)
             last = end.replace(tzinfo=None) + offset
-            for firing in heapq.merge(
+            for time in heapq.merge(
                 _between(self.start, local, last), _between(self.end, local, last)
             ):
-                yield (firing - offset).replace(tzinfo=UTC)
+                yield (time - offset).replace(tzinfo=UTC)
 
     def _wall_clock(self, at: datetime) -> datetime:
         return at.astimezone(self.timezone).replace(tzinfo=None)
@@ -73,4 +73,4 @@ class Window:
 
 
 def _between(cron: Cron, after: datetime, until: datetime) -> Iterator[datetime]:
-    return takewhile(lambda at: at < until, cron.firings(after))
+    return takewhile(lambda at: at < until, cron.times(after))
