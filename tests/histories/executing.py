@@ -26,6 +26,7 @@ from leeway.execution.attempt import AttemptId, parse_attempt_id
 from leeway.execution.durable import DurableSteps
 from leeway.retire_node.dependencies import Dependencies
 from leeway.retire_node.retire_node import RetireNode
+from leeway.retirement.step_context import StepContext
 
 from tests.retire_node.retiring import ORDER, Surrounding
 
@@ -144,7 +145,8 @@ class Untouchable:
 def replay(history: Json) -> Json:
     """Run the current code on a complete history; what it answers."""
     nothing: Any = Untouchable()
-    deps = Dependencies(**{part.name: nothing for part in fields(Dependencies)})
+    parts = {part.name: nothing for part in fields(Dependencies)}
+    deps = Dependencies(**parts | {"context": StepContext(nothing, nothing, nothing)})
     operations = {"Operations": history["operations"], "NextMarker": ""}
     told = DurableExecutionInvocationInputWithClient(
         durable_execution_arn=history["arn"],

@@ -119,14 +119,14 @@ def _decide_daemon(
     if controller.exists is not False:
         refusals = () if finished else (Refusal.DAEMONSET,)
         reason = DAEMONSET_POD(daemonset=name)
-        if controller.exists is None and controller.said:
-            reason = DAEMONSET_NOT_READABLE(daemonset=name, error=controller.said)
+        if controller.exists is None and controller.problem:
+            reason = DAEMONSET_NOT_READABLE(daemonset=name, error=controller.problem)
         return PodDecision(pod, PodAction.LEAVE, reason, refusals=refusals)
     refusals = () if finished else (Refusal.UNMANAGED,)
     if pod.deletion is not None:
         decision = _decide_terminating(pod, pod.deletion, now, skip_deleted_for)
         return replace(decision, refusals=refusals)
-    detail = f" ({controller.said})" if controller.said else ""
+    detail = f" ({controller.problem})" if controller.problem else ""
     reason = DAEMONSET_MISSING(daemonset=name, detail=detail)
     return PodDecision(pod, PodAction.EVICT, reason, refusals=refusals)
 

@@ -118,7 +118,7 @@ class DrainExecutor:
         With a label selector, only the pods that it selects are drained.
         """
         with (
-            self._cluster.follow(node, selector) as feed,
+            self._cluster.watch_pods(node, selector) as feed,
             Requests(self._make, feed.wake) as requests,
         ):
             drain_pass = _DrainPass(
@@ -321,7 +321,7 @@ class _DrainPass:
         if not self.identity_holds(drain):
             return drain
         try:
-            excluded = self._cluster.leave_load_balancers(self._node)
+            excluded = self._cluster.exclude_from_load_balancers(self._node)
         except ClusterUnavailable:
             return drain
         except ClusterRefused as error:

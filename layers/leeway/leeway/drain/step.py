@@ -118,7 +118,7 @@ class DrainStep:
         if record is None:
             return DrainPassResult(Drain(), None)
         held = held_for(record, previous.held, clock.now())
-        held = self._actions.keep(attempt_id.instance, held)
+        held = self._actions.send_heartbeats(attempt_id.instance, held)
         deadline = with_hooks(record.deadline, held)
         limits = _Limits(deadline, next_heartbeat(held), settled=not failures)
         if cordoned.node:
