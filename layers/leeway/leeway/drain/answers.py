@@ -16,7 +16,7 @@ from leeway.drain.reasons import (
     SEVERAL_BUDGETS,
 )
 from leeway.ports.kubernetes_objects import Response
-from leeway.reasons import Reason
+from leeway.reasons import Reason, clause
 
 
 class Meaning(StrEnum):
@@ -58,7 +58,7 @@ def read_answer(response: Response) -> Answer:
     Source: recorded answers of kube-apiserver; Kubernetes documentation, "API-initiated eviction".
     """
     causes = dict(response.causes)
-    message = _without_full_stop(response.message)
+    message = clause(response.message)
     match response.status:
         case 200 | 201 | 202:
             return Answer(Meaning.ACCEPTED, POD_EVICTED())
@@ -68,12 +68,12 @@ def read_answer(response: Response) -> Answer:
             return Answer(Meaning.GONE, POD_REPLACED())
         case 429 if "DisruptionBudget" in causes:
             cause = causes["DisruptionBudget"]
-            reason = BUDGET_BLOCKS(answer=_without_full_stop(cause))
+            reason = BUDGET_BLOCKS(answer=clause(cause))
             return Answer(Meaning.BLOCKED, reason, budgets=tuple(_BUDGET.findall(cause)))
         case 429:
             return Answer(Meaning.THROTTLED, API_SERVER_THROTTLES(), response.retry_after)
         case 403 if "NamespaceTerminating" in causes:
-            cause = _without_full_stop(causes["NamespaceTerminating"])
+            cause = clause(causes["NamespaceTerminating"])
             return Answer(Meaning.TERMINATING, NAMESPACE_TERMINATING(answer=cause))
         case 400 | 403 | 405 | 422:
             return Answer(Meaning.DENIED, EVICTION_DENIED(answer=message))
@@ -85,7 +85,3 @@ def read_answer(response: Response) -> Answer:
         case status:
             reason = EVICTION_FAILED(answer=f"{status}: {message}"[:_LONGEST_MESSAGE])
             return Answer(Meaning.TRANSIENT, reason)
-
-
-def _without_full_stop(text: str) -> str:
-    return text.rstrip().removesuffix(".")

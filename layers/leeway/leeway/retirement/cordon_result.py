@@ -4,27 +4,28 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from leeway.reasons import Reason
 from leeway.retirement.record import Retirement
 
 
 class Course(StrEnum):
-    """What a retirement comes to, when its turn is decided."""
+    """What a retirement does, as the cordon step decides it."""
 
     RETIRE = "retire"
     CORDON = "cordon"
     WAIT = "wait"
     DECLINE = "decline"
-    REHEARSE = "rehearse"
+    DRY_RUN = "dry-run"
     UNDO = "undo"
 
 
 @dataclass(frozen=True, slots=True)
 class CordonResult:
-    """Where a retirement stands with its node.
+    """The result of a cordon step.
 
-    `settled` says that the node is as the course asks, or known not to exist (`node` empty). There
-    is no record where a newer attempt has taken over; so with the results below. `rest` is how
-    many seconds to wait before trying again, where nothing else is to be done meanwhile.
+    `settled` says that the node is in the state that the course requires, or that the instance has
+    no node (`node` is empty). There is no record if a newer attempt has superseded this one.
+    `pause` is how many seconds to wait before the next try, if there is nothing else to do.
     """
 
     settled: bool
@@ -32,6 +33,6 @@ class CordonResult:
     node: str = ""
     node_uid: str = ""
     cordoned_at: datetime | None = None
-    problem: str = ""
+    problem: Reason | None = None
     course: Course = Course.RETIRE
-    rest: int = 0
+    pause: int = 0

@@ -6,13 +6,15 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from leeway.reasons import Reason
+
 
 @dataclass(frozen=True, slots=True)
 class ZoneChoice:
-    """A zone of a group, and why it is asked."""
+    """A zone of a group, and why the successor is launched there."""
 
     zone: str
-    why: str
+    why: Reason
 
 
 class Method(StrEnum):
@@ -31,15 +33,12 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """An instance that was launched for one that retires; `why` says why in this zone."""
+    """An instance that replaces a retiring one; `why` is the reason for its zone."""
 
     instance: str
     instance_type: str
     zone: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.instance}, {self.instance_type} in {self.zone}: {self.why}"
+    why: Reason
 
 
 class ReplacementIntent(BaseModel):
@@ -61,7 +60,7 @@ class ReplacementIntent(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     method: Method
-    reason: str
+    reason: Reason
     asked_at: AwareDatetime
     group: str = ""
     zones: tuple[ZoneChoice, ...] = ()
