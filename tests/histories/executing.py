@@ -28,7 +28,7 @@ from leeway.retire_node.dependencies import Dependencies
 from leeway.retire_node.retire_node import RetireNode
 from leeway.retirement.step_context import StepContext
 
-from tests.retire_node.retiring import ORDER, Surrounding
+from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes
 
 type Json = dict[str, Any]
 
@@ -56,10 +56,10 @@ class Execution:
 
 @dataclass
 class _SkippedTime(DurableSteps):
-    """Lets a surrounding's time pass with every wait, once: a replay waits no second time."""
+    """Lets a retirement_fakes's time pass with every wait, once: a replay waits no second time."""
 
     context: DurableContext
-    world: Surrounding
+    fakes: RetirementFakes
     waited: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class _SkippedTime(DurableSteps):
 
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
         def begun() -> T:
-            self.world.before_step(name)
+            self.fakes.steps.before_step(name)
             return work()
 
         return super().run(name, kind, begun)
@@ -75,7 +75,7 @@ class _SkippedTime(DurableSteps):
     def wait(self, name: str, seconds: int) -> None:
         if name not in self.waited:
             self.waited.add(name)
-            self.world.sleep(seconds)
+            self.fakes.clock.sleep(seconds)
         super().wait(name, seconds)
 
 
@@ -90,7 +90,9 @@ def _handler(deps: Dependencies, steps: Callable[[DurableContext], DurableSteps]
     return handler
 
 
-def execute(world: Surrounding, order: AttemptId = ORDER, real_seconds: int = 120) -> Execution:
+def execute(
+    fakes: RetirementFakes, order: AttemptId = ATTEMPT_ID, real_seconds: int = 120
+) -> Execution:
     """Run a retirement to its end."""
     waited: set[str] = set()
     invocations = 0
@@ -98,10 +100,10 @@ def execute(world: Surrounding, order: AttemptId = ORDER, real_seconds: int = 12
     def steps(context: DurableContext) -> DurableSteps:
         nonlocal invocations
         invocations += 1
-        return _SkippedTime(context, world, waited)
+        return _SkippedTime(context, fakes, waited)
 
     store = InMemoryExecutionStore()
-    handler = _handler(world.dependencies, steps)
+    handler = _handler(fakes.dependencies, steps)
     with DurableFunctionTestRunner(handler, poll_interval=0.05, store=store) as runner:
         # The runner's own limit is in the time that is skipped.
         arn = runner.run_async(json.dumps(asdict(order)), execution_timeout=7 * 86400)

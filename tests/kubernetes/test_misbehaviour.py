@@ -240,7 +240,7 @@ def test_a_daemonset_that_can_not_be_looked_up_leaves_its_own_pod_and_no_other(
     now = SystemClock().now()
     assert (decide_pod(web, now).verdict, web.name) == (PodAction.EVICT, "web")
     left = decide_pod(daemon, now)
-    assert left.verdict is PodAction.LEAVE
+    assert left.action is PodAction.LEAVE
     assert said_of_it in left.reason
     assert "DaemonSet shop/cni could not be looked up" in left.reason
 

@@ -190,7 +190,7 @@ class Tenants(RuleBasedStateMachine):
         assert problems == ("", ""), problems
         for name in self.others:
             other = pods[f"default/{name}"]
-            assert (other.stage, other.way) == (Stage.GONE, RemovalMethod.EVICT), other.reason
+            assert (other.stage, other.method) == (Stage.GONE, RemovalMethod.EVICT), other.reason
         for pod in pods.values():
             said = f"{pod.pod} {pod.reason} {pod.workload}"
             assert said == printable(said)

@@ -10,7 +10,8 @@ from leeway.ports.kubernetes_objects import Pod
 from leeway.retire_node.retire_node import RetireNode
 from leeway.retirement.step_context import StepContext
 
-from tests.retire_node.retiring import ORDER, SUCCESSOR, Surrounding, surrounding
+from tests.fakes.groups import SUCCESSOR
+from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes, retirement_fakes
 from tests.retirement.retirements import FACTS
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
@@ -22,7 +23,7 @@ class Died(BaseException):
 
 
 class Deadly:
-    """One part of a surrounding; the call at which the count runs out kills."""
+    """One part of a retirement_fakes; the call at which the count runs out kills."""
 
     def __init__(self, part: Any, fate: "Fate") -> None:
         self._part, self._fate = part, fate
@@ -69,8 +70,8 @@ class Fate:
 class Steps:
     """The durable engine: a step whose function died is done again, those before it are not."""
 
-    def __init__(self, world: Surrounding) -> None:
-        self._world = world
+    def __init__(self, fakes: RetirementFakes) -> None:
+        self._fakes = fakes
 
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
         try:
@@ -79,24 +80,24 @@ class Steps:
             return work()
 
     def wait(self, name: str, seconds: int) -> None:
-        self._world.sleep(seconds)
+        self._fakes.clock.sleep(seconds)
 
 
-def run(world: Surrounding, fate: Fate) -> Any:
+def run(fakes: RetirementFakes, fate: Fate) -> Any:
     """Run the retirement; its outcome."""
-    whole = world.dependencies
+    whole = fakes.dependencies
     spared = {"context", "telemetry", "region", "cache"}
     parts: dict[str, Any] = {
         part.name: Deadly(getattr(whole, part.name), fate)
         for part in fields(whole)
         if part.name not in spared
     }
-    cluster: Any = Deadly(world, fate)
-    records: Any = Deadly(world, fate)
+    cluster: Any = Deadly(fakes.cluster, fate)
+    records: Any = Deadly(fakes.records, fate)
     cache: Any = Deadly(whole.cache, fate)
-    context = StepContext(records, lambda _: cluster, world)
+    context = StepContext(records, lambda _: cluster, fakes.clock)
     deadly = replace(whole, context=context, cache=cache, **parts)
-    return RetireNode(deadly).retire(ORDER, Steps(world))
+    return RetireNode(deadly).retire(ATTEMPT_ID, Steps(fakes))
 
 
 CASES: dict[str, tuple[NoticeKind, dict[str, Any], list[str]]] = {
@@ -112,7 +113,7 @@ CASES: dict[str, tuple[NoticeKind, dict[str, Any], list[str]]] = {
     ),
     "rebalance, by the group": (
         NoticeKind.REBALANCE,
-        {"facts_": {"launch_unsupported": "has a warm pool"}},
+        {"overrides": {"launch_unsupported": "has a warm pool"}},
         ["detach", "evict"],
     ),
     "interruption, hooked": (
@@ -124,9 +125,9 @@ CASES: dict[str, tuple[NoticeKind, dict[str, Any], list[str]]] = {
 }
 
 
-def fresh(case: str) -> Surrounding:
+def fresh(case: str) -> RetirementFakes:
     kind, changes, _ = CASES[case]
-    return surrounding(kind, pods=[POD], blocks=False, **changes)
+    return retirement_fakes(kind, pods=[POD], blocks=False, **changes)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -137,13 +138,13 @@ def test_wherever_it_dies_everything_is_done_and_nothing_twice(case: str, when: 
     assert run(fresh(case), alive).result == "drained"
     assert alive.calls > 12
     for number in range(1, alive.calls + 1):
-        world, fate = fresh(case), Fate(number, when)
-        outcome = run(world, fate)
+        fakes, fate = fresh(case), Fate(number, when)
+        outcome = run(fakes, fate)
         assert fate.killed, number
         assert outcome.result == "drained", number
-        acts = [what for what, _ in world.done if what != "cordon"]
+        acts = [what for what, _ in fakes.actions.done if what != "cordon"]
         assert acts == expected, number
-        assert world.desired == 3, number
+        assert fakes.groups.desired == 3, number
         if kind is NoticeKind.REBALANCE:
             assert [one.instance for one in outcome.successors] == [SUCCESSOR], number
-            assert world.ledgers.churns["prod"].begun.keys() == {FACTS.instance}, number
+            assert fakes.ledgers.ledgers["prod"].begun.keys() == {FACTS.instance}, number

@@ -17,13 +17,14 @@ from leeway.ports.aws import Launched, LaunchedInstance
 from leeway.ports.table import RecordChanged
 from leeway.replacement.cache import GroupCache
 from leeway.replacement.launch import SuccessorLaunch
+from leeway.replacement.reasons import SUCCESSOR_REQUESTED
 from leeway.replacement.request import ReplacementResult, ReplacementStep
 from leeway.retire_node.finish import FinishStep
 from leeway.retire_node.step_results import RetirementProgress
 from leeway.retirement.cordon_result import CordonResult
 from leeway.retirement.record import Retirement
 
-from tests.retire_node.retiring import surrounding
+from tests.fakes.retirement import retirement_fakes
 from tests.retirement.retirements import FACTS, take
 
 SIZE = 10
@@ -148,16 +149,16 @@ class Fleet:
     @property
     def parts(self) -> tuple[ReplacementStep, FinishStep]:
         itself: Any = self
-        deps = surrounding().dependencies
+        deps = retirement_fakes().dependencies
         context = replace(deps.context, records=itself)
-        launching = SuccessorLaunch(context, itself, deps.offerings, deps.region)
+        launch = SuccessorLaunch(context, itself, deps.offerings, deps.region)
         actions = LifecycleActions(itself, context.clock)
-        known = GroupCache(itself, deps.cache)
-        replacing = ReplacementStep(context, itself, deps.instances, known, launching, actions)
-        ending = FinishStep(
-            context, itself, deps.instances, deps.announcements, deps.telemetry, actions, launching
+        cache = GroupCache(itself, deps.cache)
+        replacement = ReplacementStep(context, itself, deps.instances, cache, launch, actions)
+        finish = FinishStep(
+            context, itself, deps.instances, deps.events, deps.telemetry, actions, launch
         )
-        return replacing, ending
+        return replacement, finish
 
     def ask(self, name: str) -> None:
         if name not in self.records:
@@ -166,8 +167,8 @@ class Fleet:
             self.records[name] = record.model_copy(update={"facts": facts})
         elif self.records[name].ended_at is not None:
             return
-        replacing, _ = self.parts
-        replacing.ask(AttemptId(name, "prod", 1), self.records[name])
+        replacement, _ = self.parts
+        replacement.request(AttemptId(name, "prod", 1), self.records[name])
 
     def end(self, name: str) -> None:
         record = self.records[name]
@@ -176,11 +177,12 @@ class Fleet:
             and record.replacement_intent is not None
             and record.replacement_intent.successors
         ):
-            standing = RetirementProgress(
-                CordonResult(True, record), ReplacementResult(True, record)
+            progress = RetirementProgress(
+                CordonResult(True, record),
+                ReplacementResult(True, record, SUCCESSOR_REQUESTED(group="ng")),
             )
-            _, ending = self.parts
-            ending.finish(AttemptId(name, "prod", 1), record, standing)
+            _, finish = self.parts
+            finish.finish(AttemptId(name, "prod", 1), record, progress)
 
 
 WHAT = [
