@@ -26,7 +26,9 @@ from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.reconciliation.reconcile import ClusterReport, Found
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
+from leeway.replacement.reasons import LEFT_GROUP
 from leeway.retire_node.outcome import Outcome, RetirementResult
+from leeway.retire_node.reasons import NODE_NOT_CORDONED, RETIREMENT_BEGAN
 from leeway.retire_node.telemetry import RetirementTelemetry
 from leeway.selection.offers.survey import Part
 
@@ -68,13 +70,13 @@ DRAINED = Outcome(
     node=FACTS.private_dns_name,
     kind=NoticeKind.SPOT_INTERRUPTION,
     attempt=1,
-    reason="EC2 takes it back",
+    reason=RETIREMENT_BEGAN(kind=NoticeKind.SPOT_INTERRUPTION, why="EC2 takes it back"),
     noticed_at=NOTICED,
     cordoned_at=NOTICED + timedelta(seconds=1),
     ended_at=NOTICED + timedelta(seconds=60),
     deadline=NOTICED + timedelta(seconds=115),
     replacement="detach",
-    replacement_reason="its group starts another",
+    replacement_reason=LEFT_GROUP(),
     hooks=(),
     terminated=False,
     refused=(),
@@ -85,9 +87,13 @@ LOCKED_OUT = replace(
     result=RetirementResult.INCOMPLETE,
     node="",
     cordoned_at=None,
-    reason="ClusterRefused: 403: nodes is forbidden",
+    reason=NODE_NOT_CORDONED(error="ClusterRefused: 403: nodes is forbidden"),
 )
-LEFT_BEHIND = replace(DRAINED, result=RetirementResult.INCOMPLETE, reason="the time was up")
+LEFT_BEHIND = replace(
+    DRAINED,
+    result=RetirementResult.INCOMPLETE,
+    reason=RETIREMENT_BEGAN(kind=NoticeKind.SPOT_INTERRUPTION, why="a test"),
+)
 NOT_READY = AdmissionOutcome(
     result=Admission.NOT_READY,
     instance=FACTS.instance,

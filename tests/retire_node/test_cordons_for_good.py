@@ -1,4 +1,4 @@
-"""A policy that says `cordon`: nothing else is done, and nothing later takes the cordon off."""
+"""The action `cordon`: nothing else is done, and later retirements do not remove the cordon."""
 
 from datetime import timedelta
 from typing import Any
@@ -33,8 +33,8 @@ def only_cordons(
     return fakes
 
 
-def told(fakes: RetirementFakes, kind: NoticeKind, after: float, **more: Any) -> None:
-    """Another notice comes, whose policy retires."""
+def receive_next(fakes: RetirementFakes, kind: NoticeKind, after: float, **more: Any) -> None:
+    """Receive another notice, whose policy retires."""
     change = take(fakes.record, kind, f"n-{after}", after=after, **more)
     assert change.start
     fakes.record = change.record
@@ -42,26 +42,24 @@ def told(fakes: RetirementFakes, kind: NoticeKind, after: float, **more: Any) ->
     fakes.actions.done.clear()
 
 
-def test_a_recommendation_that_waits_and_is_declined_leaves_the_cordon_of_an_earlier_notice() -> (
-    None
-):
+def test_a_declined_rebalance_keeps_the_cordon_of_an_earlier_notice() -> None:
     fakes = only_cordons(NoticeKind.SCHEDULED_CHANGE)
     assert retire(fakes).result is RetirementResult.CORDONED
-    told(fakes, NoticeKind.REBALANCE, after=600)
+    receive_next(fakes, NoticeKind.REBALANCE, after=600)
     fakes.policies.policy = PAUSED
     assert next_attempt(fakes).result is RetirementResult.DECLINED
     assert fakes.actions.done == []
 
 
-def test_the_same_policy_again_waits_for_its_turn_under_its_own_cordon() -> None:
+def test_a_repeated_cordon_keeps_the_cordon_while_it_waits_for_the_budget() -> None:
     fakes = only_cordons(NoticeKind.REBALANCE)
     assert retire(fakes).result is RetirementResult.CORDONED
-    told(fakes, NoticeKind.REBALANCE, after=600)
+    receive_next(fakes, NoticeKind.REBALANCE, after=600)
     fakes.record = fakes.record.model_copy(update={"action": Action.CORDON})
     fakes.policies.policy = PAUSED
 
     def resume(step: str) -> None:
-        if step == "turn-2":
+        if step == "request-disruption-2":
             fakes.policies.policy = ClusterPolicy()
 
     fakes.steps.before_step = resume
@@ -69,10 +67,10 @@ def test_the_same_policy_again_waits_for_its_turn_under_its_own_cordon() -> None
     assert fakes.actions.order_of("release") == []
 
 
-def test_a_change_that_is_called_off_leaves_the_cordon_of_an_earlier_notice() -> None:
+def test_a_withdrawn_change_keeps_the_cordon_of_an_earlier_notice() -> None:
     fakes = only_cordons(NoticeKind.REBALANCE)
     retire(fakes)
-    told(fakes, NoticeKind.SCHEDULED_CHANGE, after=600, **AHEAD)
+    receive_next(fakes, NoticeKind.SCHEDULED_CHANGE, after=600, **AHEAD)
     off = undo(fakes.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-3", after=700, **AHEAD))
     assert off is not None
     fakes.record = off.record
@@ -82,10 +80,10 @@ def test_a_change_that_is_called_off_leaves_the_cordon_of_an_earlier_notice() ->
     assert undo(fakes.record, runs) is None, "it is undone already"
 
 
-def test_an_instance_that_runs_again_is_freed_whoever_had_it_cordoned() -> None:
+def test_an_instance_that_runs_again_is_uncordoned() -> None:
     fakes = only_cordons()
     retire(fakes)
-    told(fakes, NoticeKind.SPOT_INTERRUPTION, after=600)
+    receive_next(fakes, NoticeKind.SPOT_INTERRUPTION, after=600)
     assert fakes.record.stays_cordoned
     runs = undo(
         fakes.record.model_copy(update={"phase": Phase.FINISHED}),
@@ -95,11 +93,11 @@ def test_an_instance_that_runs_again_is_freed_whoever_had_it_cordoned() -> None:
     fakes.record = runs.record
     assert next_attempt(fakes).result is RetirementResult.UNDONE
     assert fakes.actions.order_of("release") == ["release", "release"]
-    told(fakes, NoticeKind.REBALANCE, after=9000)
+    receive_next(fakes, NoticeKind.REBALANCE, after=9000)
     assert not fakes.record.stays_cordoned
 
 
-def test_a_cordon_for_a_change_that_is_called_off_is_taken_off() -> None:
+def test_the_cordon_of_a_withdrawn_change_is_removed() -> None:
     fakes = only_cordons(NoticeKind.SCHEDULED_CHANGE)
     assert retire(fakes).result is RetirementResult.CORDONED
     off = undo(fakes.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", after=600, **AHEAD))
@@ -109,7 +107,7 @@ def test_a_cordon_for_a_change_that_is_called_off_is_taken_off() -> None:
     assert fakes.actions.order_of("release") == ["release", "release"]
 
 
-def test_where_only_a_cordon_is_asked_for_an_api_server_that_fails_costs_no_instance() -> None:
+def test_a_cordon_that_fails_at_first_does_not_retire_the_instance() -> None:
     fakes = only_cordons(cordons_refused=3)
     outcome = retire(fakes)
     assert outcome.result is RetirementResult.CORDONED
@@ -117,7 +115,7 @@ def test_where_only_a_cordon_is_asked_for_an_api_server_that_fails_costs_no_inst
 
 
 @pytest.mark.parametrize("kind", [NoticeKind.TERMINATE_HOOK, NoticeKind.REBALANCE])
-def test_a_cordon_that_never_succeeds_is_said_in_the_end(kind: NoticeKind) -> None:
+def test_a_cordon_that_never_succeeds_is_reported_at_the_end(kind: NoticeKind) -> None:
     fakes = only_cordons(kind, cordons_refused=10_000)
     outcome = retire(fakes)
     assert outcome.result is RetirementResult.INCOMPLETE
@@ -129,14 +127,14 @@ def test_a_cordon_that_never_succeeds_is_said_in_the_end(kind: NoticeKind) -> No
     assert fakes.groups.answers == len(fakes.record.hooks), "no hook is left open"
 
 
-def test_a_group_that_replaces_by_itself_is_no_reason_not_to_cordon() -> None:
+def test_an_instance_that_its_group_replaces_is_cordoned() -> None:
     fakes = only_cordons(NoticeKind.REBALANCE, overrides={"capacity_rebalance": True})
     assert retire(fakes).result is RetirementResult.CORDONED
 
 
-def test_a_retirement_that_takes_over_from_a_cordon_that_has_not_ended_knows_of_it() -> None:
+def test_a_retirement_that_supersedes_a_cordon_keeps_it() -> None:
     cordons = only_cordons(NoticeKind.REBALANCE).record
     change = notice(NoticeKind.SCHEDULED_CHANGE, "n-2", after=60, **AHEAD)
     policy = DEFAULTS[NoticeKind.SCHEDULED_CHANGE]
-    taken = receive(cordons, change, rule(change, policy), FACTS)
-    assert (taken.start, taken.record.stays_cordoned) == (True, True)
+    change_of_record = receive(cordons, change, rule(change, policy), FACTS)
+    assert (change_of_record.start, change_of_record.record.stays_cordoned) == (True, True)

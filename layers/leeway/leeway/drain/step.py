@@ -116,7 +116,7 @@ class DrainStep:
         drain, clock = previous.drain, self._context.clock
         record = self._record(attempt_id, previous)
         if record is None:
-            return DrainPassResult(Drain(), None)
+            return DrainPassResult(drain, None)
         held = held_for(record, previous.held, clock.now())
         held = self._actions.send_heartbeats(attempt_id.instance, held)
         deadline = with_hooks(record.deadline, held)

@@ -4,11 +4,11 @@ from leeway.reasons import ReasonCode
 
 # Outcomes.
 NODE_DRAINED = ReasonCode(
-    "NodeDrained", "Node {node} is drained after notice {kind}: {evicted} pods were evicted."
+    "NodeDrained", "Node {node} is drained after notice {kind}; pods evicted: {evicted}."
 )
 NODE_DRAIN_INCOMPLETE = ReasonCode(
     "NodeDrainIncomplete",
-    "The drain of {node} after notice {kind} is incomplete: {evicted} pods were evicted.",
+    "The drain of {node} after notice {kind} is incomplete; pods evicted: {evicted}.",
     "retirementproblemsalarm",
 )
 NODE_NOT_FOUND = ReasonCode(
@@ -23,8 +23,8 @@ RETIREMENT_DECLINED = ReasonCode(
 )
 RETIREMENT_DRY_RUN = ReasonCode(
     "RetirementDryRun",
-    "Dry run: {node} would be retired after notice {kind}, and {evicted} of its {pods} pods would "
-    "be evicted.",
+    "Dry run: {node} would be retired after notice {kind}; pods that would be evicted: {evicted} of "
+    "{pods}.",
 )
 RETIREMENT_UNDONE = ReasonCode(
     "RetirementUndone", "The retirement of {node} after notice {kind} is undone."
@@ -33,17 +33,17 @@ RETIREMENT_UNDONE = ReasonCode(
 # Further sentences of an outcome.
 PODS_DELETED = ReasonCode(
     "PodsDeletedPastBudget",
-    "{deleted} pods were deleted at their latest moment, without regard to budgets.",
+    "Pods deleted at their latest moment, without regard to budgets: {deleted}.",
     "a-budget-blocks-a-pod",
 )
 PODS_REMAIN = ReasonCode(
     "PodsRemain",
-    "{remaining} pods remain on the node; the first is {pod}.",
+    "Pods that remain on the node: {remaining}; the first is {pod}.",
     "retirementproblemsalarm",
 )
 VOLUMES_REMAIN = ReasonCode(
     "VolumesRemain",
-    "The volumes of {pods} pods were still attached when the drain ended.",
+    "Pods whose volumes were still attached at the end: {pods}.",
     "a-volume-stays-attached",
 )
 REPLACEMENT = ReasonCode("Replacement", "Replacement: {method}{successors}.")
