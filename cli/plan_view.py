@@ -51,7 +51,7 @@ def _instance_as_data(plan: "InstancePlan") -> dict[str, Any]:
 def _ruling_as_data(ruling: "Ruling") -> dict[str, Any]:
     return {
         "action": ruling.action.value,
-        "reason": ruling.reason,
+        "reason": asdict(ruling.reason),
         "deadline": _iso(ruling.deadline),
         "replacement": ruling.replacement.value,
         "onBlocked": ruling.on_blocked.value,

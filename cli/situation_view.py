@@ -152,7 +152,7 @@ def _retirement(one: Leaving) -> dict[str, Any]:
         "noticedAt": record.noticed_at.isoformat(),
         "deadline": record.deadline.isoformat() if record.deadline else None,
         "replacement": record.replacement_intent.method if record.replacement_intent else None,
-        "reason": record.reason,
+        "reason": asdict(record.reason),
         "seenAt": drain.at.isoformat() if drain else None,
         "pods": [
             {

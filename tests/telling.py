@@ -16,20 +16,23 @@ from leeway.admission.readiness import AdmissionResult as Admission
 from leeway.admission.telemetry import AdmissionTelemetry
 from leeway.catalog.refresh import PartRead, Surveyed
 from leeway.catalog.telemetry import CatalogTelemetry
+from leeway.drain.reasons import PODS_NOT_LISTED
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.headroom.status import HeadroomStatus
 from leeway.headroom.telemetry import HeadroomTelemetry
-from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome
-from leeway.interruption.receive_notice import NoticeResult as Became
+from leeway.interruption.outcome import InstanceOutcome, NoticeOutcome
+from leeway.interruption.outcome import NoticeResult as Became
 from leeway.interruption.telemetry import NoticeTelemetry
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
+from leeway.policy.reasons import POLICY_ACTION
 from leeway.reconciliation.reconcile import ClusterReport, Found
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
 from leeway.replacement.reasons import LEFT_GROUP
 from leeway.retire_node.outcome import Outcome, RetirementResult
-from leeway.retire_node.reasons import NODE_NOT_CORDONED, RETIREMENT_BEGAN
+from leeway.retire_node.reasons import NODE_NOT_CORDONED
 from leeway.retire_node.telemetry import RetirementTelemetry
+from leeway.retirement.reasons import FIRST_NOTICE
 from leeway.selection.offers.survey import Part
 
 from tests.retirement.retirements import FACTS, NOTICED
@@ -61,7 +64,7 @@ WARNING = {
 }
 RECEIPT = NoticeOutcome(
     parse_notice(WARNING),
-    (InstanceOutcome(Became.STARTED, "an interruption", FACTS.instance, FACTS.cluster, 1),),
+    (InstanceOutcome(Became.STARTED, FIRST_NOTICE(), FACTS.instance, FACTS.cluster, 1),),
 )
 DRAINED = Outcome(
     result=RetirementResult.DRAINED,
@@ -70,7 +73,7 @@ DRAINED = Outcome(
     node=FACTS.private_dns_name,
     kind=NoticeKind.SPOT_INTERRUPTION,
     attempt=1,
-    reason=RETIREMENT_BEGAN(kind=NoticeKind.SPOT_INTERRUPTION, why="EC2 takes it back"),
+    reason=POLICY_ACTION(kind=NoticeKind.SPOT_INTERRUPTION, action="retire"),
     noticed_at=NOTICED,
     cordoned_at=NOTICED + timedelta(seconds=1),
     ended_at=NOTICED + timedelta(seconds=60),
@@ -92,7 +95,7 @@ LOCKED_OUT = replace(
 LEFT_BEHIND = replace(
     DRAINED,
     result=RetirementResult.INCOMPLETE,
-    reason=RETIREMENT_BEGAN(kind=NoticeKind.SPOT_INTERRUPTION, why="a test"),
+    reason=PODS_NOT_LISTED(error="503"),
 )
 NOT_READY = AdmissionOutcome(
     result=Admission.NOT_READY,

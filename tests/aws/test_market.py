@@ -21,8 +21,8 @@ from leeway.wiring.clients import patient_client
 
 from cli.catalogs import sandbox_survey
 from tests.aws.stored import TABLE
+from tests.fakes.offerings import OfferingsInMemory
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import OfferingsInMemory
 
 REGION = "us-east-1"
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -453,7 +453,7 @@ def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
     records.write(retirement.model_copy(update={**ended, "version": 4}))
     assert records.unfinished("under-way") == UnderWay((arrival,))
     known = records.known(facts.instance)
-    assert (known.retirement and known.retirement.phase, known.arrival) == ("finished", arrival)
+    assert (known.retirement and known.retirement.phase, known.admission) == ("finished", arrival)
     assert records.arrival(facts.instance) == arrival
     assert arrival.deadline - arrival.noticed_at == timedelta(minutes=15)
 

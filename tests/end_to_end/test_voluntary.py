@@ -235,7 +235,7 @@ def test_a_paused_cluster_waits_with_what_can_wait_and_drains_what_cannot(small:
     (line, *_) = small.until(
         since, lambda s: [x for x in lines_about(s, waiting) if "waits" in x["message"]]
     )
-    assert "cluster small is paused" in line["message"]
+    assert "Cluster small is paused" in line["message"]
     assert f"retire-{waiting}-1-" in line["execution"]
     assert not small.since(since).of("node-cordoned", node=node)
     small.sandbox.interrupt([waiting, managed], late=60)

@@ -15,8 +15,8 @@ from leeway.instances.observed import (
     ObservedInterruption,
 )
 from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.outcome import InstanceOutcome, NoticeOutcome, NoticeResult
 from leeway.interruption.ports import InstanceState
-from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, NoticeResult
 from leeway.notices import LifecycleHook
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import EventOrigin
@@ -32,6 +32,7 @@ from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.reconciliation.ports import UnderWay
 from leeway.reconciliation.reconcile import ClusterReport, Dependencies, Reconciliation, Round
+from leeway.retirement.reasons import FIRST_NOTICE
 from leeway.retirement.record import Retirement
 
 from tests.retirement.retirements import FACTS, NOTICED
@@ -268,7 +269,7 @@ class World:
         self.received.append(notice)
         self.begun.append(begun)
         return NoticeOutcome(
-            notice, (InstanceOutcome(self.result, "first notice", notice.instances[0]),)
+            notice, (InstanceOutcome(self.result, FIRST_NOTICE(), notice.instances[0]),)
         )
 
     def open_cluster(self, name: str) -> OneCluster:

@@ -123,7 +123,7 @@ def test_a_retirement_that_waits_is_undone_when_the_checks_pass_again() -> None:
     change = undo(waits, notice)
     assert change is not None
     assert change.record.phase is Phase.UNDOING
-    assert change.reason == "the status checks pass again"
+    assert change.reason.code == "StatusChecksPass"
 
 
 def test_what_has_begun_is_not_undone_when_the_checks_pass_again() -> None:

@@ -35,7 +35,7 @@ from leeway.reconciliation.lost_events import (
     about_start,
     about_state,
 )
-from leeway.retirement.attempts import receive, undo
+from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.record import Retirement, latest_end
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
@@ -298,7 +298,7 @@ def test_the_record_of_a_detached_instance_that_ended_by_itself_is_closed(
     record = left_running()
     notice = told(detached(record, state))
     assert notice.state == (state or "terminated")
-    change = receive(record, notice, rule(notice, DEFAULTS[notice.kind]), record.facts)
+    change = apply_notice(record, notice, rule(notice, DEFAULTS[notice.kind]), record.facts)
     assert (change.start, change.record.attempt) == (True, 2)
 
 
@@ -306,7 +306,7 @@ def test_the_end_that_a_retirement_asked_for_begins_no_other() -> None:
     record = left_running(ended_at=NOTICED)
     event = PLACE.state_change("its end", NOTICED + MINUTE / 6, record.instance, "shutting-down")
     notice = parse_notice(event)
-    change = receive(record, notice, rule(notice, DEFAULTS[notice.kind]), record.facts)
+    change = apply_notice(record, notice, rule(notice, DEFAULTS[notice.kind]), record.facts)
     assert (change.write, change.start) == (False, False)
 
 

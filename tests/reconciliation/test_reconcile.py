@@ -14,8 +14,8 @@ from leeway.instances.observed import (
     ObservedInterruption,
 )
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.receive_notice import NoticeOutcome
-from leeway.interruption.receive_notice import NoticeResult as Became
+from leeway.interruption.outcome import NoticeOutcome
+from leeway.interruption.outcome import NoticeResult as Became
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.aws import CloudUnavailable, HookResult
@@ -23,6 +23,7 @@ from leeway.ports.kubernetes_objects import Node
 from leeway.reconciliation.clean_up import CleanUpResult
 from leeway.reconciliation.find_lost_events import HANDS
 from leeway.reconciliation.reconcile import Round, parse_round
+from leeway.retirement.reasons import FIRST_NOTICE
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
@@ -71,7 +72,7 @@ def test_hooks_interruptions_and_detached_instances_that_nobody_told_of_are_rece
         detached.instance: NoticeKind.REBALANCE,
     }
     assert len(report.found) == 3
-    assert all("first notice" in found.done for found in report.found)
+    assert all(FIRST_NOTICE().message in found.done for found in report.found)
 
 
 def managed(*hooks: LifecycleHook, launching: bool = False) -> World:

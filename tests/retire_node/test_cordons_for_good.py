@@ -8,7 +8,7 @@ from leeway.execution.attempt import Phase
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, rule
 from leeway.retire_node.outcome import RetirementResult
-from leeway.retirement.attempts import receive, undo
+from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.record import latest_end
 
 from tests.fakes.retirement import (
@@ -136,5 +136,5 @@ def test_a_retirement_that_supersedes_a_cordon_keeps_it() -> None:
     cordons = only_cordons(NoticeKind.REBALANCE).record
     change = notice(NoticeKind.SCHEDULED_CHANGE, "n-2", after=60, **AHEAD)
     policy = DEFAULTS[NoticeKind.SCHEDULED_CHANGE]
-    change_of_record = receive(cordons, change, rule(change, policy), FACTS)
+    change_of_record = apply_notice(cordons, change, rule(change, policy), FACTS)
     assert (change_of_record.start, change_of_record.record.stays_cordoned) == (True, True)

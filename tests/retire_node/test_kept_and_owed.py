@@ -13,7 +13,7 @@ from leeway.reconciliation.lost_events import about_retirement
 from leeway.replacement.reasons import SAME_ZONE, SUCCESSOR_REQUESTED
 from leeway.retire_node.outcome import RetirementResult
 from leeway.retire_node.reasons import LEFT_IN_SERVICE
-from leeway.retirement.attempts import receive, undo
+from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.record import latest_end
 from leeway.retirement.replacement_intent import ReplacementIntent, ZoneChoice
 
@@ -38,7 +38,7 @@ def reconcile(fakes: RetirementFakes, state: str | None, late: timedelta = timed
     assert lost is not None
     told = parse_notice(lost.event)
     ruling = rule(told, DEFAULTS[told.kind])
-    fakes.record = receive(fakes.record, told, ruling, FACTS).record
+    fakes.record = apply_notice(fakes.record, told, ruling, FACTS).record
 
 
 def refuse_once(fakes: RetirementFakes) -> None:
@@ -60,7 +60,7 @@ def test_a_refused_termination_in_the_group_is_reported_and_retried_by_reconcile
     outcome = retire(fakes)
     assert outcome.replacement == "launch-successor"
     (refused,) = outcome.refused
-    assert refused.code == "GroupCapacityNotRestored"
+    assert refused.code == "GroupTerminationRefused"
     assert "AccessDenied" in refused.message
     assert (fakes.record.must_restore_capacity, fakes.record.is_open, fakes.groups.desired) == (
         True,

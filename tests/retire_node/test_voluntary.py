@@ -198,8 +198,8 @@ def test_a_node_of_a_paused_cluster_is_not_changed_until_the_cluster_is_resumed(
 
     fakes.steps.before_step = resume
     assert retire(fakes).result is RetirementResult.DRAINED
-    assert fakes.reports.codes[0] == "WaitingForDisruptionBudget"
-    assert "cluster prod is paused" in fakes.reports.reasons[0].message
+    assert fakes.reports.codes[0] == "ClusterPaused"
+    assert "Cluster prod is paused" in fakes.reports.reasons[0].message
 
 
 def test_a_retirement_in_a_paused_cluster_is_declined_after_a_day() -> None:
@@ -208,7 +208,7 @@ def test_a_retirement_in_a_paused_cluster_is_declined_after_a_day() -> None:
     assert outcome.result is RetirementResult.DECLINED
     assert outcome.summary.code == "RetirementDeclined"
     assert "24 hours" in outcome.summary.message
-    assert "cluster prod is paused" in outcome.summary.message
+    assert "Cluster prod is paused" in outcome.summary.message
     assert fakes.actions.done == []
     assert fakes.steps.operations < 1000
 
@@ -217,7 +217,7 @@ def test_a_budget_of_zero_nodes_declines_after_a_day() -> None:
     fakes = rebalanced(policy=ClusterPolicy(churn=NO_DISRUPTION))
     outcome = retire(fakes)
     assert outcome.result is RetirementResult.DECLINED
-    assert outcome.reason.code == "DisruptionDeclined"
+    assert outcome.reason.code == "DisruptionTimedOut"
     assert "0 of 20 nodes" in outcome.reason.message
     assert fakes.clock.time - NOTICED < timedelta(hours=25)
 
@@ -331,7 +331,7 @@ def test_a_retirement_over_the_budget_waits_and_reports_it() -> None:
     assert earlier is not None
     fakes.ledgers.ledgers["prod"] = earlier
     assert retire(fakes).result is RetirementResult.DRAINED
-    assert fakes.reports.codes[0] == "WaitingForDisruptionBudget"
+    assert fakes.reports.codes[0] == "DisruptionBudgetExhausted"
     assert "1 of 10 nodes" in fakes.reports.reasons[0].message
     cordoned = next(at for what, at in fakes.actions.done if what == "cordon")
     assert timedelta(minutes=10) <= cordoned - NOTICED < timedelta(minutes=12)
@@ -377,7 +377,7 @@ def test_a_group_with_capacity_rebalancing_replaces_the_instance_until_its_hook_
     outcome = retire(fakes)
     assert outcome.result is RetirementResult.DECLINED
     assert "Capacity Rebalancing" in outcome.reason.message
-    assert "terminate hook notifies Leeway" in outcome.reason.message
+    assert "terminate hook starts the drain" in outcome.reason.message
     assert fakes.actions.done == []
 
 

@@ -9,7 +9,7 @@ from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import InstanceId, LifecycleHook, Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, rule
 from leeway.ports.aws import HookResult
-from leeway.retirement.attempts import receive
+from leeway.retirement.attempts import apply_notice
 from leeway.retirement.record import Retirement
 
 NOTICED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -38,7 +38,7 @@ def take(
     **more: Any,
 ) -> RecordChange[Retirement]:
     told = notice(kind, id, **more)
-    return receive(stored, told, rule(told, DEFAULTS[kind]), FACTS)
+    return apply_notice(stored, told, rule(told, DEFAULTS[kind]), FACTS)
 
 
 def interrupted(phase: Phase = Phase.RUNNING) -> Retirement:

@@ -6,12 +6,13 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.execution.attempt import NOTICES_REMEMBERED, Phase
+from leeway.execution.attempt import MAX_NOTICE_IDS, Phase
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, OnBlocked, rule
 from leeway.ports.aws import HookResult
-from leeway.retirement.attempts import receive, undo
-from leeway.retirement.record import LONGEST, Retirement, latest_end
+from leeway.retirement.attempts import apply_notice, undo
+from leeway.retirement.reasons import DEADLINE_EARLIER, NODE_ONLY_CORDONED
+from leeway.retirement.record import MAX_EXECUTION_TIME, Retirement, latest_end
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.retirement.retirements import FACTS, HOOK, NOTICED, at, interrupted, notice, take
@@ -135,7 +136,7 @@ def test_in_any_order_deadlines_only_come_nearer_and_every_write_is_one_version_
             assert record.deadline is not None
             assert record.deadline <= stored.deadline
             assert record.attempt - stored.attempt in (0, 1)
-        assert len(record.notices) <= NOTICES_REMEMBERED
+        assert len(record.notices) <= MAX_NOTICE_IDS
         assert Retirement.model_validate_json(record.model_dump_json()) == record
         stored = record
 
@@ -191,7 +192,7 @@ def test_whatever_is_told_and_undone_a_start_is_for_the_newest_attempt_and_never
 def test_a_notice_long_after_an_unfinished_retirements_deadline_starts_another() -> None:
     reception = take(interrupted(), NoticeKind.SPOT_INTERRUPTION, "n-9", after=5 * 86400)
     assert (reception.record.attempt, reception.start) == (2, True)
-    assert "died" in reception.reason
+    assert reception.reason.code == "ExecutionDied"
 
 
 def test_an_interruption_takes_over_from_a_rebalance_that_had_less_time_left() -> None:
@@ -227,7 +228,7 @@ def test_the_same_thing_told_of_twice_some_seconds_apart_starts_nothing_again() 
     assert take(stored, NoticeKind.SPOT_INTERRUPTION, "n-2", after=-4).record == stored
     sooner = take(stored, NoticeKind.SPOT_INTERRUPTION, "n-3", after=-60)
     assert sooner.start
-    assert sooner.reason == "it leaves less time"
+    assert sooner.reason == DEADLINE_EARLIER()
 
 
 def test_what_waits_for_nobody_does_not_stop_a_drain_that_has_begun_of_choice() -> None:
@@ -273,7 +274,7 @@ def test_what_has_no_deadline_is_due_all_the_same(phase: Phase, kind: NoticeKind
     endless = take(None, kind, "n-1", state="stopping").record.model_copy(
         update={"deadline": None, "phase": phase}
     )
-    assert latest_end(endless) <= NOTICED + LONGEST
+    assert latest_end(endless) <= NOTICED + MAX_EXECUTION_TIME
 
 
 def test_a_rebalance_that_waited_long_for_its_turn_is_not_dead_before_its_successor_is() -> None:
@@ -302,7 +303,7 @@ def heard(stored: Retirement | None, told: Notice) -> Retirement | None:
     if told.state == "running":
         undone = undo(stored, told)
         return undone.record if undone else stored
-    return receive(stored, told, rule(told, DEFAULTS[told.kind]), FACTS).record
+    return apply_notice(stored, told, rule(told, DEFAULTS[told.kind]), FACTS).record
 
 
 STOP = {"action": InterruptionAction.STOP}
@@ -400,14 +401,16 @@ def test_an_instance_that_outlives_its_retirement_and_stops_later_is_retired_aga
 def test_what_was_only_cordoned_is_retired_by_the_next_notice_that_leaves_no_choice() -> None:
     marked = ended(NoticeKind.REBALANCE).model_copy(update={"action": Action.CORDON})
     at_once = take(marked, NoticeKind.SPOT_INTERRUPTION, "n-2", after=-1)
-    assert (at_once.start, at_once.reason) == (True, "the one before it only cordoned")
+    assert (at_once.start, at_once.reason) == (True, NODE_ONLY_CORDONED())
     assert take(marked, NoticeKind.STATE_CHANGE, "n-3", after=60, state="stopping").start
     life_before = take(marked, NoticeKind.SPOT_INTERRUPTION, "n-4", after=-160)
     assert not life_before.start, "it must have stopped, and started again, before it was marked"
     assert not take(marked, NoticeKind.REBALANCE, "n-5").start
     ends = notice(NoticeKind.STATE_CHANGE, "n-6", after=60, state="stopping")
     cordons = replace(DEFAULTS[NoticeKind.STATE_CHANGE], action=Action.CORDON)
-    assert not receive(marked, ends, rule(ends, cordons), FACTS).start, "nor are its pods to go now"
+    assert not apply_notice(marked, ends, rule(ends, cordons), FACTS).start, (
+        "nor are its pods to go now"
+    )
 
 
 def test_news_of_a_stop_that_are_late_by_a_life_retire_nothing() -> None:
@@ -432,11 +435,11 @@ def test_a_policy_that_retires_by_now_takes_over_from_one_that_only_cordoned() -
     marked = at(take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record, Phase.RUNNING)
     marked = marked.model_copy(update={"action": Action.CORDON})
     again = take(marked, NoticeKind.SPOT_INTERRUPTION, "n-2")
-    assert (again.start, again.reason) == (True, "the one before it only cordons")
+    assert (again.start, again.reason) == (True, NODE_ONLY_CORDONED())
     assert not take(marked, NoticeKind.REBALANCE, "n-3").start, "less urgent all the same"
     told = notice(NoticeKind.SPOT_INTERRUPTION, "n-4")
     cordons = replace(DEFAULTS[told.kind], action=Action.CORDON)
-    assert not receive(marked, told, rule(told, cordons), FACTS).start
+    assert not apply_notice(marked, told, rule(told, cordons), FACTS).start
 
 
 def test_what_was_told_before_an_undoing_begins_nothing_but_clocks_differ_for_an_interruption() -> (

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ChurnCap, ClusterPolicy, OnBlocked
 from leeway.retirement.disruption_budget import (
-    LAST_CALL,
+    ALLOWED,
+    INVOLUNTARY_BEFORE,
     BudgetDecision,
     BudgetVerdict,
     DisruptionLedger,
@@ -17,6 +18,12 @@ from leeway.retirement.disruption_budget import (
     is_voluntary,
     retry_pause,
     start_drain,
+)
+from leeway.retirement.reasons import (
+    BUDGET_EXHAUSTED,
+    CLUSTER_PAUSED,
+    DISRUPTION_TIMED_OUT,
+    NODE_PROTECTED,
 )
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import ReplacementIntent
@@ -50,26 +57,28 @@ def test_only_what_leaves_the_choice_is_voluntary(kind: NoticeKind, voluntary: b
 def test_a_scheduled_change_is_no_choice_any_more_an_hour_before_ec2_makes_it() -> None:
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
     assert change.deadline is not None
-    assert is_voluntary(change, change.deadline - LAST_CALL - timedelta(seconds=1))
-    assert not is_voluntary(change, change.deadline - LAST_CALL)
+    assert is_voluntary(change, change.deadline - INVOLUNTARY_BEFORE - timedelta(seconds=1))
+    assert not is_voluntary(change, change.deadline - INVOLUNTARY_BEFORE)
 
 
 @pytest.mark.parametrize("kind", [NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE])
 def test_a_paused_cluster_lets_it_wait_with_the_reason(kind: NoticeKind) -> None:
     turn = decide_disruption(noticed(kind), PAUSED, [])
-    assert (turn.verdict, turn.reason) == (BudgetVerdict.WAIT, "cluster prod is paused")
+    assert (turn.verdict, turn.reason) == (BudgetVerdict.WAIT, CLUSTER_PAUSED(cluster="prod"))
 
 
 def test_an_annotation_holds_up_a_rebalance_but_not_what_ec2_has_scheduled() -> None:
     said = ["pod shop/job has karpenter.sh/do-not-disrupt", "pod shop/b has it too"]
     turn = decide_disruption(noticed(NoticeKind.REBALANCE), ClusterPolicy(), said)
     assert turn.verdict is BudgetVerdict.WAIT
-    assert turn.reason == "pod shop/job has karpenter.sh/do-not-disrupt (and 1 more)"
+    assert turn.reason == NODE_PROTECTED(
+        protections="pod shop/job has karpenter.sh/do-not-disrupt (and 1 more)"
+    )
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
     assert decide_disruption(change, ClusterPolicy(), said).verdict is BudgetVerdict.GO
 
 
-WAITS = BudgetDecision(BudgetVerdict.WAIT, "cluster prod is paused")
+WAITS = BudgetDecision(BudgetVerdict.WAIT, CLUSTER_PAUSED(cluster="prod"))
 DAY = timedelta(hours=24)
 
 
@@ -78,9 +87,8 @@ def test_a_recommendation_whose_turn_does_not_come_in_a_day_is_declined() -> Non
     assert decline_after_timeout(recommended, WAITS, NOTICED + DAY - timedelta(seconds=1)) == WAITS
     turn = decline_after_timeout(recommended, WAITS, NOTICED + DAY)
     assert turn.verdict is BudgetVerdict.DECLINE
-    assert turn.reason == "its turn has not come in 24 hours: cluster prod is paused"
-    go = BudgetDecision(BudgetVerdict.GO)
-    assert decline_after_timeout(recommended, go, NOTICED + DAY) == go
+    assert turn.reason == DISRUPTION_TIMED_OUT(hours=24).and_then(WAITS.reason)
+    assert decline_after_timeout(recommended, ALLOWED, NOTICED + DAY) == ALLOWED
 
 
 def test_what_comes_anyway_and_what_has_asked_for_its_successor_are_never_declined() -> None:
@@ -128,7 +136,7 @@ def test_asking_again_is_never_put_off_past_the_last_call(after: int) -> None:
     now = NOTICED + timedelta(seconds=after)
     pause = retry_pause(change, now)
     assert timedelta(seconds=1) <= pause <= timedelta(minutes=5)
-    last_call = change.deadline - LAST_CALL
+    last_call = change.deadline - INVOLUNTARY_BEFORE
     assert now + pause <= max(last_call, now + timedelta(seconds=1))
 
 
@@ -142,7 +150,7 @@ def test_a_tenth_of_the_nodes_may_go_and_one_at_least() -> None:
     none, turn = ledger.request("i-2", 25, cap, NOTICED + timedelta(minutes=9))
     assert none is None
     assert turn.verdict is BudgetVerdict.WAIT
-    assert turn.reason == "2 of 25 nodes went in the last 10 minutes, and at most 2 may"
+    assert turn.reason == BUDGET_EXHAUSTED(disrupted=2, nodes=25, minutes=10, allowed=2)
     assert (
         DisruptionLedger(cluster="prod").request("i-0", 3, cap, NOTICED)[1].verdict
         is BudgetVerdict.GO

@@ -14,15 +14,19 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.interruption.receive_notice import Dependencies, ReceiveNotice
+from leeway.interruption.dependencies import Dependencies
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
 from leeway.notices.synthetic import EventOrigin
 
 from sandbox.aws.cloud import ACCOUNT
 from sandbox.up import Sandbox
+from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.policies import OnePolicy
+from tests.fakes.schedules import SchedulesInMemory
 from tests.sam.invocation import Invoke
-from tests.stand_ins import ClaimsInMemory, OfferingsInMemory, OnePolicy, SchedulesInMemory
 
 EVENTS = Path(__file__).parents[2] / "events"
 PATIENCE = 60.0
@@ -96,7 +100,7 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
     ReceiveNotice(
         Dependencies(
             records=records,
-            place=EventOrigin(ACCOUNT, sandbox.environment()["AWS_REGION"]),
+            origin=EventOrigin(ACCOUNT, sandbox.environment()["AWS_REGION"]),
             instances=Ec2Instances(partial(client_of, sandbox, "ec2")),
             current=Ec2Instances(partial(client_of, sandbox, "ec2")),
             changes=Ec2Instances(partial(client_of, sandbox, "ec2")),
@@ -106,9 +110,9 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
             offerings=OfferingsInMemory(),
             clusters=frozenset({sandbox.endpoints.cluster}),
             clock=SystemClock(),
-            arrivals=records,
+            admissions=records,
             admit_node=held_back,
-            cleaning=NothingToClean(),
+            clean_up=NothingToClean(),
             claims=ClaimsInMemory(),
         )
     ).receive(warning_for(instance))

@@ -22,7 +22,7 @@ from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId, Phase
 from leeway.execution.steps import Steps
 from leeway.lifecycle_hooks.actions import HookAnswers, LifecycleActions
-from leeway.lifecycle_hooks.held_hooks import HeldHook, joined, next_heartbeat, none_waits
+from leeway.lifecycle_hooks.held_hooks import HeldHook, all_over, next_heartbeat, with_new_hooks
 from leeway.ports.aws import (
     CloudRefused,
     CloudUnavailable,
@@ -158,7 +158,7 @@ class AdmitNode:
         if record is None:
             return NodeLookup(None)
         now = self._clock.now()
-        held = joined(before.held, record.hooks, record.noticed_at, now)
+        held = with_new_hooks(before.held, record.hooks, record.noticed_at, now)
         looked = replace(
             before, record=record, held=self._actions.send_heartbeats(order.instance, held)
         )
@@ -169,7 +169,7 @@ class AdmitNode:
             record.deadline,
             now,
             hooks_wait=bool(record.hooks),
-            hooks_over=none_waits(looked.held, now),
+            hooks_over=all_over(looked.held, now),
             into_pool=record.into_pool,
         )
         rest = pause(record.noticed_at, now, record.deadline, next_heartbeat(looked.held))
@@ -255,7 +255,7 @@ class AdmitNode:
             ended_at=self._clock.now(),
             deadline=closed.deadline,
             hooks=tuple(hook.name for hook in closed.hooks),
-            refused=tuple(refusal.said for refusal in answered.refused),
+            refused=tuple(refusal.reason.message for refusal in answered.refused),
         )
         return AdmissionEnd(outcome, False, looked.node_uid, answered)
 

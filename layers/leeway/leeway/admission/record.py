@@ -7,10 +7,12 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from leeway.execution.attempt import OVERDUE, Phase, RecordChange, remembered
+from leeway.admission import reasons
+from leeway.execution.attempt import OVERDUE, Phase, RecordChange, append_notice_id
 from leeway.instances.facts import InstanceFacts
 from leeway.notices import LifecycleHook, Notice
 from leeway.ports.aws import HookResult
+from leeway.reasons import Reason
 
 
 class Admission(BaseModel):
@@ -86,29 +88,30 @@ def take(
     of a warm pool, or started again after it was stopped.
     """
     if stored is None:
-        return RecordChange(_begun(request, facts, 1), True, True, "first asked for")
+        return RecordChange(_begun(request, facts, 1), True, True, reasons.FIRST_REQUEST())
     lost = stored.phase is Phase.NOTICED
     if request.id in stored.notices:
-        reason = "seen before; starting it again in case that was lost" if lost else "seen before"
+        reason = reasons.ADMISSION_START_REPEATED() if lost else reasons.REQUEST_REPEATED()
         return RecordChange(stored, False, lost, reason)
     if stored.phase is Phase.FINISHED:
         if request.asked_at <= stored.noticed_at:
-            return RecordChange(stored, False, False, "the admission that was asked for later")
-        return _again(stored, request, facts, "the admission before it has ended")
+            return RecordChange(stored, False, False, reasons.REQUEST_OUTDATED())
+        return _again(stored, request, facts, reasons.PREVIOUS_ADMISSION_ENDED())
     if request.asked_at > stored.deadline + OVERDUE:
-        return _again(stored, request, facts, "the admission before it should long have ended")
+        died = reasons.ADMISSION_EXECUTION_DIED(time=stored.deadline + OVERDUE)
+        return _again(stored, request, facts, died)
     if stored.into_pool and not request.into_pool:
-        return _again(stored, request, facts, "it comes out of the warm pool")
+        return _again(stored, request, facts, reasons.INSTANCE_LEAVES_POOL())
     if request.hook is None or request.hook in stored.hooks:
-        return RecordChange(stored, False, lost, "an admission that serves it is known")
+        return RecordChange(stored, False, lost, reasons.ADMISSION_EXISTS())
     joined = stored.model_copy(
         update={
             "hooks": (*stored.hooks, request.hook),
-            "notices": remembered(stored.notices, request.id),
+            "notices": append_notice_id(stored.notices, request.id),
             "version": stored.version + 1,
         }
     )
-    return RecordChange(joined, True, lost, "another hook waits for the same admission")
+    return RecordChange(joined, True, lost, reasons.HOOK_ADDED())
 
 
 def _begun(request: Request, facts: InstanceFacts, attempt: int) -> Admission:
@@ -128,9 +131,9 @@ def _begun(request: Request, facts: InstanceFacts, attempt: int) -> Admission:
 
 
 def _again(
-    stored: Admission, request: Request, facts: InstanceFacts, reason: str
+    stored: Admission, request: Request, facts: InstanceFacts, reason: Reason
 ) -> RecordChange[Admission]:
     begun = _begun(request, facts, stored.attempt + 1)
-    notices = remembered(stored.notices, request.id)
+    notices = append_notice_id(stored.notices, request.id)
     record = begun.model_copy(update={"version": stored.version + 1, "notices": notices})
     return RecordChange(record, True, True, reason)

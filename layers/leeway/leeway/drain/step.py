@@ -15,7 +15,7 @@ from leeway.drain.reasons import PODS_NOT_LISTED
 from leeway.execution.attempt import AttemptId
 from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY, RETRY_EVERY
 from leeway.lifecycle_hooks.actions import LifecycleActions
-from leeway.lifecycle_hooks.held_hooks import HeldHook, next_heartbeat, with_hooks
+from leeway.lifecycle_hooks.held_hooks import HeldHook, earliest_deadline, next_heartbeat
 from leeway.retirement.cordon_result import CordonResult
 from leeway.retirement.hooks_of_record import held_for
 from leeway.retirement.record import Retirement
@@ -119,7 +119,7 @@ class DrainStep:
             return DrainPassResult(drain, None)
         held = held_for(record, previous.held, clock.now())
         held = self._actions.send_heartbeats(attempt_id.instance, held)
-        deadline = with_hooks(record.deadline, held)
+        deadline = earliest_deadline(record.deadline, held)
         limits = _Limits(deadline, next_heartbeat(held), settled=not failures)
         if cordoned.node:
             drain = self._drain(attempt_id, record, cordoned, drain, limits)

@@ -196,7 +196,7 @@ class Finding:
 
     def _hook(self, case: _Case, seen: ObservedHook) -> Omission | None:
         on_record = self._known(case, seen.instance)
-        retirement, arrival = on_record.retirement, on_record.arrival
+        retirement, arrival = on_record.retirement, on_record.admission
         now, dry_run = self._clock.now(), case.policy.dry_run
         if seen.hook.name in EKS_HOOKS:
             omission: Omission | None = about_eks_hook(seen, retirement, self._place, now, dry_run)

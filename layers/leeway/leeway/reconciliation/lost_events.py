@@ -23,7 +23,7 @@ from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.notices.synthetic import Event, EventOrigin
 from leeway.policy.rules import SAFETY_MARGIN, VOLUNTARY, Action, Policy
 from leeway.ports.aws import HookResult
-from leeway.retirement.attempts import has_lived_on
+from leeway.retirement.attempts import has_kept_running
 from leeway.retirement.record import OVER, TERMINATED_WITHIN, Retirement, latest_end
 
 PATIENCE = timedelta(seconds=10)
@@ -229,7 +229,7 @@ def _serves_an_end(retirement: Retirement, now: datetime, dry_run: bool) -> bool
         return retirement.kind is NoticeKind.STATE_CHANGE or not _only_cordoned(retirement)
     if retirement.phase is not Phase.FINISHED or _only_cordoned(retirement):
         return False
-    return not has_lived_on(retirement, now)
+    return not has_kept_running(retirement, now)
 
 
 def _only_cordoned(retirement: Retirement) -> bool:

@@ -12,15 +12,13 @@ from leeway.execution.steps import Steps
 from leeway.policy.ports import ClusterPolicies
 from leeway.policy.rules import BUDGET_TIMEOUT, SUCCESSOR_TIMEOUT, VOLUNTARY, Action
 from leeway.ports.aws import Groups
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason
 from leeway.replacement.request import ReplacementResult
 from leeway.retire_node.dependencies import Telemetry
 from leeway.retire_node.reasons import (
-    BUDGET_DECLINES,
     NODE_NOT_CORDONED,
     NODE_NOT_FOUND,
     NODE_NOT_READABLE,
-    WAITS_FOR_BUDGET,
 )
 from leeway.retire_node.request_disruption import DisruptionRequests
 from leeway.retirement.cordon_result import CordonResult, Course
@@ -225,20 +223,18 @@ class CordonStep:
     def _wait_or_decline(
         self, attempt_id: AttemptId, record: Retirement, decision: BudgetDecision
     ) -> CordonResult:
-        why = clause(decision.reason)
+        reason = decision.reason
         if decision.verdict is BudgetVerdict.DECLINE:
-            problem = BUDGET_DECLINES(instance=record.instance, why=why)
-            declined = CordonResult(False, record, problem=problem, course=Course.DECLINE)
+            declined = CordonResult(False, record, problem=reason, course=Course.DECLINE)
             return self._remove_marks_if_staying(attempt_id, declined)
-        waits = WAITS_FOR_BUDGET(instance=record.instance, kind=record.kind, why=why)
-        self._telemetry.waiting(record, waits)
+        self._telemetry.waiting(record, reason)
         with suppress(*API_ERRORS):  # the next request tries it again
             self._remove_marks_if_staying(attempt_id, CordonResult(False, record))
         pause = retry_pause(record, self._context.clock.now())
         return CordonResult(
             settled=False,
             record=record,
-            problem=waits,
+            problem=reason,
             course=Course.WAIT,
             pause=max(1, int(pause.total_seconds())),
         )

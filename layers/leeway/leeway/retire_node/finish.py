@@ -16,7 +16,7 @@ from leeway.ports.aws import (
     Instances,
     LeewayEvents,
 )
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason
 from leeway.replacement.launch import SuccessorLaunch
 from leeway.replacement.reasons import NOT_REQUESTED
 from leeway.replacement.request import ReplacementResult
@@ -24,14 +24,12 @@ from leeway.retire_node.dependencies import Telemetry
 from leeway.retire_node.dry_run import dry_run
 from leeway.retire_node.outcome import FAILED, Outcome
 from leeway.retire_node.reasons import (
-    CAPACITY_NOT_RESTORED,
-    HOOK_ANSWER_REFUSED,
+    GROUP_TERMINATION_REFUSED,
     LAST_TERMINATION,
     LEEWAY_EVENT_NOT_PUBLISHED,
     NO_NODE_LEFT_RUNNING,
     NODE_EVENT_NOT_WRITTEN,
     NOT_DRAINED_LEFT_RUNNING,
-    RETIREMENT_BEGAN,
     TERMINATION_REFUSED,
 )
 from leeway.retire_node.step_results import FinishResult, RetirementProgress
@@ -149,11 +147,7 @@ class FinishStep:
         """Build and log the outcome. `refused` is what AWS refused before the hooks' answers."""
         cordoned, replacement, drain = progress.cordoned, progress.replacement, progress.drain
         intent = closed.replacement_intent
-        began = RETIREMENT_BEGAN(kind=closed.kind, why=clause(closed.reason))
-        hooks_refused = (
-            HOOK_ANSWER_REFUSED(hook=refusal.hook.name, error=refusal.said)
-            for refusal in answered.refused
-        )
+        hooks_refused = (refusal.reason for refusal in answered.refused)
         outcome = Outcome(
             result=progress.result,
             instance=closed.instance,
@@ -161,7 +155,7 @@ class FinishStep:
             node=cordoned.node,
             kind=closed.kind,
             attempt=closed.attempt,
-            reason=progress.problem or began,
+            reason=progress.problem or closed.reason,
             noticed_at=closed.noticed_at,
             cordoned_at=cordoned.cordoned_at,
             ended_at=self._context.clock.now(),
@@ -199,7 +193,7 @@ class FinishStep:
         try:
             hook_waits = self._context.retry(restore)
         except CloudRefused as error:
-            return CapacityResult(running, (CAPACITY_NOT_RESTORED(error=error),))
+            return CapacityResult(running, (GROUP_TERMINATION_REFUSED(error=error),))
         latest = self._wait_for_hook_notice(attempt_id, running) if hook_waits else running
         return CapacityResult(latest, restored=True)
 

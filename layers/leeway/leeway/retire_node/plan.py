@@ -13,7 +13,7 @@ from leeway.instances.owners import Owner, OwnerKind, owner_of
 from leeway.notices import Notice
 from leeway.policy.rules import VOLUNTARY, Action, ClusterPolicy, Ruling, begins_at, rule
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Node, Pod
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason
 from leeway.replacement.decide import ReplacementDecision, decide_replacement
 from leeway.retire_node.reasons import (
     BUDGET_APPLIES,
@@ -184,7 +184,7 @@ def _plan_action(
     found: InstanceFindings,
     begins: datetime | None,
 ) -> tuple[PlannedAction, Reason]:
-    owner, why = found.owner, clause(ruling.reason)
+    owner, why = found.owner, ruling.reason
     if notice.state == "running":
         return PlannedAction.UNDO, INSTANCE_RUNNING()
     if owner is not None and owner.retires_itself and not _leeway_retires(policy, owner):
@@ -194,15 +194,15 @@ def _plan_action(
         return PlannedAction.UNDO, NOTICE_WITHDRAWN()
     match ruling.action:
         case Action.IGNORE:
-            return PlannedAction.IGNORE, NOTICE_IGNORED(why=why)
+            return PlannedAction.IGNORE, NOTICE_IGNORED().and_then(why)
         case Action.ADMIT:
-            return PlannedAction.ADMIT, INSTANCE_ADMITTED(why=why)
+            return PlannedAction.ADMIT, INSTANCE_ADMITTED().and_then(why)
         case Action.CORDON:
-            return PlannedAction.CORDON, CORDON_PLANNED(why=why)
+            return PlannedAction.CORDON, CORDON_PLANNED().and_then(why)
         case _ if begins is not None:
-            return PlannedAction.SCHEDULE, RETIREMENT_SCHEDULED(why=why)
+            return PlannedAction.SCHEDULE, RETIREMENT_SCHEDULED().and_then(why)
         case _:
-            return PlannedAction.RETIRE, RETIREMENT_PLANNED(why=why)
+            return PlannedAction.RETIRE, RETIREMENT_PLANNED().and_then(why)
 
 
 def _leeway_retires(policy: ClusterPolicy, owner: Owner) -> bool:

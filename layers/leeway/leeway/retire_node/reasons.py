@@ -23,8 +23,8 @@ RETIREMENT_DECLINED = ReasonCode(
 )
 RETIREMENT_DRY_RUN = ReasonCode(
     "RetirementDryRun",
-    "Dry run: {node} would be retired after notice {kind}; pods that would be evicted: {evicted} of "
-    "{pods}.",
+    "Dry run: {node} would be retired after notice {kind}; pods that would be evicted: {evicted} "
+    "of {pods}.",
 )
 RETIREMENT_UNDONE = ReasonCode(
     "RetirementUndone", "The retirement of {node} after notice {kind} is undone."
@@ -55,25 +55,8 @@ LEFT_IN_SERVICE = ReasonCode(
 LEFT_TO_EC2 = ReasonCode(
     "InstanceLeftToEc2", "The instance is detached from its group, and EC2 terminates it."
 )
-RETIREMENT_BEGAN = ReasonCode("RetirementBegan", "The retirement began after notice {kind}: {why}.")
 
 # Problems of the steps.
-WAITS_FOR_BUDGET = ReasonCode(
-    "WaitingForDisruptionBudget",
-    "The retirement of {instance} after notice {kind} waits for the disruption budget: {why}.",
-)
-BUDGET_DECLINES = ReasonCode(
-    "DisruptionDeclined", "The retirement of {instance} does not begin: {why}."
-)
-BUDGET_NOT_READABLE = ReasonCode(
-    "DisruptionBudgetNotReadable",
-    "Leeway cannot read what the decision about the disruption needs: {error}. It retries.",
-    "retirementproblemsalarm",
-)
-HOOK_NOTIFIES_LATER = ReasonCode(
-    "TerminateHookNotifiesLater",
-    "The group's terminate hook notifies Leeway when the group terminates the instance.",
-)
 NODE_NOT_CORDONED = ReasonCode(
     "NodeNotCordoned", "Leeway cannot cordon the node: {error}.", "nodesnotcordonedalarm"
 )
@@ -89,8 +72,8 @@ INSTANCE_WITHOUT_NODE = ReasonCode(
     "InstanceWithoutNode",
     "The instance has no node, so nothing is requested from its group.",
 )
-CAPACITY_NOT_RESTORED = ReasonCode(
-    "GroupCapacityNotRestored",
+GROUP_TERMINATION_REFUSED = ReasonCode(
+    "GroupTerminationRefused",
     "The group refuses to terminate the instance with a decrement, and is larger than before: "
     "{error}.",
     "retirementproblemsalarm",
@@ -116,11 +99,6 @@ LAST_TERMINATION = ReasonCode(
     "This was the last of {attempts} attempts: terminate it yourself.",
     "retirementproblemsalarm",
 )
-HOOK_ANSWER_REFUSED = ReasonCode(
-    "HookAnswerRefused",
-    "Auto Scaling refuses the answer to lifecycle hook {hook}: {error}.",
-    "retirementproblemsalarm",
-)
 LEEWAY_EVENT_NOT_PUBLISHED = ReasonCode(
     "LeewayEventNotPublished",
     "EventBridge refuses the Leeway event of the retirement: {error}.",
@@ -141,16 +119,16 @@ OWNER_RETIRES = ReasonCode("OwnerRetiresNodes", "{owner} retires its own nodes."
 NOTICE_WITHDRAWN = ReasonCode(
     "NoticeWithdrawn", "The announced change is cancelled or completed: the retirement is undone."
 )
-NOTICE_IGNORED = ReasonCode("NoticeIgnored", "The notice is ignored: {why}.")
+NOTICE_IGNORED = ReasonCode("NoticeIgnored", "The notice is ignored.")
 INSTANCE_ADMITTED = ReasonCode(
     "InstanceAdmission",
-    "The instance is admitted: {why}. Its launch hook is completed when its node is Ready.",
+    "The instance is admitted: its launch hook is completed when its node is Ready.",
 )
-CORDON_PLANNED = ReasonCode("CordonPlanned", "The node is cordoned and not drained: {why}.")
+CORDON_PLANNED = ReasonCode("CordonPlanned", "The node is cordoned and not drained.")
 RETIREMENT_SCHEDULED = ReasonCode(
-    "RetirementScheduled", "The retirement begins ahead of the announced change: {why}."
+    "RetirementScheduled", "The retirement begins ahead of the announced change."
 )
-RETIREMENT_PLANNED = ReasonCode("RetirementPlanned", "The instance is retired: {why}.")
+RETIREMENT_PLANNED = ReasonCode("RetirementPlanned", "The instance is retired.")
 INSTANCE_NOT_FOUND = ReasonCode(
     "InstanceNotFound", "EC2 knows no instance {instance}, so its replacement is unknown."
 )

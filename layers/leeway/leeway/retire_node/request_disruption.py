@@ -7,9 +7,8 @@ from leeway.policy.rules import Action, ClusterPolicy, Replacement
 from leeway.ports.aws import Groups
 from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Node
-from leeway.reasons import Reason
+from leeway.reasons import Reason, clause
 from leeway.replacement.decide import why_group_replaces
-from leeway.retire_node.reasons import BUDGET_NOT_READABLE, HOOK_NOTIFIES_LATER
 from leeway.retirement.disruption_budget import (
     BudgetDecision,
     BudgetVerdict,
@@ -17,6 +16,7 @@ from leeway.retirement.disruption_budget import (
     decline_after_timeout,
 )
 from leeway.retirement.ports import DisruptionLedgers
+from leeway.retirement.reasons import DISRUPTION_NOT_DECIDED, LEFT_TO_GROUP
 from leeway.retirement.record import Retirement
 from leeway.retirement.step_context import StepContext
 
@@ -35,14 +35,14 @@ class DisruptionRequests:
             decision = self._context.retry(partial(self._decide, record, policy))
         except API_ERRORS as error:
             # A voluntary retirement is not urgent: it waits for what cannot be read.
-            problem = BUDGET_NOT_READABLE(error=f"{type(error).__name__}: {error}")
-            decision = BudgetDecision(BudgetVerdict.WAIT, str(problem))
+            problem = DISRUPTION_NOT_DECIDED(error=f"{type(error).__name__}: {error}")
+            decision = BudgetDecision(BudgetVerdict.WAIT, problem)
         return decline_after_timeout(record, decision, self._context.clock.now())
 
     def _decide(self, record: Retirement, policy: ClusterPolicy) -> BudgetDecision:
         begun = record.replacement_intent is not None
         if not begun and (replaces := self._why_group_replaces(record)):
-            return BudgetDecision(BudgetVerdict.DECLINE, str(replaces))
+            return BudgetDecision(BudgetVerdict.DECLINE, replaces)
         cluster, node = self._context.node_of(record)
         protections = self._protections(cluster, node) if node else []
         decision = decide_disruption(record, policy, protections)
@@ -59,7 +59,7 @@ class DisruptionRequests:
         if group is None or not group.terminate_hook_waits:
             return None
         reason = why_group_replaces(record.kind, group)
-        return reason.and_then(HOOK_NOTIFIES_LATER()) if reason else None
+        return LEFT_TO_GROUP(why=clause(reason)) if reason else None
 
     def _protections(self, cluster: Cluster, node: Node) -> list[str]:
         now = self._context.clock.now()

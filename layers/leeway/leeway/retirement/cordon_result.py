@@ -9,7 +9,7 @@ from leeway.retirement.record import Retirement
 
 
 class Course(StrEnum):
-    """What a retirement does, as the cordon step decides it."""
+    """How a retirement continues after its cordon step."""
 
     RETIRE = "retire"
     CORDON = "cordon"
@@ -21,11 +21,13 @@ class Course(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CordonResult:
-    """The result of a cordon step.
+    """The result of a retirement's cordon step.
 
-    `settled` says that the node is in the state that the course requires, or that the instance has
-    no node (`node` is empty). There is no record if a newer attempt has superseded this one.
-    `pause` is how many seconds to wait before the next try, if there is nothing else to do.
+    - `settled`: the node is in the state that the course requires, or does not exist (`node` is
+      empty).
+    - `record`: the latest record; None if a newer attempt has superseded this one.
+    - `problem`: why the step is not settled, or why the retirement waits or is declined.
+    - `pause`: seconds to wait before the step is repeated; 0 if the next step runs meanwhile.
     """
 
     settled: bool

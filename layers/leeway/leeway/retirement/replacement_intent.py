@@ -1,4 +1,4 @@
-"""The replacement that a retirement requests, as its record stores it."""
+"""The replacement that a retirement requests, as the retirement record stores it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,17 +11,22 @@ from leeway.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class ZoneChoice:
-    """A zone of a group, and why the successor is launched there."""
+    """A zone of the group in which the replacement may be launched, and why."""
 
     zone: str
     why: Reason
 
 
 class Method(StrEnum):
-    """What is done so that a successor starts.
+    """How a retirement gets its instance replaced.
 
-    `launch-successor` has the group launch one more instance, by LaunchInstances, whose id is known
-    at once, and ends this one, with a decrement, when its pods have gone.
+    - `nothing`: no replacement is requested.
+    - `left-to-owner`: the owner of the instance replaces it.
+    - `terminate-in-group`: TerminateInstanceInAutoScalingGroup without a decrement. The group
+      launches a replacement at once, and a terminate hook holds the instance during the drain.
+    - `launch-successor`: LaunchInstances adds one instance to the group, and returns its id. After
+      the drain, the instance is terminated with a decrement.
+    - `detach`: DetachInstances without a decrement. Leeway terminates the instance after the drain.
     """
 
     NOTHING = "nothing"
@@ -33,7 +38,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """An instance that replaces a retiring one; `why` is the reason for its zone."""
+    """The instance that replaces a retiring instance; `why` says why it is in this zone."""
 
     instance: str
     instance_type: str

@@ -1,38 +1,31 @@
-"""All that a reception meets, in memory, and the events that it is given."""
+"""receive_notice with a fake for each of its ports, and the events that it receives."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.admission.record import Admission
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import CurrentInstance, ObservedChange
 from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.dependencies import Dependencies
+from leeway.interruption.outcome import NoticeOutcome, NoticeResult
 from leeway.interruption.ports import InstanceState
-from leeway.interruption.receive_notice import (
-    Dependencies,
-    NoticeOutcome,
-    NoticeResult,
-    ReceiveNotice,
-)
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.table import RecordChanged
 from leeway.retirement.record import Retirement
 
-from tests.notices.events import event
+from tests.fakes.admissions import AdmissionsInMemory
+from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.functions import CleanUps, Starts
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.policies import OnePolicy
+from tests.fakes.schedules import SchedulesInMemory
+from tests.notices.events import HERE, event
 from tests.retirement.retirements import FACTS, at
-from tests.stand_ins import (
-    HERE,
-    ClaimsInMemory,
-    CleanUps,
-    OfferingsInMemory,
-    OnePolicy,
-    SchedulesInMemory,
-    Starts,
-)
 
 FIRST, SECOND = "i-0b662ef9931388ba0", "i-0abc1234"
 CHANGE_AT = datetime.fromisoformat("2026-12-04T02:00:00Z")
@@ -43,24 +36,9 @@ AFTERWARDS = datetime.fromisoformat("2026-11-20T12:00:00Z")
 
 
 @dataclass
-class ArrivalsInMemory:
-    """The Arrivals Protocol."""
-
-    stored: dict[str, Admission] = field(default_factory=dict)
-
-    def arrival(self, instance: str) -> Admission | None:
-        return self.stored.get(instance)
-
-    def write(self, record: Admission) -> None:
-        before = self.stored.get(record.instance)
-        if record.version != (before.version if before else 0) + 1:
-            raise RecordChanged(record.instance)
-        self.stored[record.instance] = record
-
-
-@dataclass
-class Desk:
-    """Everything that a reception meets, in memory."""
+class Receiver:
+    """receive_notice with a fake for each of its ports. The fake of EC2, of the records and of the
+    clock is the receiver itself."""
 
     now_: datetime = WEEKS_BEFORE
     owner: Owner = field(default_factory=lambda: Owner(OwnerKind.AUTO_SCALING_GROUP, "ng"))
@@ -70,15 +48,15 @@ class Desk:
     stored: dict[str, Retirement] = field(default_factory=dict)
     index: dict[str, InstanceFacts] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    broken: str = ""
+    ec2_reads: list[str] = field(default_factory=list)
+    unreadable: str = ""
     changes: list[ObservedChange] = field(default_factory=list)
     ec2_fails: bool = False
-    now_at_ec2: CurrentInstance | None = RUNS
-    reserved: dict[str, list[str]] = field(default_factory=dict)
-    arrivals: ArrivalsInMemory = field(default_factory=ArrivalsInMemory)
+    current: CurrentInstance | None = RUNS
+    reservations: dict[str, list[str]] = field(default_factory=dict)
+    admission_records: AdmissionsInMemory = field(default_factory=AdmissionsInMemory)
     admissions: Starts = field(default_factory=Starts)
-    cleaning: CleanUps = field(default_factory=CleanUps)
+    clean_ups: CleanUps = field(default_factory=CleanUps)
     claims: ClaimsInMemory = field(default_factory=ClaimsInMemory)
 
     def now(self) -> datetime:
@@ -88,10 +66,10 @@ class Desk:
         self.now_ += timedelta(seconds=seconds)
 
     def known(self, instance: str) -> InstanceState:
-        if instance == self.broken:
+        if instance == self.unreadable:
             raise CloudUnavailable("the table does not answer")
         stored, facts = self.stored.get(instance), self.index.get(instance)
-        return InstanceState(stored, facts, self.arrivals.arrival(instance))
+        return InstanceState(stored, facts, self.admission_records.arrival(instance))
 
     def retirement(self, instance: str) -> Retirement | None:
         return self.stored.get(instance)
@@ -103,7 +81,7 @@ class Desk:
         self.stored[record.instance] = record
 
     def describe(self, instance: str) -> InstanceFacts | None:
-        self.asked.append(instance)
+        self.ec2_reads.append(instance)
         return FACTS.model_copy(update={"instance": instance, "owner": self.owner})
 
     def changes_of(self, instance: str) -> list[ObservedChange]:
@@ -114,22 +92,22 @@ class Desk:
     def current_instance(self, instance: str) -> CurrentInstance | None:
         if self.ec2_fails:
             raise CloudUnavailable("RequestLimitExceeded")
-        self.asked.append(instance)
-        return self.now_at_ec2
+        self.ec2_reads.append(instance)
+        return self.current
 
     def in_reservation(self, reservation: str) -> list[str]:
-        return self.reserved.get(reservation, [])
+        return self.reservations.get(reservation, [])
 
     def terminate(self, instance: str) -> None:
-        raise AssertionError("receiving changes no instance")
+        raise AssertionError("receive_notice terminates no instance")
 
     def start(self, instance: str, cluster: str, attempt: int) -> None:
         self.started.append(f"{instance}-{attempt}")
 
-    def receive(self, told: dict[str, Any], begun: Action | None = None) -> NoticeOutcome:
+    def receive(self, body: dict[str, Any], begun: Action | None = None) -> NoticeOutcome:
         """Receive an event."""
-        world = Dependencies(
-            place=HERE,
+        deps = Dependencies(
+            origin=HERE,
             current=self,
             records=self,
             instances=self,
@@ -140,35 +118,35 @@ class Desk:
             offerings=self.offerings,
             clusters=frozenset({"prod"}),
             clock=self,
-            arrivals=self.arrivals,
+            admissions=self.admission_records,
             admit_node=self.admissions,
-            cleaning=self.cleaning,
+            clean_up=self.clean_ups,
             claims=self.claims,
         )
-        return ReceiveNotice(world).receive(told, begun)
+        return ReceiveNotice(deps).receive(body, begun)
 
-    def results(self, told: dict[str, Any]) -> list[NoticeResult]:
-        return [one.result for one in self.receive(told).instances]
+    def results(self, body: dict[str, Any]) -> list[NoticeResult]:
+        return [one.result for one in self.receive(body).instances]
 
     def finished(self, instance: str = FIRST) -> None:
-        """Let the instance's retirement have ended."""
+        """End the retirement of an instance."""
         record = self.stored[instance]
         ended = record.model_copy(update={"version": record.version + 1})
         self.write(at(ended, Phase.FINISHED))
 
 
-class PromptDesk(Desk):
-    """A desk that each event reaches at its own time."""
+class ReceiverInTime(Receiver):
+    """A receiver that each event reaches at its own time."""
 
-    def receive(self, told: dict[str, Any], begun: Action | None = None) -> NoticeOutcome:
-        self.now_ = max(self.now_, datetime.fromisoformat(told["time"]))
-        return super().receive(told, begun)
+    def receive(self, body: dict[str, Any], begun: Action | None = None) -> NoticeOutcome:
+        self.now_ = max(self.now_, datetime.fromisoformat(body["time"]))
+        return super().receive(body, begun)
 
 
 def state(name: str, time: str, id: str = "") -> dict[str, Any]:  # noqa: A002
     detail = {"instance-id": FIRST, "state": name}
-    told = event(detail=detail, time=time, id=id or f"{name}-{time}")
-    return told | {"detail-type": "EC2 Instance State-change Notification"}
+    body = event(detail=detail, time=time, id=id or f"{name}-{time}")
+    return body | {"detail-type": "EC2 Instance State-change Notification"}
 
 
 def warning(time: str, action: str = "terminate", id: str = "") -> dict[str, Any]:  # noqa: A002

@@ -1,0 +1,83 @@
+"""Contracts that the fakes of ports and the adapters keep alike."""
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+from leeway.admission.ports import Admissions
+from leeway.admission.record import Admission
+from leeway.aws.records import DynamoRecords
+from leeway.aws.shared_cache import DynamoSharedCache
+from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.execution.attempt import Phase
+from leeway.ports.table import Claims, Offering, RecordChanged, UnavailableOfferings
+from leeway.selection.offers.unavailable import Unavailable
+
+from tests.aws.stored import TABLE
+from tests.fakes.admissions import AdmissionsInMemory
+from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.offerings import OfferingsInMemory
+from tests.retirement.retirements import FACTS
+from tests.sandbox.aws.started import Sandbox
+
+NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+BOTH = pytest.mark.parametrize("fake", [True, False], ids=["fake", "adapter"])
+
+
+def claims(aws: Sandbox, fake: bool) -> Claims:
+    return ClaimsInMemory() if fake else DynamoSharedCache(partial(aws.client, "dynamodb"), TABLE)
+
+
+@BOTH
+def test_a_claim_excludes_others_until_it_expires(aws: Sandbox, fake: bool) -> None:
+    port = claims(aws, fake)
+    assert port.claim("contract", NOW, NOW + MINUTE)
+    assert not port.claim("contract", NOW + MINUTE / 2, NOW + 2 * MINUTE)
+    assert not port.claim("contract", NOW + MINUTE, NOW + 2 * MINUTE), "until, inclusive"
+    assert port.claim("another contract", NOW, NOW + MINUTE)
+    assert port.claim("contract", NOW + MINUTE + timedelta(seconds=1), NOW + 2 * MINUTE)
+
+
+@BOTH
+def test_an_offering_is_unavailable_in_its_region_until_the_given_time(
+    aws: Sandbox, fake: bool
+) -> None:
+    port: UnavailableOfferings = (
+        OfferingsInMemory()
+        if fake
+        else DynamoUnavailableOfferings(partial(aws.client, "dynamodb"), TABLE)
+    )
+    region = "contract-region-1"
+    port.mark(
+        Offering(region, "m5.large", "contract-region-1a", "spot"), "no capacity", NOW + MINUTE
+    )
+    marked = frozenset({Unavailable("m5.large", "contract-region-1a", "spot")})
+    assert port.now(region, NOW) == marked
+    assert port.now(region, NOW + MINUTE) == frozenset()
+    assert port.now("contract-region-2", NOW) == frozenset()
+
+
+@BOTH
+def test_an_admission_is_written_only_over_the_version_that_was_read(
+    aws: Sandbox, fake: bool
+) -> None:
+    port: Admissions = (
+        AdmissionsInMemory() if fake else DynamoRecords(partial(aws.client, "dynamodb"), TABLE)
+    )
+    facts = FACTS.model_copy(update={"instance": "i-0c0ffee0c0ffee000"})
+    first = Admission(
+        facts=facts,
+        attempt=1,
+        phase=Phase.NOTICED,
+        noticed_at=NOW,
+        deadline=NOW + MINUTE,
+        reason="contract",
+    )
+    assert port.arrival(facts.instance) is None
+    port.write(first)
+    with pytest.raises(RecordChanged):
+        port.write(first)
+    second = first.model_copy(update={"version": 2, "phase": Phase.RUNNING})
+    port.write(second)
+    assert port.arrival(facts.instance) == second
