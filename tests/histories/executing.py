@@ -56,7 +56,7 @@ class Execution:
 
 @dataclass
 class _SkippedTime(DurableSteps):
-    """Lets a retirement_fakes's time pass with every wait, once: a replay waits no second time."""
+    """Advances the fake clock at every wait, once: a replay does not wait a second time."""
 
     context: DurableContext
     fakes: RetirementFakes
@@ -80,7 +80,7 @@ class _SkippedTime(DurableSteps):
 
 
 def _handler(deps: Dependencies, steps: Callable[[DurableContext], DurableSteps]) -> Any:
-    """The function retire_node, in these surroundings."""
+    """Return the function retire_node with these dependencies."""
 
     @durable_execution
     def handler(event: Any, context: DurableContext) -> Json:
@@ -138,10 +138,10 @@ class NothingLeft(DurableServiceClient):
 
 
 class Untouchable:
-    """Surroundings in which nothing may be done."""
+    """Dependencies that must not be called."""
 
     def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"a replay does nothing, and this one wants {name}")
+        raise AssertionError(f"a replay must call nothing, and this one calls {name}")
 
 
 def replay(history: Json) -> Json:

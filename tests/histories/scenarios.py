@@ -30,7 +30,7 @@ def rebalance() -> tuple[RetirementFakes, AttemptId]:
     )
 
     def resume(step: str) -> None:
-        if step == "turn-3":
+        if step == "request-disruption-3":
             fakes.policies.policy = ClusterPolicy()
 
     fakes.steps.before_step = resume

@@ -54,7 +54,7 @@ def test_a_history_of_other_steps_does_not_pass_for_this_codes() -> None:
     history: dict[str, Any] = json.loads((FOLDER / "interruption.json").read_text())
     steps = [o for o in history["operations"] if o["Type"] == "STEP"]
     steps[1]["Name"] = "somewhat-else"
-    with pytest.raises(AssertionError, match="replace"):
+    with pytest.raises(AssertionError, match="request-replacement"):
         replay(history)
 
 
@@ -71,11 +71,11 @@ def test_half_a_day_behind_a_budget_costs_what_its_steps_say_and_keeps_its_hook(
     assert counted["hours"] > 11.9
     assert counted["hooks_answered"] == ["leeway-drain"], "it was still there to be answered"
     assert counted["invocations"] > 100, "it was suspended, rather than paid for"
-    # Two days are counted in steps alone, in tests/retirement/test_retire_node.py. That the runner
+    # Two days are counted in steps alone, in tests/retire_node/test_retire_node.py. That the runner
     # counts the same, and the execution itself as one, is seen here.
-    world, _ = blocked(12)
-    assert world.run_attempt() is not None
-    assert counted["operations"] == world.operations + 1
+    fakes, _ = blocked(12)
+    assert fakes.run_attempt() is not None
+    assert counted["operations"] == fakes.steps.operations + 1
 
 
 def test_of_thirty_pods_behind_a_budget_a_pass_writes_down_what_changed() -> None:

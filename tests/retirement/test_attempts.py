@@ -10,6 +10,7 @@ from leeway.execution.attempt import MAX_NOTICE_IDS, Phase
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, OnBlocked, rule
 from leeway.ports.aws import HookResult
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.reasons import DEADLINE_EARLIER, NODE_ONLY_CORDONED
 from leeway.retirement.record import MAX_EXECUTION_TIME, Retirement, latest_end
@@ -209,7 +210,9 @@ def test_a_recommendation_does_not_soften_a_terminate_hook() -> None:
 
 
 def test_the_hook_of_a_termination_that_was_asked_for_is_only_remembered() -> None:
-    asked = ReplacementIntent(method="terminate-in-group", reason="it has a hook", asked_at=NOTICED)
+    asked = ReplacementIntent(
+        method="terminate-in-group", reason=LAUNCHED_BY_GROUP(), asked_at=NOTICED
+    )
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
     running = rebalance.model_copy(update={"phase": Phase.RUNNING, "replacement_intent": asked})
     reception = take(running, NoticeKind.TERMINATE_HOOK, "n-2", hook=HOOK, after=2)
@@ -364,7 +367,7 @@ def test_who_came_through_a_scheduled_change_and_has_no_successor_is_freed() -> 
     assert (change.start, change.record.phase) == (True, Phase.UNDOING)
     declined = drained.model_copy(update={"answer": None})
     assert undo(declined, over) is None, "nothing was done to it"
-    asked = ReplacementIntent(method="detach", reason="", asked_at=NOTICED)
+    asked = ReplacementIntent(method="detach", reason=LAUNCHED_BY_GROUP(), asked_at=NOTICED)
     assert undo(drained.model_copy(update={"replacement_intent": asked}), over) is None, (
         "it is to end"
     )
@@ -466,7 +469,7 @@ def test_what_a_group_is_still_owed_is_taken_up_by_what_tells_of_the_end_but_by_
     None
 ):
     asked = ReplacementIntent(
-        method="launch-successor", reason="one more", asked_at=NOTICED, to_restore=True
+        method="launch-successor", reason=LAUNCHED_BY_GROUP(), asked_at=NOTICED, to_restore=True
     )
     kept = ended(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": asked})
     assert take(kept, NoticeKind.STATE_CHANGE, "n-2", after=60, state="stopping").start
@@ -478,7 +481,9 @@ def test_what_a_group_is_still_owed_is_taken_up_by_what_tells_of_the_end_but_by_
 
 
 def test_what_begins_after_an_undoing_knows_nothing_of_the_life_before_but_what_is_owed() -> None:
-    asked = ReplacementIntent(method="launch-successor", reason="one more", asked_at=NOTICED)
+    asked = ReplacementIntent(
+        method="launch-successor", reason=LAUNCHED_BY_GROUP(), asked_at=NOTICED
+    )
     for owed in (False, True):
         before = interrupted(Phase.UNDONE).model_copy(
             update={
@@ -499,7 +504,11 @@ def test_what_begins_after_an_undoing_knows_nothing_of_the_life_before_but_what_
 def test_the_end_that_it_asked_its_group_for_begins_no_other_retirement() -> None:
     for ending, starts in ((False, True), (True, False)):
         asked = ReplacementIntent(
-            method="launch-successor", reason="", asked_at=NOTICED, to_restore=True, ending=ending
+            method="launch-successor",
+            reason=LAUNCHED_BY_GROUP(),
+            asked_at=NOTICED,
+            to_restore=True,
+            ending=ending,
         )
         stored = take(None, NoticeKind.REBALANCE, "n-1").record
         stored = stored.model_copy(update={"phase": Phase.RUNNING, "replacement_intent": asked})

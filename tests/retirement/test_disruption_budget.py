@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ChurnCap, ClusterPolicy, OnBlocked
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.disruption_budget import (
     ALLOWED,
     INVOLUNTARY_BEFORE,
@@ -94,7 +95,9 @@ def test_a_recommendation_whose_turn_does_not_come_in_a_day_is_declined() -> Non
 def test_what_comes_anyway_and_what_has_asked_for_its_successor_are_never_declined() -> None:
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
     assert decline_after_timeout(change, WAITS, NOTICED + DAY) == WAITS
-    asked = ReplacementIntent(method="launch-successor", reason="", asked_at=NOTICED)
+    asked = ReplacementIntent(
+        method="launch-successor", reason=LAUNCHED_BY_GROUP(), asked_at=NOTICED
+    )
     asked_for = noticed(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": asked})
     assert decline_after_timeout(asked_for, WAITS, NOTICED + DAY) == WAITS
 
@@ -120,7 +123,10 @@ def test_only_where_its_group_ends_it_a_blocked_pod_is_waited_for_as_long_as_the
     method: str, hours: float, then: OnBlocked
 ) -> None:
     asked = ReplacementIntent(
-        method=method, reason="", asked_at=NOTICED, to_restore=method == "launch-successor"
+        method=method,
+        reason=LAUNCHED_BY_GROUP(),
+        asked_at=NOTICED,
+        to_restore=method == "launch-successor",
     )
     noted = noticed(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": asked})
     on = start_drain(noted, NOTICED)
