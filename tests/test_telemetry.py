@@ -75,6 +75,7 @@ def test_a_line_about_a_retirement_names_instance_cluster_and_attempt() -> None:
     (line,) = said
     assert line["level"] == "WARNING"
     assert {"instance", "cluster", "node", "kind", "result", "attempt"} <= line.keys()
+    assert (line["code"], line["reason"]) == ("NodeDrainIncomplete", "NodeNotCordoned")
 
 
 def test_all_that_an_interruption_logs_beside_its_pods_is_a_few_kilobytes() -> None:

@@ -13,7 +13,7 @@ from leeway.drain.deadline import Terms
 from leeway.drain.observe import observe, observe_volumes
 from leeway.drain.plan import PodRequest, give_up, next_moment, plan
 from leeway.drain.progress import Drain, RemovalMethod, expire, is_expired
-from leeway.drain.record_answers import record
+from leeway.drain.record_answers import record_answer
 from leeway.ports.kubernetes_objects import Controller, Pod, Response
 
 TOLERATION = "(operator Exists for every key)"
@@ -120,7 +120,7 @@ class BudgetedNode:
         if pod is None:
             return Response(404, "not found")
         workload = self.of[pod.uid]
-        if ask.way is RemovalMethod.EVICT and pod.deletion is None:
+        if ask.method is RemovalMethod.EVICT and pod.deletion is None:
             if workload.budgets > 1:
                 return Response(500, "This pod has more than one PodDisruptionBudget, which the")
             if workload.budgets and self.healthy[workload.name] <= workload.needs:
@@ -132,7 +132,7 @@ class BudgetedNode:
         ends = self.now + timedelta(seconds=grace)
         if pod.deletion is None or ends < pod.deletion:
             self.pods[pod.uid] = replace(pod, deletion=ends)
-        return Response(201 if ask.way is RemovalMethod.EVICT else 200)
+        return Response(201 if ask.method is RemovalMethod.EVICT else 200)
 
     def _disrupt(self, workload: Workload) -> None:
         self.healthy[workload.name] -= 1
@@ -162,7 +162,7 @@ class BudgetedNode:
         return used | {c for c, until in self.attached.items() if until is None or until > self.now}
 
     def drain(self, terms: Terms, most: int = 2_000) -> Drain:
-        """Drain it to the end, looking when the drain itself would."""
+        """Drain it to the end; poll whenever the drain itself would."""
         drain = Drain()
         for _ in range(most):
             pods = list(self.pods.values())
@@ -173,10 +173,10 @@ class BudgetedNode:
                 drain = give_up(drain, pods, terms, self.now)
                 for ask in plan(drain, pods, terms, self.now):
                     answer = read_answer(self.answer(ask))
-                    drain = record(drain, ask, answer, terms, self.now)
+                    drain = record_answer(drain, ask, answer, terms, self.now)
             if expired:
                 return expire(drain)
             if drain.over:
                 return drain
             self.pass_time(next_moment(drain, pods, terms, self.now))
-        raise AssertionError(f"not over after {most} looks")
+        raise AssertionError(f"not over after {most} polls")

@@ -92,13 +92,13 @@ def test_no_budget_is_bypassed_before_its_moment_nor_against_the_policy(
     for one in node.asked:
         latest = latest_moment(one.ask.pod, rules)
         assert latest is not None
-        if one.ask.way is RemovalMethod.DELETE:
+        if one.ask.method is RemovalMethod.DELETE:
             assert one.at >= latest
             sent_away_before = evicted[one.ask.pod.workload] > 0
             assert rules.on_blocked is OnBlocked.DELETE or sent_away_before
-        if one.ask.way is RemovalMethod.EVICT and one.granted:
+        if one.ask.method is RemovalMethod.EVICT and one.granted:
             evicted[one.ask.pod.workload] += 1
-        if one.ask.way is RemovalMethod.SHORTEN:
+        if one.ask.method is RemovalMethod.SHORTEN:
             assert one.ask.pod.deletion is not None
 
 
@@ -125,7 +125,7 @@ def test_one_pod_is_not_asked_for_more_often_than_the_pace_allows(
     assert rules.deadline is not None
     last: dict[tuple[str, RemovalMethod], datetime] = {}
     for one in node.asked:
-        key = (one.ask.pod.uid, one.ask.way)
+        key = (one.ask.pod.uid, one.ask.method)
         if key in last and one.at < rules.deadline:
             assert one.at - last[key] >= timedelta(seconds=0.7)
         last[key] = one.at
@@ -154,15 +154,15 @@ def test_ordinary_pods_are_asked_first_unless_a_critical_one_s_moment_has_come(
 ) -> None:
     node, drain = run(some, rules)
     for one in node.asked:
-        if one.ask.pod.critical and one.ask.way is RemovalMethod.EVICT:
+        if one.ask.pod.critical and one.ask.method is RemovalMethod.EVICT:
             latest = latest_moment(one.ask.pod, rules)
             assert latest is not None
             if one.at < latest:
                 for uid, progress in drain.pods.items():
-                    ordinary = not node.of[uid].critical and progress.asked_at is not None
+                    ordinary = not node.of[uid].critical and progress.requested_at is not None
                     if ordinary and progress.seen_at and progress.seen_at < one.at:
-                        assert progress.asked_at is not None
-                        assert progress.asked_at <= one.at or node.of[uid].returns
+                        assert progress.requested_at is not None
+                        assert progress.requested_at <= one.at or node.of[uid].returns
 
 
 @settings(max_examples=40)
@@ -194,7 +194,7 @@ def test_no_critical_pod_is_evicted_before_its_moment_beside_an_ordinary_one_tha
     for one in node.asked:
         latest = latest_moment(one.ask.pod, rules)
         assert latest is not None
-        if one.ask.pod.critical and one.ask.way is RemovalMethod.EVICT and one.at < latest:
+        if one.ask.pod.critical and one.ask.method is RemovalMethod.EVICT and one.at < latest:
             assert not [pod.name for pod in one.beside if holds_up(node, pod, rules, one.at)]
 
 

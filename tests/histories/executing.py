@@ -28,7 +28,7 @@ from leeway.retire_node.dependencies import Dependencies
 from leeway.retire_node.retire_node import RetireNode
 from leeway.retirement.step_context import StepContext
 
-from tests.retire_node.retiring import ORDER, Surrounding
+from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes
 
 type Json = dict[str, Any]
 
@@ -56,10 +56,10 @@ class Execution:
 
 @dataclass
 class _SimulatedTime(DurableSteps):
-    """Advances the simulated time with every wait, once: a replay does not wait again."""
+    """Advances the fake clock at every wait, once: a replay does not wait a second time."""
 
     context: DurableContext
-    world: Surrounding
+    fakes: RetirementFakes
     waited: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class _SimulatedTime(DurableSteps):
 
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
         def begun() -> T:
-            self.world.before_step(name)
+            self.fakes.steps.before_step(name)
             return work()
 
         return super().run(name, kind, begun)
@@ -75,12 +75,12 @@ class _SimulatedTime(DurableSteps):
     def wait(self, name: str, seconds: int) -> None:
         if name not in self.waited:
             self.waited.add(name)
-            self.world.sleep(seconds)
+            self.fakes.clock.sleep(seconds)
         super().wait(name, seconds)
 
 
 def _handler(deps: Dependencies, steps: Callable[[DurableContext], DurableSteps]) -> Any:
-    """The function retire_node with these dependencies."""
+    """Return the function retire_node with these dependencies."""
 
     @durable_execution
     def handler(event: Any, context: DurableContext) -> Json:
@@ -90,7 +90,9 @@ def _handler(deps: Dependencies, steps: Callable[[DurableContext], DurableSteps]
     return handler
 
 
-def execute(world: Surrounding, order: AttemptId = ORDER, real_seconds: int = 120) -> Execution:
+def execute(
+    fakes: RetirementFakes, order: AttemptId = ATTEMPT_ID, real_seconds: int = 120
+) -> Execution:
     """Run a retirement to its end."""
     waited: set[str] = set()
     invocations = 0
@@ -98,10 +100,10 @@ def execute(world: Surrounding, order: AttemptId = ORDER, real_seconds: int = 12
     def steps(context: DurableContext) -> DurableSteps:
         nonlocal invocations
         invocations += 1
-        return _SimulatedTime(context, world, waited)
+        return _SimulatedTime(context, fakes, waited)
 
     store = InMemoryExecutionStore()
-    handler = _handler(world.dependencies, steps)
+    handler = _handler(fakes.dependencies, steps)
     with DurableFunctionTestRunner(handler, poll_interval=0.05, store=store) as runner:
         # The limit of the runner is in simulated time.
         arn = runner.run_async(json.dumps(asdict(order)), execution_timeout=7 * 86400)
@@ -136,7 +138,7 @@ class CompleteHistory(DurableServiceClient):
 
 
 class FailingPort:
-    """A port whose methods must not be called."""
+    """A port that must not be called."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the replay calls {name}")

@@ -14,16 +14,16 @@ from tests.histories.scenarios import blocked
 
 def main(hours: float, pods: int = 0) -> None:
     """Run the drain and print the counts."""
-    world, order = blocked(hours, pods)
-    ran = execute(world, order, real_seconds=900)
+    fakes, order = blocked(hours, pods)
+    ran = execute(fakes, order, real_seconds=900)
     counted = {
         "operations": len(ran.operations),
         "invocations": ran.invocations,
         "megabytes_written": round(sum(ran.written) / 1e6, 2),
         "largest_kilobytes": round(max(ran.written) / 1e3, 1),
         "result": ran.answer["result"],
-        "hours": (world.now_ - world.record.noticed_at).total_seconds() / 3600,
-        "hooks_answered": world.ended,
+        "hours": (fakes.clock.time - fakes.record.noticed_at).total_seconds() / 3600,
+        "hooks_answered": fakes.actions.ended,
     }
     print(json.dumps(counted))
 

@@ -54,7 +54,7 @@ def test_a_history_with_other_steps_does_not_replay() -> None:
     history: dict[str, Any] = json.loads((FOLDER / "interruption.json").read_text())
     steps = [o for o in history["operations"] if o["Type"] == "STEP"]
     steps[1]["Name"] = "another-step"
-    with pytest.raises(AssertionError, match="replace"):
+    with pytest.raises(AssertionError, match="request-replacement"):
         replay(history)
 
 
@@ -73,9 +73,9 @@ def test_a_drain_that_is_blocked_for_half_a_day_keeps_its_hook_and_suspends() ->
     assert counted["invocations"] > 100, "the execution suspended instead of running"
     # tests/retire_node/test_retire_node.py counts the operations of two days without the runner.
     # This test checks that the runner counts the same operations, and one for the execution.
-    world, _ = blocked(12)
-    assert world.run_attempt() is not None
-    assert counted["operations"] == world.operations + 1
+    fakes, _ = blocked(12)
+    assert fakes.run_attempt() is not None
+    assert counted["operations"] == fakes.steps.operations + 1
 
 
 def test_a_pass_over_thirty_blocked_pods_writes_only_changes() -> None:

@@ -18,6 +18,7 @@ from leeway.reconciliation.lost_events import (
     about_recovery,
     about_retirement,
 )
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.attempts import undo
 from leeway.retirement.record import Retirement, latest_end
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
@@ -131,7 +132,7 @@ def test_what_has_begun_is_not_undone_when_the_checks_pass_again() -> None:
     assert about_recovery(impaired(Phase.RUNNING), [], DEFAULT, PLACE, now) is None
     notice = told(about_recovery(impaired(), [], DEFAULT, PLACE, now))
     assert undo(impaired(Phase.RUNNING), notice) is None
-    asked = ReplacementIntent(method=Method.DETACH, reason="", asked_at=NOTICED)
+    asked = ReplacementIntent(method=Method.DETACH, reason=LAUNCHED_BY_GROUP(), asked_at=NOTICED)
     assert undo(impaired(replacement_intent=asked), notice) is None
 
 

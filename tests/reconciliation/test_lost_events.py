@@ -35,6 +35,7 @@ from leeway.reconciliation.lost_events import (
     about_start,
     about_state,
 )
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.record import Retirement, latest_end
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
@@ -233,7 +234,7 @@ def left_running(failures: int = 0, **changes: Any) -> Retirement:
     """A retirement that detached its instance, and ended without terminating it."""
     intent = ReplacementIntent(
         method=Method.DETACH,
-        reason="no hook",
+        reason=LAUNCHED_BY_GROUP(),
         asked_at=NOTICED,
         group="ng",
         detached=True,
@@ -543,7 +544,7 @@ def test_one_that_has_no_deadline_and_one_that_is_undone_are_found_dead_too() ->
 
 def test_what_left_its_group_one_larger_is_found_though_it_ended_and_not_rehearsed() -> None:
     asked = ReplacementIntent(
-        method="launch-successor", reason="", asked_at=NOTICED, to_restore=True
+        method="launch-successor", reason=LAUNCHED_BY_GROUP(), asked_at=NOTICED, to_restore=True
     )
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
     changes = {"replacement_intent": asked, "begun_at": NOTICED, "action": Action.CORDON}

@@ -23,6 +23,7 @@ from leeway.ports.kubernetes_objects import Node
 from leeway.reconciliation.clean_up import CleanUpResult
 from leeway.reconciliation.find_lost_events import HANDS
 from leeway.reconciliation.reconcile import Round, parse_round
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.reasons import FIRST_NOTICE
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
@@ -268,7 +269,11 @@ DETACHED = facts(4, owner=Owner(OwnerKind.NONE))
 def left_running(**changes: Any) -> Retirement:
     """A retirement that detached its instance, and ended without terminating it."""
     intent = ReplacementIntent(
-        method=Method.DETACH, reason="no hook", asked_at=NOTICED, group="ng", detached=True
+        method=Method.DETACH,
+        reason=LAUNCHED_BY_GROUP(),
+        asked_at=NOTICED,
+        group="ng",
+        detached=True,
     )
     ended = {
         "facts": DETACHED,

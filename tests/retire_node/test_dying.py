@@ -1,4 +1,4 @@
-"""A function that dies at any call, with what it did or without, and is run again from the step."""
+"""A function that crashes before or after any call, and repeats the step."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -10,22 +10,23 @@ from leeway.ports.kubernetes_objects import Pod
 from leeway.retire_node.retire_node import RetireNode
 from leeway.retirement.step_context import StepContext
 
-from tests.retire_node.retiring import ORDER, SUCCESSOR, Surrounding, surrounding
+from tests.fakes.groups import SUCCESSOR
+from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes, retirement_fakes
 from tests.retirement.retirements import FACTS
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 HOOKED = ("leeway-drain",)
 
 
-class Died(BaseException):
-    """The function died: no handler of errors sees it."""
+class Crashed(BaseException):
+    """The function crashed: a BaseException, so that no error handler catches it."""
 
 
-class Deadly:
-    """One part of a surrounding; the call at which the count runs out kills."""
+class Crashing:
+    """A port that counts its calls; the call with the given number crashes the function."""
 
-    def __init__(self, part: Any, fate: "Fate") -> None:
-        self._part, self._fate = part, fate
+    def __init__(self, part: Any, plan: "CrashPlan") -> None:
+        self._part, self._plan = part, plan
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._part, name)
@@ -33,74 +34,74 @@ class Deadly:
             return found
 
         def call(*args: Any, **more: Any) -> Any:
-            number = self._fate.next_call()
+            number = self._plan.next_call()
             try:
                 return found(*args, **more)
             finally:
-                self._fate.after(number)
+                self._plan.after(number)
 
         return call
 
 
-class Fate:
-    """Counts calls, and kills once: `when` the call with this number is made."""
+class CrashPlan:
+    """Counts calls and crashes once, `when` (before or after) the call with this number."""
 
     def __init__(self, number: int, when: str) -> None:
         self.calls, self._number, self._when = 0, number, when
-        self.killed = False
+        self.crashed = False
 
     def next_call(self) -> int:
-        """Number a call that is about to be made."""
+        """Count a call, before it is made."""
         self.calls += 1
         number = self.calls
-        self._kill(number, "before")
+        self._crash(number, "before")
         return number
 
     def after(self, number: int) -> None:
-        """Take in that a call has been answered."""
-        self._kill(number, "after")
+        """Note that a call returned."""
+        self._crash(number, "after")
 
-    def _kill(self, number: int, moment: str) -> None:
-        if (number, moment) == (self._number, self._when) and not self.killed:
-            self.killed = True
-            raise Died
+    def _crash(self, number: int, moment: str) -> None:
+        if (number, moment) == (self._number, self._when) and not self.crashed:
+            self.crashed = True
+            raise Crashed
 
 
 class Steps:
-    """The durable engine: a step whose function died is done again, those before it are not."""
+    """The durable engine: a step in which the function crashed runs again; earlier steps do not."""
 
-    def __init__(self, world: Surrounding) -> None:
-        self._world = world
+    def __init__(self, fakes: RetirementFakes) -> None:
+        self._fakes = fakes
 
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
         try:
             return work()
-        except Died:
+        except Crashed:
             return work()
 
     def wait(self, name: str, seconds: int) -> None:
-        self._world.sleep(seconds)
+        self._fakes.clock.sleep(seconds)
 
 
-def run(world: Surrounding, fate: Fate) -> Any:
-    """Run the retirement; its outcome."""
-    whole = world.dependencies
-    spared = {"context", "telemetry", "region", "cache"}
+def run(fakes: RetirementFakes, plan: CrashPlan) -> Any:
+    """Run the retirement and return its outcome."""
+    whole = fakes.dependencies
+    unchanged = {"context", "telemetry", "region", "cache"}
     parts: dict[str, Any] = {
-        part.name: Deadly(getattr(whole, part.name), fate)
+        part.name: Crashing(getattr(whole, part.name), plan)
         for part in fields(whole)
-        if part.name not in spared
+        if part.name not in unchanged
     }
-    cluster: Any = Deadly(world, fate)
-    records: Any = Deadly(world, fate)
-    cache: Any = Deadly(whole.cache, fate)
-    context = StepContext(records, lambda _: cluster, world)
-    deadly = replace(whole, context=context, cache=cache, **parts)
-    return RetireNode(deadly).retire(ORDER, Steps(world))
+    cluster: Any = Crashing(fakes.cluster, plan)
+    records: Any = Crashing(fakes.records, plan)
+    cache: Any = Crashing(whole.cache, plan)
+    context = StepContext(records, lambda _: cluster, fakes.clock)
+    deps = replace(whole, context=context, cache=cache, **parts)
+    return RetireNode(deps).retire(ATTEMPT_ID, Steps(fakes))
 
 
 CASES: dict[str, tuple[NoticeKind, dict[str, Any], list[str]]] = {
-    "rebalance, hooked": (
+    "rebalance, with a hook": (
         NoticeKind.REBALANCE,
         {"hooks": HOOKED},
         ["launch", "evict", "terminate and decrement"],
@@ -110,12 +111,12 @@ CASES: dict[str, tuple[NoticeKind, dict[str, Any], list[str]]] = {
         {},
         ["launch", "evict", "terminate and decrement"],
     ),
-    "rebalance, by the group": (
+    "rebalance, without LaunchInstances": (
         NoticeKind.REBALANCE,
-        {"facts_": {"launch_unsupported": "has a warm pool"}},
+        {"overrides": {"launch_unsupported": "has a warm pool"}},
         ["detach", "evict"],
     ),
-    "interruption, hooked": (
+    "interruption, with a hook": (
         NoticeKind.SPOT_INTERRUPTION,
         {"hooks": HOOKED},
         ["terminate", "evict"],
@@ -124,26 +125,26 @@ CASES: dict[str, tuple[NoticeKind, dict[str, Any], list[str]]] = {
 }
 
 
-def fresh(case: str) -> Surrounding:
+def fresh(case: str) -> RetirementFakes:
     kind, changes, _ = CASES[case]
-    return surrounding(kind, pods=[POD], blocks=False, **changes)
+    return retirement_fakes(kind, pods=[POD], blocks=False, **changes)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("case", CASES)
-def test_wherever_it_dies_everything_is_done_and_nothing_twice(case: str, when: str) -> None:
+def test_a_crash_at_any_call_neither_loses_nor_repeats_an_action(case: str, when: str) -> None:
     kind, _, expected = CASES[case]
-    alive = Fate(0, when)
-    assert run(fresh(case), alive).result == "drained"
-    assert alive.calls > 12
-    for number in range(1, alive.calls + 1):
-        world, fate = fresh(case), Fate(number, when)
-        outcome = run(world, fate)
-        assert fate.killed, number
+    uncrashed = CrashPlan(0, when)
+    assert run(fresh(case), uncrashed).result == "drained"
+    assert uncrashed.calls > 12
+    for number in range(1, uncrashed.calls + 1):
+        fakes, plan = fresh(case), CrashPlan(number, when)
+        outcome = run(fakes, plan)
+        assert plan.crashed, number
         assert outcome.result == "drained", number
-        acts = [what for what, _ in world.done if what != "cordon"]
+        acts = [what for what, _ in fakes.actions.done if what != "cordon"]
         assert acts == expected, number
-        assert world.desired == 3, number
+        assert fakes.groups.desired == 3, number
         if kind is NoticeKind.REBALANCE:
             assert [one.instance for one in outcome.successors] == [SUCCESSOR], number
-            assert world.ledgers.churns["prod"].begun.keys() == {FACTS.instance}, number
+            assert fakes.ledgers.ledgers["prod"].begun.keys() == {FACTS.instance}, number

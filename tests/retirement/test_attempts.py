@@ -10,6 +10,7 @@ from leeway.execution.attempt import MAX_NOTICE_IDS, Phase
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, OnBlocked, rule
 from leeway.ports.aws import HookResult
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.reasons import DEADLINE_EARLIER, NODE_ONLY_CORDONED
 from leeway.retirement.record import MAX_EXECUTION_TIME, Retirement, latest_end
@@ -212,7 +213,7 @@ def test_a_rebalance_recommendation_does_not_change_a_terminate_hook() -> None:
 
 def test_the_hook_of_a_termination_that_the_retirement_requested_is_only_stored() -> None:
     intent = ReplacementIntent(
-        method="terminate-in-group", reason="it has a hook", asked_at=NOTICED
+        method="terminate-in-group", reason=LAUNCHED_BY_GROUP(), asked_at=NOTICED
     )
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
     running = rebalance.model_copy(update={"phase": Phase.RUNNING, "replacement_intent": intent})
@@ -372,7 +373,7 @@ def test_an_instance_that_keeps_running_after_a_scheduled_change_is_released() -
     assert (change.start, change.record.phase) == (True, Phase.UNDOING)
     declined = drained.model_copy(update={"answer": None})
     assert undo(declined, over) is None, "the retirement had no effect"
-    intent = ReplacementIntent(method="detach", reason="", asked_at=NOTICED)
+    intent = ReplacementIntent(method="detach", reason=LAUNCHED_BY_GROUP(), asked_at=NOTICED)
     assert undo(drained.model_copy(update={"replacement_intent": intent}), over) is None, (
         "it is being replaced"
     )
@@ -472,7 +473,7 @@ def test_voluntary_notices_are_ignored_for_150_seconds_after_an_interruption() -
 
 def test_capacity_to_restore_is_restored_after_an_involuntary_notice_only() -> None:
     intent = ReplacementIntent(
-        method="launch-successor", reason="one more", asked_at=NOTICED, to_restore=True
+        method="launch-successor", reason=LAUNCHED_BY_GROUP(), asked_at=NOTICED, to_restore=True
     )
     kept = ended(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": intent})
     assert take(kept, NoticeKind.STATE_CHANGE, "n-2", after=60, state="stopping").start
@@ -484,7 +485,9 @@ def test_capacity_to_restore_is_restored_after_an_involuntary_notice_only() -> N
 
 
 def test_an_attempt_after_an_undo_keeps_only_the_capacity_to_restore() -> None:
-    intent = ReplacementIntent(method="launch-successor", reason="one more", asked_at=NOTICED)
+    intent = ReplacementIntent(
+        method="launch-successor", reason=LAUNCHED_BY_GROUP(), asked_at=NOTICED
+    )
     for to_restore in (False, True):
         before = interrupted(Phase.UNDONE).model_copy(
             update={
@@ -507,7 +510,11 @@ def test_an_attempt_after_an_undo_keeps_only_the_capacity_to_restore() -> None:
 def test_the_termination_that_the_retirement_requested_starts_nothing() -> None:
     for ending, starts in ((False, True), (True, False)):
         intent = ReplacementIntent(
-            method="launch-successor", reason="", asked_at=NOTICED, to_restore=True, ending=ending
+            method="launch-successor",
+            reason=LAUNCHED_BY_GROUP(),
+            asked_at=NOTICED,
+            to_restore=True,
+            ending=ending,
         )
         stored = take(None, NoticeKind.REBALANCE, "n-1").record
         stored = stored.model_copy(update={"phase": Phase.RUNNING, "replacement_intent": intent})
