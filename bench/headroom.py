@@ -80,7 +80,7 @@ class Bench:
         """Refuse to measure what is not right."""
         raise AssertionError(f"{cluster}: {manifest}: {problem}")
 
-    def headroom_kept(self, report: HeadroomReport) -> None:
+    def headroom_reconciled(self, report: HeadroomReport) -> None:
         """Take the news of a cluster, and tell nobody."""
 
     def tick(self) -> Measured:
@@ -95,7 +95,7 @@ class Bench:
         )
         before = dict(self.calls)
         began = time.perf_counter()
-        reports = keeper.tick(self._connections)
+        reports = keeper.run(self._connections)
         return Measured(
             time.perf_counter() - began,
             self.calls["kubernetes"] - before["kubernetes"],

@@ -132,7 +132,7 @@ def _show(schedules: "Mapping[str, Schedule]", begin: datetime, until: datetime)
     for name, schedule in schedules.items():
         for point in _points(schedule, begin, until):
             size = point.size
-            table.add_row(name, _rfc3339(point.at), str(size.replicas), size.reason)
+            table.add_row(name, _rfc3339(point.at), str(size.replicas), size.reason.message)
     results().print(table)
 
 

@@ -52,14 +52,14 @@ def read_situation(stack: Stack, cluster: str, watched: Iterable[str] = ()) -> S
     database = partial(client, "dynamodb")
     records = DynamoRecords(database, stack.table)
     with aws_trouble(stack.where):
-        open_now = records.unfinished(cluster).records
+        open_now = records.open_records(cluster).records
         found = {r.instance: r for r in open_now if isinstance(r, Retirement)}
         for instance in set(watched) - found.keys():
             ended = records.retirement(instance)
             if ended is not None:
                 found[instance] = ended
         states = DynamoDrainStatesRead(database, stack.table).of(found)
-        headroom = DynamoHeadroom(database, stack.table).of(cluster)
+        headroom = DynamoHeadroom(database, stack.table).statuses(cluster)
     policy = _policy(stack, cluster)
     leaving = [Leaving(r, _current(r, states)) for r in found.values()]
     return Situation(

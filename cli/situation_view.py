@@ -132,9 +132,9 @@ def _cluster(situation: Situation) -> dict[str, Any]:
                 "subject": one.subject,
                 "manifest": one.source,
                 "replicas": one.replicas,
-                "pending": one.pending if one.running is not None else None,
-                "reason": one.reason,
-                "problem": one.problem or None,
+                "pending": one.pending if one.ready is not None else None,
+                "reason": asdict(one.reason) if one.reason else None,
+                "problem": asdict(one.problem) if one.problem else None,
             }
             for one in situation.headroom
         ],

@@ -74,10 +74,10 @@ def test_an_admission_is_written_only_over_the_version_that_was_read(
         deadline=NOW + MINUTE,
         reason="contract",
     )
-    assert port.arrival(facts.instance) is None
+    assert port.admission(facts.instance) is None
     port.write(first)
     with pytest.raises(RecordChanged):
         port.write(first)
     second = first.model_copy(update={"version": 2, "phase": Phase.RUNNING})
     port.write(second)
-    assert port.arrival(facts.instance) == second
+    assert port.admission(facts.instance) == second

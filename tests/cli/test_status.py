@@ -14,6 +14,7 @@ from leeway.drain.progress import RemovalMethod, Stage
 from leeway.drain.reasons import BUDGET_BLOCKS, POD_EVICTED
 from leeway.drain.summary import DrainState, PodState
 from leeway.execution.attempt import Phase
+from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import HeadroomStatus
 from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.record import Retirement
@@ -89,22 +90,28 @@ def test_what_is_paused_and_what_cannot_be_read_is_said(run: Run, aws: Sandbox) 
     writing.write("prod", manifest("x", resource="teapot.leeway.sh", body='{"kind":"Teapot"}'), 0)
     DynamoHeadroom(partial(aws.client, "dynamodb"), TABLE).write(
         "prod",
-        HeadroomStatus("Deployment shop/web", "scaledobject.keda.sh shop/web", 5, "window is open"),
+        HeadroomStatus(
+            "Deployment shop/web",
+            "scaledobject.keda.sh shop/web",
+            5,
+            WINDOW_OPEN(start="0 9 * * *", end="0 10 * * *"),
+        ),
     )
     DynamoHeadroom(partial(aws.client, "dynamodb"), TABLE).write(
-        "prod", HeadroomStatus("buffer warm/web", "headroom.leeway.sh web", 3, "always", running=1)
+        "prod",
+        HeadroomStatus("buffer warm/web", "headroom.leeway.sh web", 3, FIXED_SIZE(), ready=1),
     )
     code, out, _ = run("--cluster", "prod")
     told = " ".join(out.split())
     assert code == 0
-    assert "buffer warm/web headroom.leeway.sh web 3 replicas, 2 of them Pending: always" in told
+    assert "buffer warm/web headroom.leeway.sh web 3 replicas, 2 of them Pending: The" in told
     (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
     pending = {one["subject"]: one["pending"] for one in cluster["headroom"]}
     assert pending == {"buffer warm/web": 2, "Deployment shop/web": None}
     assert told.startswith("prod paused")
     assert "spec.surge: unknown field (written by leeway 9.0.0)" in told
     assert "teapot.leeway.sh/x: apiVersion: expected text" in told
-    assert "Deployment shop/web scaledobject.keda.sh shop/web 5 replicas: window is open" in told
+    assert "Deployment shop/web scaledobject.keda.sh shop/web 5 replicas: The window" in told
 
 
 def test_a_detached_instance_that_still_runs_is_shown_until_it_is_seen_to(

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from leeway.aws.manifests import DynamoManifestWriting
-from leeway.reconciliation.lost_events import PATIENCE
+from leeway.reconciliation.findings import EVENT_DELAY
 from lightkube import Client
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.models.policy_v1 import PodDisruptionBudgetSpec
@@ -90,10 +90,13 @@ def test_a_gpu_node_without_a_device_plugin_is_abandoned_with_the_likely_cause(
     seen = rehearsal.wait([instance], 0)
     outcome = admission(seen, instance)
     assert outcome["result"] == "not-ready"
-    assert "nvidia.com/gpu is not allocatable: the NVIDIA device plugin" in outcome["reason"]
+    assert (
+        "nvidia.com/gpu is not allocatable: the NVIDIA device plugin"
+        in outcome["reason"]["message"]
+    )
     assert answers(rehearsal, instance) == ["begun", "ABANDON"]
     events = events_about(rehearsal.sandbox, outcome["node"])
-    assert ("LeewayNotAdmitted", "Warning") in {(e.reason, e.type) for e in events}
+    assert ("DeviceNotAllocatable", "Warning") in {(e.reason, e.type) for e in events}
     assert "Leeway Node Not Admitted" in {e["detail_type"] for e in seen.of("put-events")}
 
 
@@ -321,7 +324,7 @@ def test_a_stopped_instance_that_runs_again_unheard_has_its_node_freed_at_the_ne
         assert is_cordoned(rehearsal, node)
         ec2.start_instances(InstanceIds=[instance])
         until(lambda: is_ready(rehearsal, node))
-        time.sleep(PATIENCE.total_seconds())
+        time.sleep(EVENT_DELAY.total_seconds())
         tick(rehearsal)
         until(lambda: not is_cordoned(rehearsal, node), patience=90)
 

@@ -12,7 +12,7 @@ class AdmissionsInMemory:
 
     stored: dict[str, Admission] = field(default_factory=dict)
 
-    def arrival(self, instance: str) -> Admission | None:
+    def admission(self, instance: str) -> Admission | None:
         return self.stored.get(instance)
 
     def write(self, record: Admission) -> None:

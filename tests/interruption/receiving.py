@@ -69,7 +69,7 @@ class Receiver:
         if instance == self.unreadable:
             raise CloudUnavailable("the table does not answer")
         stored, facts = self.stored.get(instance), self.index.get(instance)
-        return InstanceState(stored, facts, self.admission_records.arrival(instance))
+        return InstanceState(stored, facts, self.admission_records.admission(instance))
 
     def retirement(self, instance: str) -> Retirement | None:
         return self.stored.get(instance)

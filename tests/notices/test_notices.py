@@ -18,7 +18,7 @@ from leeway.notices import (
 )
 from leeway.notices.health import narrow_event
 from leeway.notices.parse import parse_notice
-from leeway.reconciliation.reconcile import parse_round
+from leeway.reconciliation.reconcile import parse_request
 
 from tests.notices.events import EVENTS, event, health
 
@@ -149,7 +149,7 @@ def test_an_instance_id_has_8_or_17_digits_in_every_notice(digits: int) -> None:
     with pytest.raises(ValueError, match="instance"):
         parse_attempt_id({"instance": instance, "cluster": "prod", "attempt": 1})
     with pytest.raises(ValueError, match="instance"):
-        parse_round({"instance": instance})
+        parse_request({"instance": instance})
 
 
 def test_a_planned_lifecycle_event_names_no_instance() -> None:

@@ -9,7 +9,8 @@ from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import EventOrigin
 from leeway.policy.rules import DEFAULTS, ClusterPolicy, OnBlocked, rule
 from leeway.ports.aws import CloudRefused
-from leeway.reconciliation.lost_events import about_retirement
+from leeway.reconciliation.findings import CheckContext
+from leeway.reconciliation.lost_starts import check_overdue_retirement
 from leeway.replacement.reasons import SAME_ZONE, SUCCESSOR_REQUESTED
 from leeway.retire_node.outcome import RetirementResult
 from leeway.retire_node.reasons import LEFT_IN_SERVICE
@@ -34,7 +35,7 @@ ORIGIN = EventOrigin("123456789012", "us-east-1")
 def reconcile(fakes: RetirementFakes, state: str | None, late: timedelta = timedelta(0)) -> None:
     """Have reconcile read the record when it is overdue, and receive the notice that it sends."""
     fakes.clock.time = max(fakes.clock.time, latest_end(fakes.record) + OVERDUE) + late
-    lost = about_retirement(fakes.record, state, ORIGIN, fakes.clock.time)
+    lost = check_overdue_retirement(fakes.record, state, CheckContext(ORIGIN, fakes.clock.time))
     assert lost is not None
     told = parse_notice(lost.event)
     ruling = rule(told, DEFAULTS[told.kind])

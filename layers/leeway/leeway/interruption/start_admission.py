@@ -1,7 +1,7 @@
 """Applies notices of launch hooks to admission records, and starts admit_node."""
 
 from leeway.admission.ports import Admissions
-from leeway.admission.record import requested_by, take
+from leeway.admission.record import apply_request, request_from_notice
 from leeway.interruption.instance_notice import InstanceNotice
 from leeway.interruption.outcome import InstanceOutcome, NoticeResult
 from leeway.interruption.reasons import (
@@ -39,8 +39,8 @@ class StartAdmission:
         if ruling.deadline is None:
             reason = ADMISSION_NEEDS_DEADLINE(kind=notice.kind)
             return about.outcome(NoticeResult.IGNORED, reason)
-        request = requested_by(notice, ruling.deadline, ruling.reason.message)
-        change = take(about.admission, request, about.facts)
+        request = request_from_notice(notice, ruling.deadline, ruling.reason.message)
+        change = apply_request(about.admission, request, about.facts)
         record = change.record
         if change.write:
             self._admissions.write(record)

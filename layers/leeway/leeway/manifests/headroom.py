@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from leeway.headroom.pause_pods import IMAGE, LONGEST_NAME, LOWEST_THAT_COUNTS, NAMESPACE, PausePods
+from leeway.headroom.pause_pods import IMAGE, LOWEST_PRIORITY, MAX_NAME_LENGTH, NAMESPACE, PausePods
 from leeway.headroom.plan import Buffer
 from leeway.headroom.proportion import Ladder, Linear, Step
 from leeway.headroom.schedule import Schedule
@@ -142,7 +142,7 @@ class HeadroomSpec(Strict):
     namespace: Annotated[Name, StringConstraints(max_length=63)] = NAMESPACE
     """The namespace of the pause pods. One other than `leeway-headroom` must exist, and bind the
     group `leeway:headroom` to the ClusterRole `leeway-headroom-buffer`."""
-    priority: Annotated[int, Field(ge=-(2**31), le=-1)] = LOWEST_THAT_COUNTS
+    priority: Annotated[int, Field(ge=-(2**31), le=-1)] = LOWEST_PRIORITY
     """Their priority: below that of every pod that may take their room."""
     image: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,255}$")] = (
         IMAGE
@@ -179,9 +179,9 @@ class Headroom(Manifest):
     def notes(self) -> tuple[Note, ...]:
         """Warn of a priority that autoscalers take no notice of, and of growth without end."""
         notes = super().notes()
-        if self.spec.priority < LOWEST_THAT_COUNTS:
+        if self.spec.priority < LOWEST_PRIORITY:
             said = (
-                f"node autoscalers ignore pending pods below {LOWEST_THAT_COUNTS} unless they are "
+                f"node autoscalers ignore pending pods below {LOWEST_PRIORITY} unless they are "
                 "told otherwise: the room that is taken may not be filled again"
             )
             notes += (Note(("spec", "priority"), said),)
@@ -194,9 +194,9 @@ class Headroom(Manifest):
     @model_validator(mode="after")
     def _of_names_that_fit(self) -> Self:
         for buffer in self.buffers():
-            if len(buffer.pods.name) > LONGEST_NAME:
+            if len(buffer.pods.name) > MAX_NAME_LENGTH:
                 raise ValueError(
-                    f"metadata.name: expected, with the name of each buffer, {LONGEST_NAME} "
+                    f"metadata.name: expected, with the name of each buffer, {MAX_NAME_LENGTH} "
                     f"characters at most: {buffer.pods.name} has {len(buffer.pods.name)}"
                 )
         return self

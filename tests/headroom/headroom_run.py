@@ -1,4 +1,4 @@
-"""What headroom is asked for in a test, by whom, and when: one cluster and one keeper."""
+"""One cluster whose headroom a test reconciles: its manifests, its policy, and the time."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ from leeway.manifests.interpreting import Written
 from leeway.manifests.reading import read_manifests
 from leeway.policy.rules import ClusterPolicy
 
-from tests.headroom.headroom_states import HeadroomInMemory
+from tests.fakes.headroom_states import HeadroomStatesInMemory
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, Live, deployment
 
 NUMBERS = count(1)
@@ -21,21 +21,21 @@ NINE = datetime(2026, 11, 20, 9, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
-class Desk:
-    """What users wrote, the time, and what is remembered, each as a test sets it."""
+class HeadroomRun:
+    """The manifests, the policy, the time and the stored statuses, as a test sets them."""
 
     def __init__(self, live: Live, workloads: HttpWorkloads) -> None:
         self.live = live
         self.written: tuple[Written, ...] = ()
         self.policy = ClusterPolicy()
         self.unreadable: frozenset[str] = frozenset()
-        self.states = HeadroomInMemory()
+        self.states = HeadroomStatesInMemory()
         self.at = NINE
-        self.takes = timedelta(0)
-        """What every look at the clock finds to have passed."""
-        self.seen: list[HeadroomReport] = []
+        self.clock_step = timedelta(0)
+        """How much time passes at every read of the clock."""
+        self.reports: list[HeadroomReport] = []
         self.name = f"t{next(NUMBERS)}"
-        self._keeper = KeepHeadroom(
+        self._use_case = KeepHeadroom(
             HeadroomSource(self), self.states, lambda _: workloads, self, self
         )
 
@@ -51,39 +51,39 @@ class Desk:
     def faulty(self, cluster: str) -> int:
         return len(self.unreadable)
 
-    def headroom_kept(self, report: HeadroomReport) -> None:
-        self.seen.append(report)
+    def headroom_reconciled(self, report: HeadroomReport) -> None:
+        self.reports.append(report)
 
     def now(self) -> datetime:
-        self.at += self.takes
+        self.at += self.clock_step
         return self.at
 
     def sleep(self, seconds: float) -> None:
-        raise AssertionError(f"a tick waits for nothing, let alone {seconds} s")
+        raise AssertionError(f"a run sleeps {seconds} s")
 
     def apply(self, *documents: dict[str, Any]) -> None:
-        """Have these manifests, and no others."""
-        reading = read_manifests(yaml.safe_dump_all(documents), "desk")
+        """Replace all manifests."""
+        reading = read_manifests(yaml.safe_dump_all(documents), "test")
         assert not reading.problems
         self.written = reading.written
 
-    def tick(self, at: datetime | None = None) -> HeadroomReport:
+    def run(self, at: datetime | None = None) -> HeadroomReport:
         self.at = at or self.at
-        (report,) = self._keeper.tick(["prod"])
+        (report,) = self._use_case.run(["prod"])
         return report
 
     def replicas(self, name: str, namespace: str = "default") -> int | None:
-        """The size that a Deployment is to have; None where there is none."""
+        """The replicas in the spec of a Deployment; None if it does not exist."""
         path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
         found = self.live.api.get(path)
         return int(found.json()["spec"]["replicas"]) if found.status_code == 200 else None
 
     def buffer(self) -> int | None:
-        """The size of the buffer `warm` of this test's Headroom."""
+        """The replicas of the buffer `warm` of this test's Headroom."""
         return self.replicas(f"{self.name}-warm", self.name)
 
     def headroom(self, **buffer: Any) -> dict[str, Any]:
-        """A Headroom of this test's own, in a namespace of its own."""
+        """A Headroom in a namespace of this test."""
         self.live.api.post("/api/v1/namespaces", json={"metadata": {"name": self.name}})
         sized = {"name": "warm", "pod": {"requests": {"cpu": "10m"}}, **buffer}
         return {
@@ -96,7 +96,7 @@ class Desk:
     def scaled_object(
         self, target: str, name: str = "", namespace: str = "default", **spec: Any
     ) -> dict[str, Any]:
-        """A ScaledObject that wants 5 from nine to ten."""
+        """A ScaledObject with 5 replicas from nine to ten."""
         cron = {"timezone": "UTC", "start": "0 9 * * *", "end": "0 10 * * *"}
         trigger = {"type": "cron", "metadata": {**cron, "desiredReplicas": "5"}}
         return {
@@ -107,7 +107,7 @@ class Desk:
         }
 
     def deploy(self, replicas: int) -> str:
-        """Somebody's Deployment of this test's own."""
+        """Create a Deployment of a user."""
         self.live.create(DEPLOYMENTS, deployment(self.name, replicas))
         return self.name
 
@@ -115,10 +115,10 @@ class Desk:
 WINDOW = {"timezone": "UTC", "start": "0 9 * * *", "end": "0 10 * * *", "replicas": 3}
 
 
-def capacity_buffer(desk: Desk, **spec: Any) -> dict[str, Any]:
+def capacity_buffer(headroom: HeadroomRun, **spec: Any) -> dict[str, Any]:
     return {
         "apiVersion": "autoscaling.x-k8s.io/v1beta1",
         "kind": "CapacityBuffer",
-        "metadata": {"name": desk.name, "namespace": "default"},
-        "spec": {"scalableRef": {"kind": "Deployment", "name": desk.name}, **spec},
+        "metadata": {"name": headroom.name, "namespace": "default"},
+        "spec": {"scalableRef": {"kind": "Deployment", "name": headroom.name}, **spec},
     }

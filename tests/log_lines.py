@@ -1,4 +1,4 @@
-"""What functions tell their telemetry, as it goes badly, and the lines that come of it."""
+"""The log lines and metrics of every feature, for the results with the most to report."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -13,11 +13,14 @@ import pytest
 from aws_lambda_powertools import Logger, Metrics
 from leeway.admission.outcome import AdmissionOutcome
 from leeway.admission.readiness import AdmissionResult as Admission
+from leeway.admission.reasons import NODE_NOT_JOINED
 from leeway.admission.telemetry import AdmissionTelemetry
-from leeway.catalog.refresh import PartRead, Surveyed
+from leeway.catalog.reasons import CATALOG_PART_NOT_READ
+from leeway.catalog.refresh import CatalogRefresh, PartRefresh
 from leeway.catalog.telemetry import CatalogTelemetry
 from leeway.drain.reasons import PODS_NOT_LISTED
 from leeway.headroom.keep_headroom import HeadroomReport
+from leeway.headroom.reasons import OBJECT_UNAVAILABLE
 from leeway.headroom.status import HeadroomStatus
 from leeway.headroom.telemetry import HeadroomTelemetry
 from leeway.interruption.outcome import InstanceOutcome, NoticeOutcome
@@ -26,7 +29,8 @@ from leeway.interruption.telemetry import NoticeTelemetry
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.policy.reasons import POLICY_ACTION
-from leeway.reconciliation.reconcile import ClusterReport, Found
+from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
+from leeway.reconciliation.report import ClusterReport, HandledFinding
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
 from leeway.replacement.reasons import LEFT_GROUP
 from leeway.retire_node.outcome import Outcome, RetirementResult
@@ -49,7 +53,7 @@ class AllTelemetry(
     """Every feature's telemetry in one object."""
 
 
-type Told = Callable[[AllTelemetry], None]
+type Report = Callable[[AllTelemetry], None]
 
 WARNING = {
     "version": "0",
@@ -103,8 +107,8 @@ NOT_READY = AdmissionOutcome(
     cluster=FACTS.cluster,
     node="",
     attempt=1,
-    reason="no node has joined",
-    asked_at=NOTICED,
+    reason=NODE_NOT_JOINED(),
+    noticed_at=NOTICED,
     joined_at=None,
     ended_at=NOTICED + timedelta(minutes=15),
     deadline=NOTICED + timedelta(minutes=15),
@@ -112,54 +116,69 @@ NOT_READY = AdmissionOutcome(
     refused=(),
 )
 PROBLEM = HeadroomStatus(
-    "buffer a/b", "headroom.leeway.sh b", problem="500: a webhook does not answer"
+    "buffer a/b",
+    "headroom.leeway.sh b",
+    problem=OBJECT_UNAVAILABLE(error="500: a webhook does not answer"),
 )
 REPORT = ClusterReport(
     FACTS.cluster,
     instances=12,
-    found=[Found(FACTS.instance, "it waits, and nobody said so", "started")],
-    problems=["the API server is away"],
+    findings=[
+        HandledFinding(
+            FACTS.instance,
+            HOOK_EVENT_LOST(instance=FACTS.instance, hook="leeway-drain"),
+            LOST_START_REPEATED(attempt=1),
+        )
+    ],
+    problems=[NODES_NOT_READ(error="the API server does not answer")],
 )
-SURVEYED = Surveyed(
+REFRESHED = CatalogRefresh(
     "us-east-1",
-    tuple(PartRead(part, 1, "AccessDenied: pricing:GetProducts") for part in Part),
+    tuple(
+        PartRefresh(
+            part,
+            1,
+            CATALOG_PART_NOT_READ(part=part, region="us-east-1", error="AccessDenied: GetProducts"),
+        )
+        for part in Part
+    ),
     40_000,
 )
 
-ALL: dict[str, Told] = {
+REPORTS: dict[str, Report] = {
     "received": lambda telemetry: telemetry.received(RECEIPT),
     "retired": lambda telemetry: telemetry.retired(LOCKED_OUT),
     "admitted": lambda telemetry: telemetry.admitted(NOT_READY),
-    "reconciled": lambda telemetry: telemetry.reconciled([REPORT], of_all=True),
-    "headroom_kept": lambda telemetry: telemetry.headroom_kept(
-        HeadroomReport(FACTS.cluster, problems=(PROBLEM,), replicas=3, faulty=1)
+    "reconciled": lambda telemetry: telemetry.reconciled([REPORT], all_clusters=True),
+    "headroom_reconciled": lambda telemetry: telemetry.headroom_reconciled(
+        HeadroomReport(FACTS.cluster, problems=(PROBLEM,), replicas=3, invalid_manifests=1)
     ),
-    "surveyed": lambda telemetry: telemetry.surveyed(SURVEYED),
+    "catalog_refreshed": lambda telemetry: telemetry.catalog_refreshed(REFRESHED),
 }
-"""By the method of the telemetry; of each the case in which it has the most to count."""
+"""By the method of the telemetry: the report with the most metrics."""
 
 
 _LOGGERS = count()
 
 
-def lines_of(*told: Told, service: str = "test") -> list[dict[str, Any]]:
-    """The lines that are written when a function of this name tells all this."""
+def lines_of(*reports: Report, service: str = "test") -> list[dict[str, Any]]:
+    """Return the lines that a function with this name writes for some reports."""
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out:
         patch.setenv("POWERTOOLS_SERVICE_NAME", service)
         patch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Leeway")
-        # A logger keeps the stream that the first of its name was given.
+        # Loggers with the same name share the stream of the first.
         logger = Logger(service=f"{service}-{next(_LOGGERS)}", stream=out)
         telemetry = AllTelemetry(logger, Metrics())
-        for tell in told:
-            tell(telemetry)
+        for report in reports:
+            report(telemetry)
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
 def metrics_in(lines: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Every metric in the lines: its name, its dimensions, its value."""
+    """Yield every metric in the lines: its name, its dimensions, its value."""
     for line in lines:
-        for told in line.get("_aws", {}).get("CloudWatchMetrics", ()):
-            for names in told["Dimensions"]:
-                for metric in told["Metrics"]:
+        for directive in line.get("_aws", {}).get("CloudWatchMetrics", ()):
+            for names in directive["Dimensions"]:
+                for metric in directive["Metrics"]:
                     (value,) = line[metric["Name"]]
                     yield metric["Name"], {name: line[name] for name in names}, value
