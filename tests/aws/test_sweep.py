@@ -448,7 +448,7 @@ def test_only_work_that_is_found_is_read_by_cluster(aws: Sandbox) -> None:
     raised = ReplacementIntent(
         method="launch-successor",
         reason=LAUNCHED_BY_GROUP(),
-        asked_at=retirement.noticed_at,
+        requested_at=retirement.noticed_at,
         to_restore=True,
     )
     owing = retirement.model_copy(update={**ended, "version": 3, "replacement_intent": raised})

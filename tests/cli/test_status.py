@@ -118,7 +118,10 @@ def test_a_detached_instance_that_still_runs_is_shown_until_it_is_seen_to(
     run: Run, aws: Sandbox
 ) -> None:
     intent = ReplacementIntent(
-        method=Method.DETACH, reason=LAUNCHED_BY_GROUP(), asked_at=datetime.now(UTC), detached=True
+        method=Method.DETACH,
+        reason=LAUNCHED_BY_GROUP(),
+        requested_at=datetime.now(UTC),
+        detached=True,
     )
     left = interrupted(Phase.FINISHED).model_copy(update={"replacement_intent": intent})
     records = DynamoRecords(partial(aws.client, "dynamodb"), TABLE)

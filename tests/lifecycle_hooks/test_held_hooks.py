@@ -86,7 +86,7 @@ def test_a_hook_waits_since_its_notice_or_since_the_request_to_the_group() -> No
     later = NOTICED + timedelta(minutes=10)
     assert [h.since for h in held_for(record, (), later)] == [NOTICED]
     intent = ReplacementIntent(
-        method=Method.TERMINATE_IN_GROUP, reason=LAUNCHED_BY_GROUP(), asked_at=later
+        method=Method.TERMINATE_IN_GROUP, reason=LAUNCHED_BY_GROUP(), requested_at=later
     )
     interrupted = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record
     hooked = interrupted.model_copy(update={"replacement_intent": intent, "hooks": (HOOK,)})

@@ -259,7 +259,7 @@ def left_running(**changes: Any) -> Retirement:
     intent = ReplacementIntent(
         method=Method.DETACH,
         reason=LAUNCHED_BY_GROUP(),
-        asked_at=NOTICED,
+        requested_at=NOTICED,
         group="ng",
         detached=True,
     )

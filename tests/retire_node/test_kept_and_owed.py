@@ -188,7 +188,7 @@ def test_a_successor_that_was_never_launched_is_launched_when_its_instance_stops
     intent = ReplacementIntent(
         method="launch-successor",
         reason=SUCCESSOR_REQUESTED(group="ng"),
-        asked_at=NOTICED,
+        requested_at=NOTICED,
         group="ng",
         zones=(ZoneChoice("us-east-1a", SAME_ZONE()),),
         desired=4,

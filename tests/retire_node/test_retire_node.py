@@ -188,7 +188,7 @@ def test_a_failed_request_of_an_earlier_attempt_does_not_date_a_later_hook() -> 
     fakes = retirement_fakes(NoticeKind.TERMINATE_HOOK, pods=[POD], timeout=30)
     hours_ago = NOTICED - timedelta(hours=5)
     intent = ReplacementIntent(
-        method="terminate-in-group", reason=SUCCESSOR_REQUESTED(group="ng"), asked_at=hours_ago
+        method="terminate-in-group", reason=SUCCESSOR_REQUESTED(group="ng"), requested_at=hours_ago
     )
     fakes.record = fakes.record.model_copy(update={"replacement_intent": intent})
     outcome = retire(fakes)

@@ -309,7 +309,7 @@ def test_an_attempt_with_a_requested_successor_does_not_request_the_budget_again
     asked = ReplacementIntent(
         method="launch-successor",
         reason=SUCCESSOR_REQUESTED(group="ng"),
-        asked_at=NOTICED,
+        requested_at=NOTICED,
         group="ng",
         zones=(ZoneChoice("us-east-1a", SAME_ZONE()),),
     )

@@ -125,7 +125,7 @@ class DrainStep:
             drain = self._drain(attempt_id, record, cordoned, drain, limits)
         pause = timedelta(0)
         if not drain.over or failures:
-            pause = limits.pause(drain, record.begun_at or record.noticed_at, clock.now())
+            pause = limits.pause(drain, record.drain_began_at or record.noticed_at, clock.now())
         # A drain that is not over waits by itself; a pause here could miss its deadline.
         if failures and not pause and (drain.over or not cordoned.node):
             clock.sleep(min(failures * RETRY_EVERY, LONGEST_RETRY))
@@ -135,7 +135,7 @@ class DrainStep:
     def _record(self, attempt_id: AttemptId, previous: DrainPassResult) -> Retirement | None:
         """Read the record, unless this execution has just written it."""
         record = previous.record if not previous.drain.listed else None
-        written_at = record.running_at if record is not None else None
+        written_at = record.replacement_began_at if record is not None else None
         now = self._context.clock.now()
         if written_at and timedelta(0) <= now - written_at < CHECK_ATTEMPT_EVERY:
             return record

@@ -111,7 +111,7 @@ class ReplacementStep:
         try:
             return self._context.retry(partial(self._decide_and_request, attempt_id, record))
         except _CLOUD_ERRORS as error:
-            before_drain = record.kind in VOLUNTARY and record.begun_at is None
+            before_drain = record.kind in VOLUNTARY and record.drain_began_at is None
             waits = before_drain and record.replacement is Replacement.BEFORE
             pause = CHECK_SUCCESSOR_EVERY if waits else 0
             reason = REPLACEMENT_REFUSED(error=error)
@@ -187,10 +187,13 @@ class ReplacementStep:
         """Decide how the instance is replaced, and add the intent to the record."""
         now = self._context.clock.now()
         running = record.model_copy(
-            update={"phase": Phase.RUNNING, "running_at": record.running_at or now}
+            update={
+                "phase": Phase.RUNNING,
+                "replacement_began_at": record.replacement_began_at or now,
+            }
         )
         known, owner, wanted = record.replacement_intent, record.facts.owner, record.replacement
-        if record.begun_at is not None and wanted is Replacement.BEFORE:
+        if record.drain_began_at is not None and wanted is Replacement.BEFORE:
             wanted = Replacement.WITH
         # receive_notice starts a retirement of another owner's instance only if the policy says so.
         decided = decide_without_group(record.kind, wanted, owner, leeway_retires=True)
@@ -215,7 +218,7 @@ class ReplacementStep:
         intent = ReplacementIntent(
             method=decision.method,
             reason=decision.reason,
-            asked_at=self._context.clock.now(),
+            requested_at=self._context.clock.now(),
             group=group.name,
             zones=zones,
             attempt=record.attempt,
@@ -322,7 +325,7 @@ class ReplacementStep:
     def _begun(
         self, successors: tuple[Successor, ...], record: Retirement
     ) -> tuple[Retirement, None]:
-        if record.begun_at is not None:
+        if record.drain_began_at is not None:
             return record, None
         begun = start_drain(record, self._context.clock.now())
         return _with_intent({"successors": successors}, begun) if successors else (begun, None)

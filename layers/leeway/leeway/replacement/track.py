@@ -69,7 +69,7 @@ class SuccessorTracker:
     ) -> Reason | None:
         """Return why a successor will not be Ready; None if it still may be. A successor that has
         no node after JOIN_TIMEOUT is terminated, so that its group launches another one."""
-        groups, waited = self._groups, self._context.clock.now() - intent.asked_at
+        groups, waited = self._groups, self._context.clock.now() - intent.requested_at
         if waited < VISIBLE_AFTER:
             return None
         group = groups.facts(successor.instance)
@@ -87,7 +87,7 @@ class SuccessorTracker:
         """Check whether the group has launched its desired capacity and all new nodes are Ready.
         A group does not say which instance replaces which, so concurrent retirements wait for each
         other's successors."""
-        since = max(intent.asked_at, self._context.clock.now() - LOOK_BACK)
+        since = max(intent.requested_at, self._context.clock.now() - LOOK_BACK)
         if self._groups.missing(intent.group):
             return SuccessorStatus()
         ready: list[Successor] = []

@@ -88,7 +88,7 @@ class CordonStep:
         policy = self._policies.policy_of(record.facts.cluster)
         if policy.dry_run:
             return self._dry_run(record)
-        if record.begun_at is None and is_voluntary(record, self._context.clock.now()):
+        if record.drain_began_at is None and is_voluntary(record, self._context.clock.now()):
             decision = self._disruptions.request(record, policy)
             if decision.verdict is not BudgetVerdict.GO:
                 return self._wait_or_decline(attempt_id, record, decision)

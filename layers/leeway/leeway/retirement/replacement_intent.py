@@ -66,7 +66,7 @@ class ReplacementIntent(BaseModel):
 
     method: Method
     reason: Reason
-    asked_at: AwareDatetime
+    requested_at: AwareDatetime
     group: str = ""
     zones: tuple[ZoneChoice, ...] = ()
     attempt: int = 1
