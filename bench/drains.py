@@ -31,7 +31,7 @@ from rich.table import Table
 
 from sandbox.access import bearer, new_token
 from sandbox.children import Child
-from sandbox.world import Manifest
+from sandbox.scenario import Manifest
 
 PODS = 100
 ROUNDS = 3

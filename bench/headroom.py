@@ -31,8 +31,8 @@ from rich.table import Table
 from bench.statistics import percentile
 from sandbox.access import new_token
 from sandbox.children import Child
-from sandbox.furnishing import kubeconfig
-from sandbox.world import deployment, pod_spec
+from sandbox.provisioning import kubeconfig
+from sandbox.scenario import deployment, pod_spec
 
 CLUSTERS = 20
 BUFFERS, TARGETS = 5, 5

@@ -16,7 +16,7 @@ from rich.table import Table
 from bench.statistics import percentile
 from sandbox.access import bearer, new_token
 from sandbox.children import Child
-from sandbox.world import Manifest, budget, deployment, namespace, pod_spec
+from sandbox.scenario import Manifest, budget, deployment, namespace, pod_spec
 
 NODES = 1_000
 PODS = 10_000

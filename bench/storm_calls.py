@@ -15,7 +15,7 @@ from rich.table import Table
 
 from bench.storms import instances_of, run_reconcile, storm, world
 from sandbox.access_entries import access_key
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 
 SIZE = 20
 WARM_UP = 20

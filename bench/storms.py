@@ -14,8 +14,8 @@ from rich.table import Table
 
 from bench.costs import Usage, dollars
 from bench.statistics import percentile
-from sandbox.up import Sandbox
-from sandbox.world import Group, Manifest, World
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Manifest, Scenario
 
 SIZES = (1, 10, 100)
 PODS_A_NODE = 3
@@ -40,11 +40,11 @@ class Timing:
     to_evictions: float | None
 
 
-def world(nodes: int) -> World:
+def world(nodes: int) -> Scenario:
     """A cluster of two groups, one of them with a terminate hook."""
     half = nodes // 2
     groups = (Group("hooked", half, terminate_hook=True), Group("plain", nodes - half))
-    return World("bench", groups, (_deployment(nodes * PODS_A_NODE),))
+    return Scenario("bench", groups, (_deployment(nodes * PODS_A_NODE),))
 
 
 def _deployment(replicas: int) -> Manifest:

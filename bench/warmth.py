@@ -22,8 +22,8 @@ from lightkube.resources.core_v1 import Pod
 from rich.console import Console
 from rich.table import Table
 
-from sandbox.up import Sandbox
-from sandbox.world import Group, World, deployment, pod_spec
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario, deployment, pod_spec
 
 NODES = 4
 """The group may have twice as many, of which these waits take three."""
@@ -35,7 +35,7 @@ PATIENCE = 60.0
 TICK = 5.0
 """Seconds between ticks of keep_headroom: life is quicker here."""
 
-WORLD = World(
+WORLD = Scenario(
     "warm",
     (Group("spot", NODES),),
     # One to a node, so that there is no room for another.

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from cli.progress import Progress
     from cli.report.run import Run
     from cli.report.story import Plan, Story
-    from sandbox.up import Sandbox
-    from sandbox.world import World
+    from sandbox.sandbox import Sandbox
+    from sandbox.scenario import Scenario
 
 LATE = 80.0  # seconds that the warnings arrive late, so that the demo fits into a minute
 FEWEST_NODES, MOST_NODES = 3, 200
@@ -75,10 +75,10 @@ def _check(nodes: int, interruptions: int, report: Path) -> None:
 def _rehearse(nodes: int, interruptions: int, seed: int) -> "tuple[Story, Run]":
     from cli.report.run import Run
     from cli.storm import let_loose, watch
-    from sandbox.world import demo_world
+    from sandbox.scenario import demo_scenario
 
     began, started = datetime.now(UTC), time.monotonic()
-    world = demo_world(seed, nodes)
+    world = demo_scenario(seed, nodes)
     with _sandbox(world) as (sandbox, progress):
         plan = _plan(sandbox, world, interruptions)
         progress.storm(plan)
@@ -89,21 +89,23 @@ def _rehearse(nodes: int, interruptions: int, seed: int) -> "tuple[Story, Run]":
 
 
 @contextmanager
-def _sandbox(world: "World") -> "Iterator[tuple[Sandbox, Progress]]":
+def _sandbox(world: "Scenario") -> "Iterator[tuple[Sandbox, Progress]]":
     from cli.progress import Progress
     from cli.sandbox import sandbox_errors
-    from sandbox.up import Sandbox
+    from sandbox.sandbox import Sandbox
 
     with (
         sandbox_errors(),
         Progress(messages()) as progress,
         TemporaryDirectory(prefix="leeway-demo-") as folder,
-        Sandbox.start(world, state_dir=Path(folder), tell=progress.tell_start) as sandbox,
+        Sandbox.start(
+            world, state_dir=Path(folder), report_progress=progress.tell_start
+        ) as sandbox,
     ):
         yield sandbox, progress
 
 
-def _plan(sandbox: "Sandbox", world: "World", interruptions: int) -> "Plan":
+def _plan(sandbox: "Sandbox", world: "Scenario", interruptions: int) -> "Plan":
     from cli.report.story import Plan
     from cli.storm import WARNING, choose_targets, places, workloads_of
 
@@ -112,7 +114,7 @@ def _plan(sandbox: "Sandbox", world: "World", interruptions: int) -> "Plan":
     return Plan(
         cluster=world.cluster,
         targets=choose_targets(candidates, interruptions, workloads, world.seed),
-        strangers=sandbox.endpoints.strangers,
+        strangers=sandbox.endpoints.foreign_instances,
         workloads=workloads,
         warning=WARNING,
         late=LATE,

@@ -21,7 +21,7 @@ from cli.faults import FORMS, Wanted, read_faults
 from cli.output import Format, FormatOption, messages, print_json, results
 
 if TYPE_CHECKING:
-    from sandbox.up import Sandbox
+    from sandbox.sandbox import Sandbox
 
 LOOPBACK = "127.0.0.1"
 END_PATIENCE = 15.0  # seconds that `down` waits for `up` to end
@@ -121,8 +121,8 @@ def up(
     faults_wanted = read_faults(fault)
 
     from cli.progress import Progress
-    from sandbox.up import Sandbox
-    from sandbox.world import demo_world
+    from sandbox.sandbox import Sandbox
+    from sandbox.scenario import demo_scenario
 
     signal.signal(signal.SIGTERM, _end)
     with sandbox_errors():
@@ -131,7 +131,7 @@ def up(
     with sandbox_errors(), ExitStack() as stack:
         with Progress(messages()) as progress:
             starting = Sandbox.start(
-                demo_world(seed, nodes),
+                demo_scenario(seed, nodes),
                 state_dir=folder.absolute(),
                 host=reached[0],
                 advertise=reached[1],
@@ -140,7 +140,7 @@ def up(
                     "aws": ["--schedule-speed", str(schedule_speed)],
                 },
                 grow=grow,
-                tell=progress.tell_start,
+                report_progress=progress.tell_start,
             )
             sandbox = stack.enter_context(starting)
         if fault:
@@ -216,7 +216,7 @@ def _ends(sandbox: "Sandbox") -> dict[str, Any]:
 @app.command()
 def down(state_dir: StateDirOption = None) -> None:
     """End the sandbox that `up` runs."""
-    from sandbox.up import is_running
+    from sandbox.sandbox import is_running
 
     folder = state_dir or default_state_dir()
     with _attached(folder) as sandbox:
@@ -317,7 +317,7 @@ def schedules(
     """Show what is scheduled and when it is due, or change how fast that comes."""
     with _attached(state_dir) as sandbox:
         if speed is not None:
-            sandbox.hurry_schedules(speed)
+            sandbox.set_schedule_speed(speed)
         found = sandbox.schedules()
     if output is Format.JSON:
         print_json({"schedules": found})
@@ -367,7 +367,7 @@ def _break(sandbox: "Sandbox", wanted: Wanted) -> None:
 
 @contextmanager
 def _attached(state_dir: Path | None) -> "Iterator[Sandbox]":
-    from sandbox.up import Sandbox
+    from sandbox.sandbox import Sandbox
 
     with sandbox_errors():
         sandbox = Sandbox.attach(state_dir or default_state_dir())

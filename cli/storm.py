@@ -13,8 +13,8 @@ from typing import Any
 from cli.report.reading import read_story
 from cli.report.story import Outcome, Plan, Story, Target, Workload
 from sandbox.children import ROOT
-from sandbox.up import Sandbox
-from sandbox.world import Manifest, World
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Manifest, Scenario
 
 WARNING = 120.0  # seconds from a warning's time to the reclaim, EC2's own rule
 REPEAT_AFTER = 1.5  # seconds until a duplicate of a notice arrives
@@ -33,7 +33,7 @@ class Place:
     owners: frozenset[str]
 
 
-def workloads_of(world: World) -> dict[str, Workload]:
+def workloads_of(world: Scenario) -> dict[str, Workload]:
     """What the world's manifests say of their pods, by owner."""
     found = {}
     for manifest in world.workloads:

@@ -26,7 +26,7 @@ def entry(at: float, kind: str, **facts: Any) -> Entry:
 
 def eviction(at: float, uid: str = "u-1", node: str = "n-1", **facts: Any) -> Entry:
     told = {"pod": f"default/{uid}", "uid": uid, "node": node, "user": "leeway"}
-    return entry(at, "eviction", **{**told, "status": 201, "heard": True, **facts})
+    return entry(at, "eviction", **{**told, "status": 201, "answered": True, **facts})
 
 
 def deletion(at: float, via: str, grace: int, **facts: Any) -> Entry:
@@ -101,7 +101,7 @@ BROKEN = {
         deletion(1003, "delete", 30)
     ),
     "whose grace was cut to 5 s of 112.0 s left, was killed": but(
-        deletion(1003, "eviction", 5), end(1008, "grace-ran-out")
+        deletion(1003, "eviction", 5), end(1008, "grace-period-expired")
     ),
     "was evicted 2 times": but(eviction(1003)),
     "was asked to go, though its node stays": but(eviction(1003, "u-2", "n-2")),
@@ -136,14 +136,14 @@ def test_a_broken_promise_is_named(said: str) -> None:
 
 
 KEPT = {
-    "a repeated eviction whose first answer was lost": but(eviction(1001, heard=False)),
+    "a repeated eviction whose first answer was lost": but(eviction(1001, answered=False)),
     "an eviction that was refused before": but(eviction(1001, status=429)),
     "a blocked pod that is deleted at its latest moment": but(deletion(1085, "delete", 30)),
     "a pod with volumes, which leaves twenty seconds more": but(
         deletion(1065, "delete", 30, volumes=True)
     ),
     "a grace that was cut to what was left": but(
-        deletion(1100, "eviction", 15), end(1115, "grace-ran-out")
+        deletion(1100, "eviction", 15), end(1115, "grace-period-expired")
     ),
     "a node that is on its way out": but(
         nodes=(RetirementProgress("n-1", "i-1", ("a cordon",)),),

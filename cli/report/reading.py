@@ -143,7 +143,7 @@ def _index_node(index: _Index, entry: Entry) -> None:
             index.joined[entry["instance"]] = (entry["node"], entry["at"])
         case "node-ready":
             index.ready.setdefault(entry["node"], entry["at"])
-        case "node-gone":
+        case "node-deleted":
             index.gone[entry["node"]] = entry["at"]
         case "node-cordoned":
             index.cordons.setdefault(entry["node"], []).append(entry["at"])

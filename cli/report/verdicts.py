@@ -36,7 +36,7 @@ def judge_pod(pod: PodTrace, node: NodeTrace) -> Verdict:
         return _judge_death(pod, node)
     if pod.how == "forced" and pod.workload.grace > 0:
         return _fault(Outcome.DIED, "was killed outright, without the time its grace promises")
-    if pod.how == "grace-ran-out":
+    if pod.how == "grace-period-expired":
         return _judge_kill(pod, node)
     return _judge_end(pod, node)
 

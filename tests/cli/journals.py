@@ -103,7 +103,7 @@ def good_storm(cordoned: float | None = 0.3) -> Journal:
     for instance in (INSTANCE, STRANGER):
         journal.add(40.0, "reclaimed", instance=instance)
         journal.add(40.1, "instance-state", instance=instance, state="shutting-down", group=GROUP)
-    return journal.add(43.0, "node-gone", node=NODE, instance=INSTANCE)
+    return journal.add(43.0, "node-deleted", node=NODE, instance=INSTANCE)
 
 
 def without(journal: Journal, kind: str, **fields: Any) -> list[Mapping[str, Any]]:

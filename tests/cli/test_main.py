@@ -106,7 +106,7 @@ def test_without_a_sandbox_its_commands_cannot_be_done(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(["sandbox", *command, "--state-dir", str(tmp_path)]) == 1
-    assert f"no sandbox runs with its state in {tmp_path}" in one_line(capsys)
+    assert f"No sandbox runs with its state in {tmp_path}" in one_line(capsys)
 
 
 def breaks() -> None:

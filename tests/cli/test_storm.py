@@ -1,10 +1,10 @@
 """Whom a storm hits."""
 
 from cli.storm import Place, choose_targets, places, workloads_of
-from sandbox.world import demo_world
+from sandbox.scenario import demo_scenario
 from tests.cli.journals import BY_HAND, NODE, WEB, Journal
 
-WORKLOADS = workloads_of(demo_world())
+WORKLOADS = workloads_of(demo_scenario())
 EVERYWHERE = frozenset({"Deployment/shop/web", "DaemonSet/kube-system/node-agent"})
 
 

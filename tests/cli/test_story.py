@@ -101,7 +101,7 @@ def test_a_pod_that_is_left_when_the_story_ends_is_a_fault() -> None:
 def test_a_pod_killed_by_a_grace_that_was_cut_to_what_was_left_is_nobodys_fault() -> None:
     journal = good_storm().runs("media/slow", SLOW).evicted(0.5, "media/slow")
     journal.asked(0.5, "media/slow", grace=34).runs("media/slow-2", SLOW, 0.5, OTHER_NODE)
-    story = read(journal.ended(34.5, "media/slow", SLOW, how="grace-ran-out"))
+    story = read(journal.ended(34.5, "media/slow", SLOW, how="grace-period-expired"))
 
     verdict = pod(story, "media/slow").verdict
     assert verdict.outcome is Outcome.CUT
@@ -112,7 +112,7 @@ def test_a_pod_killed_by_a_grace_that_was_cut_to_what_was_left_is_nobodys_fault(
 def test_a_pod_killed_by_a_grace_that_was_cut_further_than_needed_is_a_fault() -> None:
     journal = good_storm().runs("media/slow", SLOW).evicted(0.5, "media/slow")
     journal.asked(0.5, "media/slow", grace=5)
-    story = read(journal.ended(5.5, "media/slow", SLOW, how="grace-ran-out"))
+    story = read(journal.ended(5.5, "media/slow", SLOW, how="grace-period-expired"))
 
     verdict = pod(story, "media/slow").verdict
     assert verdict.fault
@@ -122,7 +122,7 @@ def test_a_pod_killed_by_a_grace_that_was_cut_further_than_needed_is_a_fault() -
 def test_a_pod_that_overruns_its_own_grace_is_nobodys_fault() -> None:
     journal = good_storm().runs("shop/web-1", WEB).evicted(0.5, "shop/web-1")
     journal.asked(0.5, "shop/web-1", grace=10)
-    story = read(journal.ended(10.5, "shop/web-1", WEB, how="grace-ran-out"))
+    story = read(journal.ended(10.5, "shop/web-1", WEB, how="grace-period-expired"))
 
     assert pod(story, "shop/web-1").verdict.outcome is Outcome.CUT
     assert story.good

@@ -6,8 +6,8 @@ from typing import Any
 
 from lightkube import Client, KubeConfig
 
-from sandbox.furnishing import IMAGE, client
-from sandbox.world import ZONES, Group, Manifest, World
+from sandbox.provisioning import IMAGE, client
+from sandbox.scenario import ZONES, Group, Manifest, Scenario
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.rehearsal import Aftermath, Entry, Rehearsal, until
 
@@ -48,7 +48,7 @@ def database(replicas: int) -> Manifest:
     }
 
 
-WORLD = World(
+WORLD = Scenario(
     cluster=CLUSTER,
     groups=(Group("hooked", 6, terminate_hook=True), Group("plain", 6)),
     workloads=(deployment("web", 24, 5), database(12), daemonset("cni")),

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sandbox.up import Sandbox
-from sandbox.world import Group, Manifest, World
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Manifest, Scenario
 from tests.end_to_end.rehearsal import Rehearsal
 from tests.end_to_end.rights import hold_to_what_is_granted
 
@@ -49,14 +49,14 @@ def daemonset(name: str) -> Manifest:
     }
 
 
-WORLD = World(
+WORLD = Scenario(
     cluster="rehearsal",
     groups=(
         Group("hooked", HOOKED, terminate_hook=True),
         Group("plain", PLAIN),
     ),
     workloads=(deployment("web", 144, 5), daemonset("cni")),
-    strangers=("somebody-elses",),
+    foreign_clusters=("somebody-elses",),
 )
 
 

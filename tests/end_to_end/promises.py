@@ -21,8 +21,8 @@ from typing import Any
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from sandbox.furnishing import client
-from sandbox.up import PARTS, Sandbox
+from sandbox.provisioning import client
+from sandbox.sandbox import PARTS, Sandbox
 from tests.end_to_end.rehearsal import Aftermath, Entry, Rehearsal
 
 MARK = "leeway.sh/"
@@ -219,13 +219,13 @@ def lost_pods(seen: Evidence, expected: Expected) -> Iterator[str]:
             yield f"{_pod(entry)} died with its node"
         elif entry["how"] == "forced":
             yield f"{_pod(entry)} was ended by force"
-        elif entry["how"] == "grace-ran-out" and entry["uid"] in cut:
+        elif entry["how"] == "grace-period-expired" and entry["uid"] in cut:
             yield f"{_pod(entry)}, {cut[entry['uid']]}, was killed"
     ours = [entry for entry in seen.of("eviction") if entry["user"] != "admin"]
     for entry in ours:
         if entry["node"] and seen.instance_of.get(entry["node"]) not in expected.retired:
             yield f"{_pod(entry)} was asked to go, though its node stays"
-    accepted = Counter(e["uid"] for e in ours if e["status"] == 201 and e["heard"])
+    accepted = Counter(e["uid"] for e in ours if e["status"] == 201 and e["answered"])
     for entry in {e["uid"]: e for e in ours if accepted[e["uid"]] > 1}.values():
         yield f"{_pod(entry)} was evicted {accepted[entry['uid']]} times"
 

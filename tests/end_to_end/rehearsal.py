@@ -8,7 +8,7 @@ from typing import Any
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Event
 
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 
 Entry = dict[str, Any]
 
@@ -65,7 +65,7 @@ class Rehearsal:
         """Nodes that nothing has happened to yet, as instance → node."""
         entries = self.sandbox.journal()
         groups = {e["instance"]: e["group"] for e in entries if e["kind"] == "instance-state"}
-        gone = {e["instance"] for e in entries if e["kind"] in ("node-gone", "reclaimed")}
+        gone = {e["instance"] for e in entries if e["kind"] in ("node-deleted", "reclaimed")}
         found = {
             e["instance"]: e["node"]
             for e in entries
@@ -120,9 +120,7 @@ def events_about(sandbox: Sandbox, node: str) -> list[Event]:
     """The Kubernetes Events that Leeway wrote about a node."""
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as client:
         listed = list(client.list(Event, namespace="default"))
-    return [
-        e for e in listed if e.involvedObject.name == node and (e.reason or "").startswith("Leeway")
-    ]
+    return [e for e in listed if e.involvedObject.name == node and e.reportingComponent == "leeway"]
 
 
 def tick(rehearsal: Rehearsal) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from sandbox.access_entries import access_key
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 from tests.template.granted import granted_to, grants_key, statements
 
 RBAC = Path(__file__).parents[2] / "rbac" / "leeway.yaml"

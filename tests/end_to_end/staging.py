@@ -7,7 +7,7 @@ from typing import Any
 from lightkube import Client
 from lightkube.codecs import from_dict
 
-from sandbox.world import ENDS_AFTER, Manifest, budget
+from sandbox.scenario import ENDS_AFTER, Manifest, budget
 from tests.end_to_end.conftest import deployment
 from tests.end_to_end.rehearsal import Aftermath, Entry, Rehearsal
 

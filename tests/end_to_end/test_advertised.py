@@ -3,8 +3,8 @@
 import time
 from pathlib import Path
 
-from sandbox.up import Sandbox
-from sandbox.world import smoke_world
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import smoke_scenario
 
 PATIENCE = 90
 """Seconds for one retirement, on a machine that does other work, too."""
@@ -12,7 +12,7 @@ PATIENCE = 90
 
 def test_its_own_functions_drain_a_node_by_the_advertised_address(tmp_path: Path) -> None:
     address = "127.0.0.2"
-    world = smoke_world()
+    world = smoke_scenario()
     with Sandbox.start(world, state_dir=tmp_path, host=address, advertise=address) as sandbox:
         until = time.monotonic() + PATIENCE
         instance = next(e["instance"] for e in sandbox.journal() if e["kind"] == "node-joined")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.furnishing import client
+from sandbox.provisioning import client
 from tests.end_to_end.promises import Promises
 from tests.end_to_end.rehearsal import Rehearsal, tick
 

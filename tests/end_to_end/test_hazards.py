@@ -14,9 +14,9 @@ from leeway.aws.manifests import DynamoManifestWriting
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node, Pod
 
-from sandbox.furnishing import HOOK, client
-from sandbox.up import Sandbox
-from sandbox.world import Group, World
+from sandbox.provisioning import HOOK, client
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario
 from tests.aws.stored import manifest
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.promises import Promises
@@ -30,7 +30,7 @@ MARGIN = 5.0  # seconds that a drain keeps back of the two minutes
 LAST_CHANCE = 15.0  # seconds that pods have when the two minutes are over
 FINALIZER = "backups.example.com/upload"
 
-WORLD = World(
+WORLD = Scenario(
     cluster=CLUSTER,
     groups=(Group("hooked", 12, terminate_hook=True), Group("plain", 5)),
     workloads=(deployment("web", 34, 5), daemonset("cni")),
@@ -171,7 +171,7 @@ def test_a_node_object_that_somebody_deletes_keeps_no_pod_from_its_due(troubles:
     case, seen = troubles.cases["deleted"], troubles.seen
     assert case.outcome(seen)["result"] == "drained"
     (gone,) = deleted(seen, "nodeless")
-    (lost,) = seen.of("node-gone", node=case.node)
+    (lost,) = seen.of("node-deleted", node=case.node)
     assert lost["at"] < gone["at"]
     (end,) = seen.of("pod-ended", pod="default/nodeless")
     assert end["how"] == "graceful"
@@ -184,7 +184,7 @@ def test_an_instance_that_ec2_takes_early_is_replaced_once_and_leaves_nothing_be
     assert seen.of("reclaimed", instance=case.instance)
     assert {e["pod"] for e in seen.died([case.node])} == {"default/slow"}
     assert [o["replacement"] for o in seen.outcomes(case.instance)][:1] == ["detach"]
-    assert seen.of("node-gone", node=case.node)
+    assert seen.of("node-deleted", node=case.node)
 
 
 def test_a_kubelet_that_dies_midway_holds_up_its_hook_no_longer_than_to_the_deadline(
@@ -298,7 +298,7 @@ def test_another_machine_that_gets_the_nodes_name_keeps_its_pods_and_its_place(
     stage.sandbox.interrupt([instance], late=60, early=52)
     stage.rehearsal.until(since, lambda s: s.of("eviction", pod="default/before"))
     stage.sandbox.faults("kubernetes", [{"refuse": True}])
-    stage.rehearsal.until(since, lambda s: s.of("node-gone", node=node))
+    stage.rehearsal.until(since, lambda s: s.of("node-deleted", node=node))
     stage.sandbox.report("i-0feedfacefeedface1", "running", as_node("i-0feedfacefeedface1", node))
     stage.rehearsal.until(since, lambda s: s.of("node-ready", node=node))
     stage.sandbox.faults("kubernetes", [])

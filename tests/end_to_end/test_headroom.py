@@ -17,7 +17,7 @@ from lightkube.resources.core_v1 import PodTemplate
 from lightkube.resources.rbac_authorization_v1 import RoleBinding
 
 from cli.main import run
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 from tests.end_to_end.rehearsal import Rehearsal
 from tests.end_to_end.rights import granted, used
 
@@ -131,9 +131,9 @@ PAUSE = 3.0
 @pytest.fixture
 def minutes_on_command(rehearsal: Rehearsal) -> Iterator[None]:
     """No minute passes by itself; afterwards they do again."""
-    rehearsal.sandbox.hurry_schedules(0)
+    rehearsal.sandbox.set_schedule_speed(0)
     yield
-    rehearsal.sandbox.hurry_schedules(1)
+    rehearsal.sandbox.set_schedule_speed(1)
 
 
 def size(kube: Client, name: str, namespace: str) -> int | None:
@@ -198,7 +198,7 @@ def test_what_users_wrote_becomes_pause_pods_and_sizes_and_is_taken_back(
     file.write_text(yaml.safe_dump_all(WRITTEN))
     leeway(monkeypatch, sandbox, "apply", "-f", str(file))
     tick_until(sandbox, lambda: size(kube, "office-warm", "leeway-headroom") == 2)
-    # What the namespace has not adopted is a problem of its own, with the command that mends it.
+    # A missing right in the namespace is a problem with the command that grants it.
     target, buffer = "leeway-headroom-target", "leeway-headroom-buffer"
     problems = {kept["subject"]: kept["problem"] for kept in headroom(monkeypatch, sandbox, capsys)}
     for subject, role in (
@@ -206,7 +206,8 @@ def test_what_users_wrote_becomes_pause_pods_and_sizes_and_is_taken_back(
         ("capacitybuffer default/podtemplate", buffer),
     ):
         command = f"kubectl create rolebinding {role} --clusterrole={role} --group=leeway:headroom"
-        assert problems[subject].endswith(f"{command} --namespace=default")
+        assert problems[subject]["code"] == "HeadroomRightMissing"
+        assert problems[subject]["message"].endswith(f"`{command} --namespace=default`.")
     for role in (target, buffer):
         adopt(kube, role)
     tick_until(sandbox, lambda: size(kube, "reports", "default") == 3)

@@ -76,7 +76,7 @@ def test_the_same_notice_three_times_is_one_retirement(rehearsal: Rehearsal) -> 
 
 
 def test_a_strangers_instance_is_left_alone_and_the_log_says_why(rehearsal: Rehearsal) -> None:
-    (stranger,) = rehearsal.sandbox.endpoints.strangers
+    (stranger,) = rehearsal.sandbox.endpoints.foreign_instances
     since = time.time()
     rehearsal.sandbox.interrupt([stranger], late=60)
     until = time.monotonic() + 20

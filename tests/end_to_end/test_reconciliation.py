@@ -17,8 +17,8 @@ from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.resources.storage_v1 import VolumeAttachment
 
 from sandbox.aws.nodes import RESOURCE_TAG
-from sandbox.furnishing import HOOK, IMAGE, client
-from sandbox.up import Sandbox
+from sandbox.provisioning import HOOK, IMAGE, client
+from sandbox.sandbox import Sandbox
 from tests.aws.stored import manifest
 from tests.end_to_end.arrivals import (
     ADMIT,
@@ -73,7 +73,7 @@ def test_an_instance_whose_launch_waits_goes_into_service_when_its_node_is_ready
     assert answered["at"] >= ready["at"]
     until(lambda: member(scaling, "arriving") == (instance, "InService"))
     (event,) = events_about(rehearsal.sandbox, outcome["node"])
-    assert event.reason == "LeewayAdmitted"
+    assert event.reason == "NodeAdmitted"
     lines = [e["line"] for e in seen.of("logs") if isinstance(e["line"], dict)]
     assert [line["NodesAdmitted"] for line in lines if "NodesAdmitted" in line] == [[1.0]]
 
@@ -274,13 +274,13 @@ def test_a_terminated_instances_volumes_are_freed_and_its_node_is_removed(
                 vanish(rehearsal, instance)
                 time.sleep(3)
                 assert node in {n.metadata.name for n in kube.list(Node) if n.metadata}
-            tick_until(rehearsal, lambda: rehearsal.since(since).of("node-gone", node=node))
-        until(lambda: rehearsal.since(since).of("node-gone", node=node))
+            tick_until(rehearsal, lambda: rehearsal.since(since).of("node-deleted", node=node))
+        until(lambda: rehearsal.since(since).of("node-deleted", node=node))
         assert attached(kube, node) == []
         until(lambda: all_run(kube, 12), patience=60)
     seen = rehearsal.since(since)
     tainted = vouched(seen, node)
-    (gone,) = seen.of("node-gone", node=node)
+    (gone,) = seen.of("node-deleted", node=node)
     (ended,) = seen.of("instance-state", instance=instance, state="terminated")
     assert ended["at"] <= tainted[0]["at"] <= gone["at"]
 
@@ -304,7 +304,7 @@ def test_a_stopped_instance_keeps_its_node_and_its_volumes(rehearsal: Rehearsal)
     time.sleep(3)
     seen = rehearsal.since(since)
     assert vouched(seen, node) == []
-    assert not seen.of("node-gone", node=node)
+    assert not seen.of("node-deleted", node=node)
 
 
 def test_a_stopped_instance_that_runs_again_unheard_has_its_node_freed_at_the_next_tick(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sandbox.furnishing import client, furnish_kubernetes
-from sandbox.up import Sandbox
-from sandbox.world import Group, World, budget
+from sandbox.provisioning import client, create_workloads
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario, budget
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.promises import Promises
 from tests.end_to_end.rehearsal import Aftermath, Rehearsal, tick, until
@@ -21,7 +21,7 @@ HALF = STORM // 2
 GROUP = 30
 
 # Budgets make the pods of fifty nodes queue: each that has gone runs elsewhere before the next may.
-WORLD = World(
+WORLD = Scenario(
     cluster="stormy",
     groups=(Group("hooked", GROUP, terminate_hook=True), Group("plain", GROUP)),
     workloads=(
@@ -103,7 +103,7 @@ def test_a_storm_of_fifty_in_which_30_percent_of_the_api_and_10_percent_of_aws_f
     rehearsal: Rehearsal,
 ) -> None:
     never = budget("default", "ledger", minAvailable=4)
-    furnish_kubernetes([never], rehearsal.sandbox.write_kubeconfig())
+    create_workloads([never], rehearsal.sandbox.write_kubeconfig())
     # Its pods are waited for until their latest moment, so the warnings come somewhat late.
     seen = storm(rehearsal, api_errors(0.3), aws_errors(0.1), late=20)
     deleted = {e["pod"].partition("-")[0] for e in seen.of("pod-deletion", via="delete")}
@@ -135,7 +135,7 @@ def storm(
     assert set(results) == {"drained"}
     cut_short = [e for e in seen.of("invocation") if e["outcome"] in {"killed", "timeout"}]
     assert not cut_short, "no function dies, whatever fails around it"
-    struck = [e for e in seen.of("eviction") if e["status"] in {401, 500} or not e["heard"]]
+    struck = [e for e in seen.of("eviction") if e["status"] in {401, 500} or not e["answered"]]
     assert struck, "no call met a fault"
     return seen
 

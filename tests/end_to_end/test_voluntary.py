@@ -16,8 +16,8 @@ from leeway.manifests.ports import StoredManifest
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from sandbox.up import Sandbox
-from sandbox.world import Group, World
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario
 from tests.end_to_end.conftest import deployment
 from tests.end_to_end.rehearsal import Entry, Rehearsal
 
@@ -212,7 +212,7 @@ def test_a_node_that_was_stopped_runs_again_as_before_and_is_retired_again(
 @pytest.fixture
 def small(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rehearsal]:
     """A cluster of some nodes whose manifest says what the test's parameter does."""
-    world = World(
+    world = Scenario(
         cluster="small",
         groups=(Group(EKS_GROUP, SMALL, terminate_hook=True),),
         workloads=(deployment("web", 2 * SMALL, 5),),

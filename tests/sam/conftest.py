@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sandbox.containers import addresses_for_containers
-from sandbox.up import Sandbox
-from sandbox.world import smoke_world
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import smoke_scenario
 from tests.sam.invocation import Invocation, Invoke
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,9 @@ def sandbox(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A small cluster that containers reach, and its own functions by the same address."""
     host, advertise = addresses_for_containers()
     folder = tmp_path_factory.mktemp("sandbox")
-    with Sandbox.start(smoke_world(), state_dir=folder, host=host, advertise=advertise) as started:
+    with Sandbox.start(
+        smoke_scenario(), state_dir=folder, host=host, advertise=advertise
+    ) as started:
         yield started
 
 

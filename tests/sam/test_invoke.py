@@ -21,7 +21,7 @@ from leeway.manifests.reading import read_manifests
 from leeway.notices.synthetic import EventOrigin
 
 from sandbox.aws.cloud import ACCOUNT
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 from tests.fakes.claims import ClaimsInMemory
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.policies import OnePolicy
@@ -183,7 +183,7 @@ def test_keep_headroom_gives_a_cluster_what_is_written_about_it(
     writing = DynamoManifestWriting(partial(client_of, sandbox, "dynamodb"), table)
     writing.write(sandbox.endpoints.cluster, stored, replaces=0)
     (report,) = invoke("KeepHeadroomFunction", event_of("keep-headroom")).answer["clusters"]
-    assert report["problem"] == ""
+    assert report["problem"] is None
     subjects = [changed["subject"] for changed in report["changed"]]
     # The sandbox's own minute may have come first.
     assert subjects in ([], ["buffer leeway-headroom/sam-warm"])
