@@ -112,8 +112,8 @@ def test_a_blocked_pod_is_deleted_at_its_latest_moment_if_asked_to(
     report = json.loads(capsys.readouterr().out)
     assert report["drained"] is True
     (pod,) = [p for p in report["pods"] if p["pod"].startswith("default/guarded")]
-    assert pod["way"] == "delete"
-    assert "budget guarded" in pod["reason"]
+    assert pod["method"] == "delete"
+    assert "budget guarded" in pod["reason"]["message"]
 
 
 def test_a_blocked_pod_fails_the_drain_by_default_and_its_budget_is_named(

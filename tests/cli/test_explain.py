@@ -159,7 +159,7 @@ def test_a_node_of_an_owner_that_sees_to_it_is_left_alone(
     path.write_text(json.dumps(event))
     plan = explained(path, capsys, "--kubeconfig", str(live.kubeconfig()))
     assert plan["instances"][0]["decision"] == "leave-to-owner"
-    assert "auto-mode" in plan["instances"][0]["reason"]
+    assert "auto-mode" in plan["instances"][0]["reason"]["message"]
 
 
 @pytest.mark.parametrize(
