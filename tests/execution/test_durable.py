@@ -1,4 +1,4 @@
-"""What steps return fits into a checkpoint, and is read as it was written."""
+"""Results of steps fit into a checkpoint and are read back unchanged."""
 
 import json
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ CONTEXT = SerDesContext("step", "arn")
 
 
 def first_pass(pods: int) -> DrainCheckpoint:
-    """What the first pass over a node of so many pods comes to."""
+    """The result of the first drain pass over a node with this many pods."""
     seen = {
         pod.uid: PodProgress(
             pod.key,
@@ -47,7 +47,7 @@ def test_a_node_of_737_pods_fits_into_a_checkpoint() -> None:
     assert Typed(DrainCheckpoint).deserialize(written, CONTEXT) == passed
 
 
-def test_what_is_small_stays_legible() -> None:
+def test_a_small_result_is_not_compressed() -> None:
     passed = first_pass(10)
     written = Typed(DrainCheckpoint).serialize(passed, CONTEXT)
     assert len(json.loads(written)["result"]["drain"]["pods"]) == 10

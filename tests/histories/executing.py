@@ -1,4 +1,4 @@
-"""Runs retirements in the durable SDK's own test runner, in skipped time, and replays histories.
+"""Runs retirements in the test runner of the durable SDK, with simulated time; replays histories.
 
 The runner leaves event loops open, so tests run it in a process of its own.
 """
@@ -35,7 +35,7 @@ type Json = dict[str, Any]
 
 @dataclass
 class Execution:
-    """An execution that has ended: its operations, how often it was invoked, what it answered."""
+    """An execution that has ended: its operations, its answer, the number of its invocations."""
 
     arn: str
     operations: list[Json]
@@ -49,13 +49,13 @@ class Execution:
 
     @property
     def written(self) -> list[int]:
-        """How many bytes its steps' results are."""
+        """The sizes of the results of its steps, in bytes."""
         steps = [operation.get("StepDetails") or {} for operation in self.operations]
         return [len((step.get("Result") or "").encode()) for step in steps]
 
 
 @dataclass
-class _SkippedTime(DurableSteps):
+class _SimulatedTime(DurableSteps):
     """Advances the fake clock at every wait, once: a replay does not wait a second time."""
 
     context: DurableContext
@@ -100,12 +100,12 @@ def execute(
     def steps(context: DurableContext) -> DurableSteps:
         nonlocal invocations
         invocations += 1
-        return _SkippedTime(context, fakes, waited)
+        return _SimulatedTime(context, fakes, waited)
 
     store = InMemoryExecutionStore()
     handler = _handler(fakes.dependencies, steps)
     with DurableFunctionTestRunner(handler, poll_interval=0.05, store=store) as runner:
-        # The runner's own limit is in the time that is skipped.
+        # The limit of the runner is in simulated time.
         arn = runner.run_async(json.dumps(asdict(order)), execution_timeout=7 * 86400)
         result = runner.wait_for_result(arn, timeout=real_seconds)
         operations = [dict(kept.to_json_dict()) for kept in store.load(arn).operations]
@@ -113,8 +113,8 @@ def execute(
     return Execution(arn, operations, json.loads(result.result or "null"), invocations)
 
 
-class NothingLeft(DurableServiceClient):
-    """A service whom a complete history has nothing to tell."""
+class CompleteHistory(DurableServiceClient):
+    """The durable service for a replay of a complete history: no call is expected."""
 
     def checkpoint(
         self,
@@ -123,7 +123,7 @@ class NothingLeft(DurableServiceClient):
         updates: list[OperationUpdate],
         client_token: str | None,
     ) -> CheckpointOutput:
-        """Refuse: what is replayed is done."""
+        """Fail: every operation is in the history."""
         raise AssertionError(f"this is not in the history: {updates}")
 
     def get_execution_state(
@@ -133,20 +133,20 @@ class NothingLeft(DurableServiceClient):
         next_marker: str,
         max_items: int = 1000,
     ) -> StateOutput:
-        """Refuse: all of it was given."""
+        """Fail: the replay has the whole history."""
         raise AssertionError("the history has one page")
 
 
-class Untouchable:
-    """Dependencies that must not be called."""
+class FailingPort:
+    """A port that must not be called."""
 
     def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"a replay must call nothing, and this one calls {name}")
+        raise AssertionError(f"the replay calls {name}")
 
 
 def replay(history: Json) -> Json:
-    """Run the current code on a complete history; what it answers."""
-    nothing: Any = Untouchable()
+    """Replay a complete history with the current code; return the answer."""
+    nothing: Any = FailingPort()
     parts = {part.name: nothing for part in fields(Dependencies)}
     deps = Dependencies(**parts | {"context": StepContext(nothing, nothing, nothing)})
     operations = {"Operations": history["operations"], "NextMarker": ""}
@@ -154,7 +154,7 @@ def replay(history: Json) -> Json:
         durable_execution_arn=history["arn"],
         checkpoint_token="token",
         initial_execution_state=InitialExecutionState.from_json_dict(operations),
-        service_client=NothingLeft(),
+        service_client=CompleteHistory(),
     )
     context: Any = type("LambdaContext", (), {"aws_request_id": "replay"})()
     answered = _handler(deps, DurableSteps)(told, context)

@@ -1,8 +1,8 @@
-"""What a drain behind a budget costs: `python -m tests.histories.long_block HOURS [PODS]`.
+"""Measures a drain that a budget blocks: `python -m tests.histories.long_block HOURS [PODS]`.
 
-Runs it in the durable SDK's own runner, in skipped time, and prints what that counted as JSON.
-Two days take half a minute of processor time, since every wake replays what was before; with a
-hundred pods ten times as long.
+Runs the drain in the test runner of the durable SDK, with simulated time, and prints the counts as
+JSON. Two days take half a minute of CPU time, because every invocation replays all operations
+before it; with a hundred pods it takes ten times as long.
 """
 
 import json
@@ -13,7 +13,7 @@ from tests.histories.scenarios import blocked
 
 
 def main(hours: float, pods: int = 0) -> None:
-    """Run it and print."""
+    """Run the drain and print the counts."""
     fakes, order = blocked(hours, pods)
     ran = execute(fakes, order, real_seconds=900)
     counted = {

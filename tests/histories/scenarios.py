@@ -1,4 +1,4 @@
-"""The retirements whose histories are kept: between them they take every kind of step."""
+"""The retirements whose histories are stored. Together they run every kind of step."""
 
 from datetime import timedelta
 
@@ -15,12 +15,12 @@ POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 
 
 def interruption() -> tuple[RetirementFakes, AttemptId]:
-    """Cordon, detach, drain, terminate: nothing waits."""
+    """Cordon, detach, drain, terminate, without a wait."""
     return retirement_fakes(pods=[POD], blocks=False), ATTEMPT_ID
 
 
 def rebalance() -> tuple[RetirementFakes, AttemptId]:
-    """Waits for its turn while the cluster is paused, then for its successor."""
+    """Wait while the cluster is paused, then wait for the replacement."""
     fakes = retirement_fakes(
         NoticeKind.REBALANCE,
         pods=[POD],
@@ -38,7 +38,7 @@ def rebalance() -> tuple[RetirementFakes, AttemptId]:
 
 
 def crowd(pods: int) -> list[Pod]:
-    """Pods of a Deployment, with names and UIDs as long as they are in life."""
+    """Pods of a Deployment, with names and UIDs of realistic length."""
     name, uid = "payments-api-7d9c5b6f8-{:05x}", "0b9f1c52-6c1e-4b8e-9a55-{:012x}"
     return [
         Pod("checkout", name.format(n), uid.format(n), "Running", 30, None) for n in range(pods)
@@ -46,8 +46,8 @@ def crowd(pods: int) -> list[Pod]:
 
 
 def blocked(hours: float = 0.2, pods: int = 0) -> tuple[RetirementFakes, AttemptId]:
-    """A budget blocks the drain, which rests, and keeps its hook waiting by heartbeats."""
-    # An action waits for a hundred of its timeouts at most.
+    """A budget blocks the drain, which suspends and keeps its hook waiting with heartbeats."""
+    # A lifecycle action waits for 100 heartbeat timeouts at most.
     timeout = max(600, round(hours * 36) + 1)
     there = crowd(pods) if pods else [POD]
     fakes = retirement_fakes(NoticeKind.TERMINATE_HOOK, pods=there, timeout=timeout)
@@ -57,17 +57,17 @@ def blocked(hours: float = 0.2, pods: int = 0) -> tuple[RetirementFakes, Attempt
 
 
 def undone() -> tuple[RetirementFakes, AttemptId]:
-    """A scheduled change is called off while it waits for its turn."""
+    """A scheduled change is cancelled while its retirement waits."""
     fakes = retirement_fakes(NoticeKind.SCHEDULED_CHANGE)
-    news = {"after": 60, "event": fakes.record.event}
-    told = undo(fakes.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", **news))
-    assert told is not None
-    fakes.record = told.record
+    announced = {"after": 60, "event": fakes.record.event}
+    change = undo(fakes.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", **announced))
+    assert change is not None
+    fakes.record = change.record
     return fakes, AttemptId(ATTEMPT_ID.instance, ATTEMPT_ID.cluster, 2)
 
 
 def crowded() -> tuple[RetirementFakes, AttemptId]:
-    """The same with more pods, of which one goes by itself meanwhile."""
+    """The same with more pods, one of which ends by itself during the drain."""
     fakes, order = blocked(pods=3)
 
     def leave(step: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from leeway.execution.attempt import Phase
+from leeway.execution.retrying import CONFLICT_TRIES
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.interruption.clean_up import CLAIM_TIME, MAX_CLEAN_UPS
 from leeway.interruption.outcome import NotAllInstancesReceived, NoticeResult
@@ -15,7 +16,8 @@ from leeway.interruption.receive_notice import INSTANCE_CONCURRENCY
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy
 from leeway.ports.aws import CloudUnavailable
-from leeway.ports.table import Offering
+from leeway.ports.table import Offering, RecordChanged
+from leeway.retirement.record import Retirement
 
 from tests.fakes.functions import CleanUps
 from tests.fakes.offerings import OfferingsInMemory
@@ -346,3 +348,27 @@ def test_a_launch_hook_of_eks_is_ignored() -> None:
     body["detail"]["LifecycleHookName"] = "Launch-LC-Hook"
     assert receiver.results(body) == [NoticeResult.IGNORED]
     assert receiver.admissions.started == []
+
+
+class OtherWriters(Receiver):
+    """Other functions write the record before each of the first `conflicts` writes."""
+
+    conflicts = 0
+
+    def write(self, record: Retirement) -> None:
+        if self.conflicts:
+            self.conflicts -= 1
+            raise RecordChanged(record.instance)
+        super().write(record)
+
+
+def test_a_notice_is_applied_again_after_a_write_conflict() -> None:
+    receiver = OtherWriters()
+    receiver.conflicts = CONFLICT_TRIES - 1
+    assert receiver.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.STARTED]
+    assert receiver.started == [f"{FIRST}-1"]
+    receiver = OtherWriters()
+    receiver.conflicts = CONFLICT_TRIES
+    with pytest.raises(NotAllInstancesReceived, match=f"the record of {FIRST} was changed"):
+        receiver.receive(warning("2026-11-20T09:45:00Z"))
+    assert receiver.started == []

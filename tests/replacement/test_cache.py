@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from leeway.execution.attempt import Phase
-from leeway.execution.shared_cache import ASKS_FOR, FRESH_FOR, SharedCache
+from leeway.execution.shared_cache import FRESH_FOR, READ_WITHIN, SharedCache
 from leeway.instances.groups import GroupRules
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import LifecycleHook, NoticeKind
@@ -56,7 +56,7 @@ def test_a_cache_waits_for_another_function_that_reads_the_group() -> None:
     (read,) = fakes.cache_store.values.values()
     fakes.groups.reads.clear()
     fakes.cache_store = SlowReader(written=read)
-    fakes.cache_store.claim("group/ng", fakes.clock.time, fakes.clock.time + ASKS_FOR)
+    fakes.cache_store.claim("group/ng", fakes.clock.time, fakes.clock.time + READ_WITHIN)
     assert cache_of(fakes).rules_of("ng") == rules
     assert fakes.groups.reads == []
 
@@ -65,10 +65,10 @@ def test_a_cache_reads_the_group_itself_when_the_other_function_takes_too_long()
     fakes = retirement_fakes(**HOOKS)
     fakes.cache_store = SlowReader(reads_left=10_000)
     began = fakes.clock.time
-    fakes.cache_store.claim("group/ng", fakes.clock.time, fakes.clock.time + ASKS_FOR)
+    fakes.cache_store.claim("group/ng", fakes.clock.time, fakes.clock.time + READ_WITHIN)
     cache_of(fakes).rules_of("ng")
     assert fakes.groups.reads == ["rules of ng"]
-    assert fakes.clock.time - began < ASKS_FOR + timedelta(seconds=1)
+    assert fakes.clock.time - began < READ_WITHIN + timedelta(seconds=1)
 
 
 class Counting(SlowReader):
@@ -87,7 +87,7 @@ def test_a_waiting_cache_does_not_claim_the_read_at_every_poll() -> None:
     rules = fakes.groups.rules("ng")
     body = adapter_of(GroupRules).dump_json(rules).decode()
     store.written = CachedValue(body, fakes.clock.time)
-    store.claim("group/ng", fakes.clock.time, fakes.clock.time + ASKS_FOR)
+    store.claim("group/ng", fakes.clock.time, fakes.clock.time + READ_WITHIN)
     assert cache_of(fakes).rules_of("ng") == rules
     assert store.claims == 2, "the other function's claim, and one that failed"
 
@@ -104,7 +104,7 @@ def test_a_cache_reads_the_group_itself_if_all_other_reads_fail() -> None:
     fakes = retirement_fakes(cache_store=AlwaysClaimed(), **HOOKS)
     groups, began = cache_of(fakes), fakes.clock.time
     assert groups.rules_of("ng").terminate_hooks == ("leeway-drain",)
-    assert fakes.clock.time - began < 2 * ASKS_FOR + timedelta(seconds=1)
+    assert fakes.clock.time - began < 2 * READ_WITHIN + timedelta(seconds=1)
 
 
 def test_a_cache_that_waited_in_vain_does_not_wait_again_at_once() -> None:
