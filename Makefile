@@ -9,7 +9,7 @@ BIN := .venv/bin
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
 UV := $(BIN)/uv --quiet
 
-.PHONY: help setup demo test lint check bench sam-test build deploy pins manifests
+.PHONY: reasons help setup demo test lint check bench sam-test build deploy pins manifests
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -60,6 +60,9 @@ deploy: build ## deploy, asking for what it does not know
 manifests: setup ## write the schemas and the pages of the manifests again, from their models
 	$(BIN)/leeway schema --directory docs/schemas
 	$(BIN)/leeway schema --directory docs/manifests -o markdown
+
+reasons: setup ## write the page of the reason codes again, from the code
+	$(BIN)/leeway reasons -o markdown > docs/reasons.md
 
 pins: .venv/.ready ## resolve requirements/*.txt and the layer's again (UPGRADE=1 for newer ones)
 	tools/pin $(if $(UPGRADE),--upgrade)

@@ -30,8 +30,10 @@ COMMANDS = {
     "schedule": "cli.schedule:schedule",
     "drain": "cli.drain:app",
     "explain": "cli.explain:explain",
+    "reasons": "cli.reason_codes:reasons",
     "types": "cli.types:types",
     "select": "cli.select:select",
+    "userdata": "cli.userdata:userdata",
     "sandbox": "cli.sandbox:app",
     "completion": "cli.completion:completion",
 }

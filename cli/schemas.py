@@ -1,11 +1,13 @@
-"""JSON Schemas of the kinds, for editors: from the models, described by their docstrings."""
+"""JSON Schemas of the kinds, for editors: with the models' docstrings as descriptions."""
 
 import ast
 import inspect
 import textwrap
+from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from leeway.durations import render_duration
 from leeway.manifests.base import NotActedOn
 from leeway.manifests.kinds import Kind, model_of
 from pydantic import BaseModel
@@ -20,19 +22,24 @@ type Schema = dict[str, Any]
 
 
 def schema_of(kind: Kind) -> Schema:
-    """Build the JSON Schema of a kind's manifests."""
+    """Build the JSON Schema of a kind."""
     schema = model_of(kind).model_json_schema(schema_generator=_Described)
     return {"$schema": DIALECT, **schema, "title": f"{kind.name} of {kind.api_version}"}
 
 
 def file_of(kind: Kind, suffix: str) -> str:
-    """Name the file of a kind, as collections of schemas do: `leeway.sh/cluster_v1.json`."""
+    """Return the file name of a kind, as in public collections of schemas:
+    `leeway.sh/cluster_v1.json`."""
     version = kind.api_version.rpartition("/")[2]
     return f"{kind.group}/{kind.name.lower()}_{version}{suffix}"
 
 
 class _Described(GenerateJsonSchema):
-    """Adds to every field the docstring that stands under it."""
+    """Adds the docstring below each field as its description."""
+
+    def encode_default(self, dft: Any) -> Any:
+        """Write a default as a manifest does: pydantic would write durations by ISO 8601."""
+        return render_duration(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
 
     def model_schema(self, schema: "ModelSchema") -> Schema:
         """Generate a model's schema."""
@@ -44,7 +51,7 @@ class _Described(GenerateJsonSchema):
             if described is None:
                 continue
             said = [told[name]] if name in told else []
-            said += [f"Not acted on: {m.why}." for m in field.metadata if isinstance(m, NotActedOn)]
+            said += [f"Ignored: {m.why}." for m in field.metadata if isinstance(m, NotActedOn)]
             if said:
                 described["description"] = " ".join(said)
         return generated
@@ -52,8 +59,8 @@ class _Described(GenerateJsonSchema):
 
 @cache
 def docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """Read the docstring under each field of a model, and of what it inherits. Pydantic can do it
-    too, but whenever the class is made: that would slow every function's start."""
+    """Read the docstring below each field of a model and of its base classes. Pydantic can do this
+    as well, but at the import of the model, which would slow the start of every function."""
     found: dict[str, str] = {}
     for one in reversed(model.__mro__):
         if not issubclass(one, BaseModel) or one is BaseModel:

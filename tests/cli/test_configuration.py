@@ -277,12 +277,21 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (CLUSTER + f"  x: {'y' * 1024 * 1024}\n", "prod.yaml:1: is 1,024 KB large; at most 350 KB"),
-        (BOMB, "KB large; at most 32,768 KB are taken"),
-        (CLUSTER + "kind: Cluster\n", "prod.yaml:8: the key 'kind' stands here and on line 2"),
-        (CLUSTER + "\tdryRun: true\n", "prod.yaml:8: a tab in the indentation"),
-        (CLUSTER.replace("Cluster", "Custer"), "prod.yaml:2: kind: no kind Custer of leeway.sh/v1"),
-        (CLUSTER.replace("v1", "v7"), "prod.yaml:1: apiVersion: Cluster is read as leeway.sh/v1"),
+        (
+            CLUSTER + f"  x: {'y' * 1024 * 1024}\n",
+            "prod.yaml:1: too large: 1,024 KB; the limit is 350 KB",
+        ),
+        (BOMB, "KB; the limit is 32,768 KB"),
+        (CLUSTER + "kind: Cluster\n", "prod.yaml:8: duplicate key 'kind', first set on line 2"),
+        (CLUSTER + "\tdryRun: true\n", "prod.yaml:8: tab in the indentation"),
+        (
+            CLUSTER.replace("Cluster", "Custer"),
+            "prod.yaml:2: kind: unknown kind Custer of leeway.sh/v1",
+        ),
+        (
+            CLUSTER.replace("v1", "v7"),
+            "prod.yaml:1: apiVersion: expected leeway.sh/v1 for a Cluster",
+        ),
         (
             CLUSTER + "  pausd: true\n",
             "prod.yaml:8: spec.pausd: unknown field; did you mean paused",
@@ -317,7 +326,7 @@ def test_every_problem_has_its_own_line(run: Run, write: Any) -> None:
         (["apply"], "--filename: expected at least one file"),
         (["apply", "-f", "no-such.yaml"], "no-such.yaml: No such file or directory"),
         (["apply", "-f", "https://example.com/a.yaml"], "expected a file or a folder; of an"),
-        (["get", "nodes", "x"], "KIND: no kind nodes"),
+        (["get", "nodes", "x"], "KIND: unknown kind nodes"),
         (["get", "clutser"], "did you mean cluster?"),
         (["delete"], "expected KIND and NAMEs, or --filename"),
         (["delete", "cluster", "x", "-f", "y"], "either KIND [NAME] or --filename"),

@@ -1,4 +1,4 @@
-"""Text to documents: what kubectl reads is read the same, and nothing else gets through."""
+"""Reading of YAML and JSON text: the same values as in kubectl, and one-line errors."""
 
 import json
 from typing import Any
@@ -44,31 +44,31 @@ def problem(text: str) -> str:
         ("9" * 5000, "9" * 5000),
     ],
 )
-def test_a_scalar_means_what_it_means_to_kubectl(text: str, value: Any) -> None:
+def test_a_plain_scalar_has_the_same_type_as_in_kubectl(text: str, value: Any) -> None:
     assert plain(f"key: {text}") == [{"key": value}]
 
 
-def test_several_documents_are_read_and_empty_ones_left_out() -> None:
+def test_several_documents_are_read_and_empty_documents_are_skipped() -> None:
     assert plain("---\n---\na: 1\n---\n# nothing\n---\nb: 2\n...\n") == [{"a": 1}, {"b": 2}]
 
 
-def test_keys_are_text_as_they_are_written() -> None:
+def test_keys_are_always_text() -> None:
     assert plain("on: 1\n2: x\nyes: y\n") == [{"on": 1, "2": "x", "yes": "y"}]
 
 
-def test_anchors_and_merges_are_followed_and_nearer_keys_win() -> None:
+def test_aliases_and_merges_are_expanded_and_local_keys_override_merged_keys() -> None:
     text = "base: &b {x: 1, y: 2}\nmine:\n  <<: *b\n  y: 3\nlist: [*b]\n"
     assert plain(text)[0]["mine"] == {"x": 1, "y": 3}
     assert plain(text)[0]["list"] == [{"x": 1, "y": 2}]
 
 
-def test_json_is_read_with_tabs_and_all() -> None:
+def test_json_with_tabs_is_read() -> None:
     assert plain('{\n\t"a": [1, 2.5, null, true, "x"],\n\t"b": {}\n}') == [
         {"a": [1, 2.5, None, True, "x"], "b": {}}
     ]
 
 
-def test_every_value_knows_its_line() -> None:
+def test_each_value_has_its_line() -> None:
     (value,) = read_documents("a:\n  b:\n    - c: 1\n    - d: 2\n", "f.yaml").values
     assert value.line_of(("a", "b", 1, "d")) == 4
     assert value.line_of(("a", "b")) == 2
@@ -78,42 +78,47 @@ def test_every_value_knows_its_line() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: 1\nb: 2\na: 3\n", "f.yaml:3: the key 'a' stands here and on line 1"),
-        ("a:\n\tb: 1\n", "f.yaml:2: a tab in the indentation; YAML takes spaces"),
-        ("a: [1, 2\n", "f.yaml:2: is no YAML: did not find expected ',' or ']'"),
-        ("a: *nobody\n", "f.yaml:1: *nobody stands for nothing that ends above it"),
-        ("a: &a [*a]\n", "f.yaml:1: *a stands for nothing that ends above it"),
-        ("a: !!python/object:os.system x\n", "is not taken; only plain values are"),
-        ("? [a]\n: b\n", "f.yaml:1: a key is expected to be text"),
-        ("a: \x00\n", "f.yaml: is no YAML: "),
-        ("[" * (DEEPEST + 2), f"f.yaml:1: values are nested more than {DEEPEST} deep"),
+        ("a: 1\nb: 2\na: 3\n", "f.yaml:3: duplicate key 'a', first set on line 1"),
+        ("a:\n\tb: 1\n", "f.yaml:2: tab in the indentation; YAML allows only spaces"),
+        ("a: [1, 2\n", "f.yaml:2: not valid YAML: did not find expected ',' or ']'"),
+        ("a: *nobody\n", "f.yaml:1: unknown alias *nobody: expected an anchor"),
+        ("a: &a [*a]\n", "f.yaml:1: unknown alias *a: expected an anchor"),
+        (
+            "a: !!python/object:os.system x\n",
+            "f.yaml:1: unsupported tag !!python/object:os.system: expected a plain value",
+        ),
+        ("? [a]\n: b\n", "f.yaml:1: expected text as a key"),
+        ("a: \x00\n", "f.yaml: not valid YAML: "),
+        ("[" * (DEEPEST + 2), f"f.yaml:1: expected at most {DEEPEST} levels of nesting"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line_with_its_place(text: str, said: str) -> None:
+def test_a_syntax_error_is_one_line_with_file_and_line(text: str, said: str) -> None:
     assert said in problem(text)
     assert "\n" not in problem(text)
 
 
-def test_a_bomb_of_aliases_is_refused_without_being_expanded() -> None:
+def test_a_yaml_bomb_is_refused_without_expansion() -> None:
     lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
-    assert "KB large; at most 32,768 KB are taken" in problem("\n".join(lines))
+    assert "KB; the limit is 32,768 KB" in problem("\n".join(lines))
 
 
-def test_merging_the_same_again_and_again_comes_to_an_end() -> None:
+def test_repeated_merges_of_a_large_mapping_are_refused() -> None:
     base = "base: &b {" + ", ".join(f"k{n}: {n}" for n in range(20_000)) + "}\n"
     text = base + "list:\n" + "- {<<: *b}\n" * 20_000
-    assert "KB large; at most 32,768 KB are taken" in problem(text)
+    assert "KB; the limit is 32,768 KB" in problem(text)
 
 
-def test_nesting_by_aliases_is_nesting() -> None:
+def test_aliases_count_for_the_nesting_limit() -> None:
     nests = ["a0: &a0 x"]
     nests += [f"a{n}: &a{n} {'[' * 40}*a{n - 1}{']' * 40}" for n in range(1, 60)]
-    assert f"values are nested more than {DEEPEST} deep" in problem("\n".join(nests))
+    assert f"expected at most {DEEPEST} levels of nesting" in problem("\n".join(nests))
 
 
-def test_documents_without_end_are_refused() -> None:
-    assert "more than 100,000 documents" in str(read_documents("--- x\n" * 100_001, "f").problems)
+def test_too_many_documents_are_refused() -> None:
+    assert "expected at most 100,000 documents" in str(
+        read_documents("--- x\n" * 100_001, "f").problems
+    )
 
 
 def test_a_file_of_twenty_thousand_pods_is_read() -> None:
@@ -129,12 +134,12 @@ def test_a_file_of_twenty_thousand_pods_is_read() -> None:
         (r'{"a": "\u00e9"}', "é"),
     ],
 )
-def test_what_json_escapes_is_what_it_escaped(text: str, value: str) -> None:
+def test_unicode_escapes_of_json_are_decoded(text: str, value: str) -> None:
     assert plain(text) == [{"a": value}]
 
 
-def test_a_text_that_no_manifests_come_to_is_not_even_parsed() -> None:
-    assert "at most 32,768 KB" in problem("[" * (LARGEST_TEXT + 1))
+def test_a_text_that_is_too_large_is_not_parsed() -> None:
+    assert "the limit is 32,768 KB" in problem("[" * (LARGEST_TEXT + 1))
 
 
 JSON = st.recursive(
@@ -148,11 +153,11 @@ JSON = st.recursive(
 
 @settings(max_examples=60)
 @given(JSON.filter(lambda v: v is not None))
-def test_what_yaml_writes_is_read_back_and_its_size_is_that_of_its_json(value: Any) -> None:
+def test_dumped_yaml_is_read_back_with_the_size_of_its_json(value: Any) -> None:
     text = yaml.safe_dump({"k": value})
     found = read_documents(text, "f.yaml")
     if found.problems:  # characters that YAML has no way to take
-        assert all("is no YAML" in str(p) or "stands here" in str(p) for p in found.problems)
+        assert all("not valid YAML" in str(p) or "duplicate key" in str(p) for p in found.problems)
         return
     (read,) = found.values
     assert read.plain() == {"k": value}
@@ -166,6 +171,6 @@ def test_what_yaml_writes_is_read_back_and_its_size_is_that_of_its_json(value: A
 
 @settings(max_examples=150)
 @given(st.text(alphabet="ab:-[]{}&*!|>'\"#%@`,?~<\n\t 01", max_size=60))
-def test_no_text_makes_it_fail(text: str) -> None:
+def test_every_text_gives_values_or_one_line_problems(text: str) -> None:
     for found in read_documents(text, "f.yaml").problems:
         assert "\n" not in str(found)

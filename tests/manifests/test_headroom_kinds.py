@@ -1,4 +1,4 @@
-"""ScaledObject, Headroom and CapacityBuffer: what is read, what is refused and why."""
+"""ScaledObject, Headroom and CapacityBuffer: what is accepted, ignored and refused."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -66,7 +66,7 @@ def refusal(document: dict[str, Any]) -> str:
     return "\n".join(str(problem) for problem in reading.problems)
 
 
-def test_a_scaled_object_of_a_user_is_read_as_it_is() -> None:
+def test_a_users_scaled_object_is_read_unchanged() -> None:
     text = (USERS / "scaledobject-cron.yaml").read_text()
     (written,) = read_manifests(text, "scaledobject-cron.yaml").written
     assert isinstance(written.manifest, ScaledObject)
@@ -95,12 +95,12 @@ def test_a_scaled_object_of_a_user_is_read_as_it_is() -> None:
             {"timezone": "../../etc/passwd"},
             "metadata.timezone: expected a time zone of the IANA database",
         ),
-        ({"desiredReplicas": "0"}, "metadata.desiredReplicas: expected greater than or equal to 1"),
-        ({"desiredReplicas": -1}, "metadata.desiredReplicas: expected greater than or equal to 1"),
+        ({"desiredReplicas": "0"}, "metadata.desiredReplicas: expected at least 1"),
+        ({"desiredReplicas": -1}, "metadata.desiredReplicas: expected at least 1"),
         ({"desiredReplicas": "many"}, "metadata.desiredReplicas: expected a whole number"),
     ],
 )
-def test_a_trigger_is_refused_by_its_field(cron: dict[str, Any], said: str) -> None:
+def test_an_invalid_trigger_is_refused_with_its_field(cron: dict[str, Any], said: str) -> None:
     given = {key: value for key, value in {**CRON, **cron}.items() if value is not None}
     assert said in refusal(scaled_object(triggers=[{"type": "cron", "metadata": given}]))
 
@@ -126,11 +126,13 @@ def test_a_trigger_is_refused_by_its_field(cron: dict[str, Any], said: str) -> N
         ({"maxReplicaCounts": 5}, "spec.maxReplicaCounts: unknown field; did you mean"),
     ],
 )
-def test_a_scaled_object_is_refused_by_its_field(spec: dict[str, Any], said: str) -> None:
+def test_an_invalid_scaled_object_is_refused_with_its_field(
+    spec: dict[str, Any], said: str
+) -> None:
     assert said in refusal(scaled_object(**spec))
 
 
-def test_what_keda_would_do_and_leeway_does_not_is_a_warning() -> None:
+def test_fields_that_leeway_ignores_are_warnings() -> None:
     reading = read(scaled_object(cooldownPeriod=300, advanced={"scalingModifiers": {}}))
     assert [w.field for w in reading.warnings] == [
         "spec.advanced.scalingModifiers",
@@ -138,7 +140,7 @@ def test_what_keda_would_do_and_leeway_does_not_is_a_warning() -> None:
     ]
 
 
-def test_a_paused_scaled_object_leaves_its_target_or_fixes_its_size() -> None:
+def test_a_paused_scaled_object_keeps_the_size_of_its_target_or_fixes_it() -> None:
     paused, fixed = (
         read(scaled_object({"annotations": {f"autoscaling.keda.sh/{key}": value}})).written[0]
         for key, value in (("paused", "true"), ("paused-replicas", "4"))
@@ -156,7 +158,7 @@ def test_a_paused_scaled_object_leaves_its_target_or_fixes_its_size() -> None:
     [("true", True), ("True", True), ("1", True), ("yes", True), ("", True)]
     + [(value, False) for value in ("false", "False", "0", "f")],
 )
-def test_what_pauses_is_what_pauses_keda(value: str, paused: bool) -> None:
+def test_the_same_values_pause_as_in_keda(value: str, paused: bool) -> None:
     (written,) = read(scaled_object({"annotations": {"autoscaling.keda.sh/paused": value}})).written
     assert isinstance(written.manifest, ScaledObject)
     assert written.manifest.target().paused is paused
@@ -168,7 +170,7 @@ def test_a_pause_of_one_direction_is_a_warning() -> None:
     assert "paused-scale-in" in str(warning)
 
 
-def test_one_headroom_says_what_users_build_by_hand() -> None:
+def test_a_headroom_gives_the_same_pause_pods_as_a_manual_deployment() -> None:
     """A Deployment of pause pods and its PriorityClass, of users/overprovisioning.yaml."""
     by_hand = {
         item["kind"]: item
@@ -191,7 +193,10 @@ def test_one_headroom_says_what_users_build_by_hand() -> None:
 @pytest.mark.parametrize(
     ("buffer", "said"),
     [
-        ({"replicas": 0}, "buffers[0]: expected replicas, windows, linear or ladder"),
+        (
+            {"replicas": 0},
+            "buffers[0]: expected at least one of replicas, windows, linear and ladder",
+        ),
         ({"linear": {}}, "buffers[0].linear: expected coresPerReplica, nodesPerReplica or both"),
         (
             {"linear": {"nodesPerReplica": 1, "min": 3, "max": 2}},
@@ -202,35 +207,35 @@ def test_one_headroom_says_what_users_build_by_hand() -> None:
             "ladder.coresToReplicas: expected steps in ascending order",
         ),
         ({"ladder": {}}, "ladder: expected coresToReplicas, nodesToReplicas or both"),
-        ({"leadTime": "7h"}, "leadTime: expected a lead time of at most 6h"),
+        ({"leadTime": "7h"}, "leadTime: expected a duration of at most 6h"),
         ({"pod": {"requests": {}}}, "pod.requests"),
         ({"pod": {"requests": {"cpu": "1x"}}}, "pod.requests.cpu: expected a quantity"),
         ({"pod": {"requests": {"cpu": -1}}}, "pod.requests.cpu: expected an amount that is not"),
         ({"name": "Small"}, "buffers[0].name"),
     ],
 )
-def test_a_headroom_is_refused_by_its_field(buffer: dict[str, Any], said: str) -> None:
+def test_an_invalid_headroom_is_refused_with_its_field(buffer: dict[str, Any], said: str) -> None:
     assert said in refusal(headroom(**buffer))
 
 
-def test_buffers_of_one_name_are_refused() -> None:
+def test_buffers_with_the_same_name_are_refused() -> None:
     document = headroom()
     document["spec"]["buffers"] *= 2
-    assert "expected every buffer to have a name of its own, got 'small' twice" in refusal(document)
+    assert "expected a unique name for each buffer, got 'small' twice" in refusal(document)
 
 
-def test_names_that_are_no_label_together_are_refused() -> None:
+def test_names_that_are_too_long_for_a_label_are_refused() -> None:
     document = headroom(name="b" * 40)
     document["metadata"]["name"] = "a" * 22
     assert read(document).written
     document["metadata"]["name"] = "a" * 23
-    assert "metadata.name: expected, with the name of each buffer, 63" in refusal(document)
+    assert "metadata.name: expected at most 63 characters in NAME-BUFFER" in refusal(document)
     like = {"scalableRef": {"kind": "Deployment", "name": "web"}, "replicas": 2}
     buffer = capacity_buffer(**like)
     buffer["metadata"]["name"] = "w" * 47
     assert read(buffer).written
     buffer["metadata"]["name"] = "w" * 48
-    assert "metadata.name: expected 47 characters at most, got 48" in refusal(buffer)
+    assert "metadata.name: expected at most 47 characters, got 48" in refusal(buffer)
 
 
 @pytest.mark.parametrize(
@@ -242,11 +247,11 @@ def test_names_that_are_no_label_together_are_refused() -> None:
         ({"nodesPerReplica": 1}, False),
     ],
 )
-def test_a_size_that_its_own_pods_make_grow_without_end_is_a_warning(
+def test_a_buffer_that_grows_without_limit_is_a_warning(
     linear: dict[str, int], warned: bool
 ) -> None:
     warnings = [str(warning) for warning in read(headroom(linear=linear)).warnings]
-    assert any("spec.buffers[0].linear: its own pods" in one for one in warnings) is warned
+    assert any("spec.buffers[0].linear: expected max" in one for one in warnings) is warned
 
 
 def test_a_priority_that_autoscalers_ignore_is_a_warning() -> None:
@@ -255,10 +260,10 @@ def test_a_priority_that_autoscalers_ignore_is_a_warning() -> None:
     (warning,) = read(document).warnings
     assert warning.field == "spec.priority"
     document["spec"]["priority"] = 0
-    assert "spec.priority: expected less than or equal to -1" in refusal(document)
+    assert "spec.priority: expected at most -1" in refusal(document)
 
 
-def test_a_capacity_buffer_is_read_where_it_means_the_same() -> None:
+def test_a_capacity_buffer_with_active_capacity_is_read() -> None:
     scalable = {"kind": "Deployment", "name": "web"}
     manifest = read(capacity_buffer(scalableRef=scalable, percentage=20)).written[0].manifest
     assert isinstance(manifest, CapacityBuffer)
@@ -274,11 +279,11 @@ def test_a_capacity_buffer_is_read_where_it_means_the_same() -> None:
         ({"podTemplateRef": {"name": "a"}}, "expected replicas, percentage or limits"),
         (
             {"podTemplateRef": {"name": "a"}, "percentage": 10},
-            "percentage: expected scalableRef with it",
+            "percentage: expected scalableRef as well",
         ),
         (
             {"scalableRef": {"kind": "Deployment", "name": "a"}, "percentage": 10, "replicas": 1},
-            "expected either replicas or percentage",
+            "expected either replicas or percentage, not both",
         ),
         (
             {"podTemplateRef": {"name": "a"}, "replicas": 1, "provisioningStrategy": "standby"},
@@ -286,7 +291,5 @@ def test_a_capacity_buffer_is_read_where_it_means_the_same() -> None:
         ),
     ],
 )
-def test_a_capacity_buffer_that_means_something_else_is_refused(
-    spec: dict[str, Any], said: str
-) -> None:
+def test_an_unsupported_capacity_buffer_is_refused(spec: dict[str, Any], said: str) -> None:
     assert said in refusal(capacity_buffer(**spec))

@@ -1,4 +1,4 @@
-"""Fields of Karpenter's API that came after its first v1, and the version before it."""
+"""Newer fields of Karpenter's v1 API, and the conversion of v1beta1."""
 
 from datetime import timedelta
 
@@ -85,34 +85,34 @@ def pool(*texts: str) -> Pool:
     [
         (
             "placementGroupSelector: {name: training}",
-            "nodes are not launched into placement groups",
+            "ignored: placement groups are not supported",
         ),
         (
             "cpuOptions: {threadsPerCore: 1}",
-            "every node is taken to have the vCPUs of its instance type",
+            "ignored: each node has all vCPUs of its instance type",
         ),
         (
             "connectionTracking: {tcpEstablishedTimeout: 300s}",
-            "idle connections are tracked as long as EC2 does by default",
+            "ignored: EC2's default timeouts apply",
         ),
     ],
 )
-def test_a_released_field_that_is_not_acted_on_is_a_warning(field: str, said: str) -> None:
+def test_a_newer_field_that_leeway_ignores_is_a_warning(field: str, said: str) -> None:
     name = field.partition(":")[0]
     assert warnings(CLASS + f"  {field}\n") == [f"pools.yaml:5: spec.{name}: {said}"]
 
 
-def test_a_balanced_consolidation_is_one() -> None:
+def test_the_balanced_consolidation_policy_is_accepted() -> None:
     text = (
         "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: web}\n"
         "spec: {disruption: {consolidationPolicy: Balanced, consolidateAfter: 5m}}\n"
     )
     assert [w.partition(": ")[2] for w in warnings(text)] == [
-        "spec.disruption: this version does not give nodes back"
+        "spec.disruption: ignored: Leeway does not consolidate or expire nodes"
     ]
 
 
-def test_a_pool_of_v1beta1_is_the_pool_that_it_became() -> None:
+def test_a_pool_of_v1beta1_is_converted_to_v1() -> None:
     found = pool(OLD_POOL, OLD_CLASS + "  amiFamily: Bottlerocket\n  role: node\n")
     category = found.requirements["karpenter.k8s.aws/instance-category"]
     assert category.values == {"c", "m"}
@@ -126,13 +126,13 @@ def test_a_pool_of_v1beta1_is_the_pool_that_it_became() -> None:
     assert found.node_class.kubelet.max_pods == 20
 
 
-def test_how_a_pool_of_v1beta1_gives_nodes_back_is_how_its_pool_of_v1_does() -> None:
+def test_the_disruption_settings_of_v1beta1_are_converted_to_v1() -> None:
     meant = read(OLD_POOL).written[0].meant
     assert isinstance(meant, NodePool)
     assert meant.spec.disruption.consolidation_policy == "WhenEmptyOrUnderutilized"
     assert str(meant.spec.template.spec.expire_after) == "1 day, 0:00:00"
     assert warnings(OLD_POOL) == [
-        "pools.yaml:16: spec.disruption: this version does not give nodes back"
+        "pools.yaml:16: spec.disruption: ignored: Leeway does not consolidate or expire nodes"
     ]
 
 
@@ -147,7 +147,7 @@ def test_how_a_pool_of_v1beta1_gives_nodes_back_is_how_its_pool_of_v1_does() -> 
         ),
     ],
 )
-def test_what_v1beta1_did_not_take_is_an_error(disruption: str, said: str) -> None:
+def test_disruption_settings_that_v1beta1_refuses_are_errors(disruption: str, said: str) -> None:
     written = "{consolidationPolicy: WhenUnderutilized, expireAfter: 24h}"
     (problem,) = problems(OLD_POOL.replace(written, disruption))
     assert said in problem
@@ -160,7 +160,7 @@ def test_what_v1beta1_did_not_take_is_an_error(disruption: str, said: str) -> No
         PROVISIONER,
     ],
 )
-def test_durations_of_a_kubelet_survive_the_conversion(text: str) -> None:
+def test_kubelet_durations_are_preserved_by_the_conversion(text: str) -> None:
     kubelet = (
         "evictionSoft: {memory.available: 500Mi}, evictionSoftGracePeriod: {memory.available: 1m}"
     )
@@ -183,16 +183,16 @@ def test_a_node_class_of_v1beta1_lets_pods_reach_the_metadata_service() -> None:
 
 
 @pytest.mark.parametrize("text", [OLD_CLASS, TEMPLATE])
-def test_ubuntu_of_old_is_read_as_al2_with_its_volume(text: str) -> None:
+def test_ubuntu_is_converted_to_al2_with_its_volume(text: str) -> None:
     found = meant_class(text + "  amiFamily: Ubuntu\n")
     assert found.spec.family is AmiFamily.AL2
     assert found.storage(AmiFamily.AL2) == 20 * GIB
     read_as_al2, no_image = warnings(text + "  amiFamily: Ubuntu\n")
-    assert read_as_al2.startswith("pools.yaml:5: spec.amiFamily: Ubuntu is read as AL2")
-    assert "amiSelectorTerms have to name one" in no_image
+    assert read_as_al2.startswith("pools.yaml:5: spec.amiFamily: Ubuntu is converted to AL2")
+    assert "expected amiSelectorTerms: Leeway has no default image for Ubuntu" in no_image
 
 
-def test_ubuntu_with_images_and_volumes_of_its_own_keeps_them() -> None:
+def test_a_converted_ubuntu_class_keeps_its_images_and_volumes() -> None:
     text = OLD_CLASS + (
         "  amiFamily: Ubuntu\n  amiSelectorTerms: [{id: ami-1}]\n"
         "  blockDeviceMappings: [{rootVolume: true, ebs: {volumeSize: 50Gi}}]\n"
@@ -201,7 +201,7 @@ def test_ubuntu_with_images_and_volumes_of_its_own_keeps_them() -> None:
     assert len(warnings(text)) == 1
 
 
-def test_ubuntu_is_no_family_of_v1() -> None:
+def test_v1_refuses_the_family_ubuntu() -> None:
     (problem,) = problems(CLASS + "  amiFamily: Ubuntu\n")
     assert problem.startswith("pools.yaml:5: spec.amiFamily: expected 'AL2'")
 
@@ -221,7 +221,7 @@ OLD_CLASS_WITH_ALL = (
 
 
 @pytest.mark.parametrize("text", [OLD_POOL, OLD_CLASS_WITH_ALL, TEMPLATE + "  amiFamily: Ubuntu"])
-def test_a_value_of_any_shape_at_any_path_is_read_or_named(text: str) -> None:
+def test_a_wrong_value_at_any_path_is_read_or_reported_with_its_path(text: str) -> None:
     (value,) = read_documents(text, "pools.yaml").values
     document = value.plain()
     places = list(paths(document))
@@ -236,16 +236,16 @@ def test_a_value_of_any_shape_at_any_path_is_read_or_named(text: str) -> None:
                 pools_of([found.written.meant])
 
 
-def test_a_kind_of_several_versions_is_the_latest() -> None:
+def test_a_kind_with_several_versions_means_the_latest() -> None:
     for word in ("nodepools", "ec2nodeclass"):
         assert kinds_called(word)[-1].api_version.endswith("/v1")
 
 
-def test_versions_of_one_pool_are_one_pool() -> None:
+def test_all_versions_of_a_pool_are_the_same_pool() -> None:
     new = OLD_POOL.replace("v1beta1", "v1")
     assert read(OLD_POOL).written[0].title == "nodepool.karpenter.sh/web"
     assert any("apiVersion" in each or "unknown field" in each for each in problems(new))
 
 
-def test_a_pool_of_v1beta1_without_a_node_class_gets_the_defaults() -> None:
+def test_a_pool_of_v1beta1_without_a_node_class_uses_the_defaults() -> None:
     assert pool(OLD_POOL.replace("kubelet: {maxPods: 20}", "")).node_class == NodeClass(name="web")

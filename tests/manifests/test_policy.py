@@ -1,4 +1,4 @@
-"""A Cluster manifest laid over the defaults: what it says holds, and nothing else changes."""
+"""The policy of a Cluster manifest: its fields override the defaults."""
 
 import json
 from dataclasses import replace
@@ -52,7 +52,7 @@ def expected(default: Policy, written: dict[str, str]) -> Policy:
 
 @settings(max_examples=60)
 @given(st.dictionaries(st.sampled_from(KINDS), WRITTEN))
-def test_what_is_written_holds_and_all_else_is_as_by_default(
+def test_fields_that_are_set_override_the_defaults_and_nothing_else(
     written: dict[NoticeKind, dict[str, str]],
 ) -> None:
     found = policy_of({"notices": {kind.value: said for kind, said in written.items()}})
@@ -61,12 +61,12 @@ def test_what_is_written_holds_and_all_else_is_as_by_default(
         assert found.notices[kind] == expected(default, written.get(kind, {}))
 
 
-def test_an_empty_manifest_is_no_manifest() -> None:
+def test_an_empty_manifest_gives_the_default_policy() -> None:
     assert policy_of({}) == ClusterPolicy()
 
 
 @pytest.mark.parametrize("action", ["ignore", "admit"])
-def test_a_launch_hook_is_admitted_or_ignored(action: str) -> None:
+def test_the_policy_of_launch_hooks_is_admit_or_ignore(action: str) -> None:
     found = policy_of({"notices": {"launch-hook": {"action": action, "deadline": "20m"}}})
     hook = found.notices[NoticeKind.LAUNCH_HOOK]
     assert (hook.action, hook.within) == (Action(action), timedelta(minutes=20))

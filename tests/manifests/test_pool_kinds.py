@@ -1,4 +1,4 @@
-"""NodePools and node classes, those of Karpenter's first API too, as selection means them."""
+"""NodePools and node classes, also of Karpenter's first API, as selection uses them."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -70,7 +70,7 @@ def node_class(text: str) -> EC2NodeClass:
     return meant
 
 
-def test_a_spot_provisioner_is_the_pool_that_it_became() -> None:
+def test_a_spot_provisioner_is_converted_to_a_pool() -> None:
     found = pool((USERS / "provisioner-spot.yaml").read_text())
     assert str(found.requirements) == (
         "karpenter.k8s.aws/ec2nodeclass In [default],"
@@ -82,7 +82,7 @@ def test_a_spot_provisioner_is_the_pool_that_it_became() -> None:
     assert found.node_class.family is AmiFamily.AL2023
 
 
-def test_a_gpu_provisioner_names_its_types_and_so_asks_for_no_category() -> None:
+def test_a_provisioner_with_instance_types_gets_no_default_categories() -> None:
     found = pool((USERS / "provisioner-gpu.yaml").read_text())
     assert found.requirements["node.kubernetes.io/instance-type"].values == {
         "p2.xlarge",
@@ -104,7 +104,7 @@ def test_a_gpu_provisioner_names_its_types_and_so_asks_for_no_category() -> None
         ("{}", "WhenEmpty", None, None),
     ],
 )
-def test_how_a_provisioner_gives_nodes_back_is_how_its_pool_does(
+def test_the_disruption_settings_of_a_provisioner_are_converted(
     written: str, policy: str, after: int | None, expires: int | None
 ) -> None:
     meant = read(PROVISIONER[:-1] + f" {written}\n").written[0].meant
@@ -115,16 +115,17 @@ def test_how_a_provisioner_gives_nodes_back_is_how_its_pool_does(
         assert value == "Never" if seconds is None else value.total_seconds() == seconds  # type: ignore[union-attr]
 
 
-def test_what_is_not_acted_on_is_named_with_its_place() -> None:
+def test_ignored_fields_are_warnings_with_file_and_line() -> None:
     found = read((USERS / "provisioner-consolidation.yaml").read_text())
     said = {str(warning) for warning in found.warnings}
+    ignored = "ignored: Leeway does not consolidate or expire nodes"
     assert said == {
-        "pools.yaml:9: spec.ttlSecondsUntilExpired: this version does not give nodes back",
-        "pools.yaml:7: spec.consolidation: this version does not give nodes back",
+        f"pools.yaml:9: spec.ttlSecondsUntilExpired: {ignored}",
+        f"pools.yaml:7: spec.consolidation: {ignored}",
     }
 
 
-def test_all_of_a_provisioner_is_in_its_pool() -> None:
+def test_all_fields_of_a_provisioner_are_converted() -> None:
     found = pool(
         PROVISIONER
         + "  labels: {team: a}\n"
@@ -152,7 +153,7 @@ def test_all_of_a_provisioner_is_in_its_pool() -> None:
     assert found.node_class.kubelet.max_pods == 17
 
 
-def test_defaults_of_a_provisioner_step_back_before_its_labels() -> None:
+def test_labels_of_a_provisioner_override_its_default_requirements() -> None:
     found = pool(PROVISIONER + "  labels: {beta.kubernetes.io/arch: arm64}\n")
     assert found.requirements["kubernetes.io/arch"].values == {"arm64"}
 
@@ -167,13 +168,13 @@ def test_defaults_of_a_provisioner_step_back_before_its_labels() -> None:
         ("{'aws::ids': subnet-1}", [{"id": "subnet-1"}]),
     ],
 )
-def test_a_selector_is_the_terms_that_it_became(selector: str, terms: list[object]) -> None:
+def test_a_selector_is_converted_to_terms(selector: str, terms: list[object]) -> None:
     found = node_class(TEMPLATE + f"  subnetSelector: {selector}\n").spec.subnet_selector_terms
     assert found is not None
     assert [term.model_dump(exclude_unset=True) for term in found] == terms
 
 
-def test_images_and_groups_are_selected_by_name_and_owner_too() -> None:
+def test_selectors_by_name_and_owner_are_converted() -> None:
     spec = node_class(
         TEMPLATE
         + "  amiSelector: {'aws::name': mine, 'aws::owners': 'self,amazon'}\n"
@@ -214,12 +215,12 @@ def test_a_pool_with_everything_is_read() -> None:
     )
 
 
-def test_a_limit_of_nothing_is_a_limit() -> None:
+def test_a_limit_of_zero_is_a_limit() -> None:
     assert pool(POOL + "  limits: {nodes: 0}\n").limits == {"nodes": 0}
     assert pool(POOL).limits is None
 
 
-def test_pools_come_in_the_order_of_their_weight() -> None:
+def test_pools_are_sorted_by_weight() -> None:
     light = POOL.replace("name: web\nspec", "name: light\nspec", 1)
     heavy = POOL + "  weight: 50\n"
     found = pools_of(one.meant for one in read(light, heavy).written)
@@ -239,7 +240,7 @@ def test_pools_come_in_the_order_of_their_weight() -> None:
         ("{}", AmiFamily.AL2023),
     ],
 )
-def test_the_family_is_named_or_that_of_the_alias_or_the_clusters(
+def test_the_ami_family_comes_from_the_class_the_alias_or_the_cluster(
     written: str, family: AmiFamily
 ) -> None:
     assert pool(POOL, CLASS[:-1] + f" {written}\n").node_class.family is family
@@ -252,18 +253,18 @@ def test_the_family_is_named_or_that_of_the_alias_or_the_clusters(
         ("{amiSelectorTerms: [{alias: al2@latest}]}", "spec.amiSelectorTerms"),
     ],
 )
-def test_amazon_linux_2_is_taken_with_a_warning(written: str, place: str) -> None:
+def test_amazon_linux_2_is_accepted_with_a_warning(written: str, place: str) -> None:
     (warning,) = read(CLASS[:-1] + f" {written}\n").warnings
-    assert str(warning).startswith(f"pools.yaml:5: {place}: EKS has published no images of AL2")
+    assert str(warning).startswith(f"pools.yaml:5: {place}: EKS has published no AL2 images")
 
 
-def test_what_bottlerocket_has_no_setting_for_is_named() -> None:
+def test_a_setting_that_bottlerocket_lacks_is_a_warning() -> None:
     text = CLASS + "  amiFamily: Bottlerocket\n  kubelet: {podsPerCore: 8}\n"
     (warning,) = read(text).warnings
-    assert "spec.kubelet.podsPerCore: Bottlerocket has no such setting" in str(warning)
+    assert "spec.kubelet.podsPerCore: Bottlerocket does not support this setting" in str(warning)
 
 
-def test_a_cluster_serves_where_there_is_no_node_class_of_the_name() -> None:
+def test_the_clusters_defaults_replace_a_missing_node_class() -> None:
     cluster = (
         "apiVersion: leeway.sh/v1\nkind: Cluster\nmetadata: {name: prod}\n"
         "spec: {defaults: {amiFamily: Bottlerocket, prefixDelegation: true,"
@@ -286,9 +287,7 @@ def test_a_cluster_serves_where_there_is_no_node_class_of_the_name() -> None:
         ("Custom", "/dev/sdz", True),
     ],
 )
-def test_the_volume_that_holds_pods_data_depends_on_the_family(
-    family: str, device: str, counts: bool
-) -> None:
+def test_the_data_volume_depends_on_the_family(family: str, device: str, counts: bool) -> None:
     mapping = f"{{deviceName: {device}, ebs: {{volumeSize: 50Gi}}}}"
     text = CLASS + f"  amiFamily: {family}\n  blockDeviceMappings: [{mapping}]\n"
     assert pool(POOL, text).node_class.storage == (50 * GIB if counts else None)
@@ -315,21 +314,21 @@ def test_the_volume_that_holds_pods_data_depends_on_the_family(
         ),
         (
             POOL + "      requirements: [{key: karpenter.sh/nodepool, operator: Exists}]\n",
-            "expected another label: karpenter.sh/nodepool is set for every node",
+            "expected another label: Leeway sets karpenter.sh/nodepool on every node",
         ),
         (
             POOL + "      requirements: [{key: team, operator: In, values: [a], minValues: 2}]\n",
-            "expected at least 2 values, as minValues says",
+            "expected at least minValues (2) values",
         ),
         (POOL + "  limits: {cpu: lots}\n", "spec.limits.cpu: expected a quantity like"),
         (CLASS + "  amiFamily: Ubuntu\n", "spec.amiFamily: expected 'AL2', 'AL2023'"),
         (
             CLASS + "  amiSelectorTerms: [{alias: al2024@latest}]\n",
-            "expected a family and a version like al2023@latest",
+            "expected FAMILY@VERSION such as al2023@latest",
         ),
         (
             CLASS + "  amiFamily: AL2\n  amiSelectorTerms: [{alias: al2023@latest}]\n",
-            "amiFamily: expected AL2023 or Custom, as the alias says",
+            "amiFamily: expected AL2023 (the family of the alias) or Custom",
         ),
         (
             CLASS + "  role: a\n  instanceProfile: b\n",
@@ -345,7 +344,7 @@ def test_the_volume_that_holds_pods_data_depends_on_the_family(
         ),
         (
             PROVISIONER + f"  ttlSecondsUntilExpired: {10**30}\n",
-            "spec.ttlSecondsUntilExpired: expected less than or equal to 2147483647",
+            "spec.ttlSecondsUntilExpired: expected at most 2147483647",
         ),
         (
             PROVISIONER + "  ttlSecondsAfterEmpty: 1\n  consolidation: {enabled: true}\n",
@@ -355,11 +354,11 @@ def test_the_volume_that_holds_pods_data_depends_on_the_family(
             POOL.replace(
                 "  name: web\nspec", "  name: web\n  annotations: {leeway.sh/kubelet: x}\nspec"
             ),
-            "metadata.annotations: expected leeway.sh/kubelet to be a kubelet's settings, as JSON",
+            "metadata.annotations: expected kubelet settings as JSON in leeway.sh/kubelet",
         ),
-        (TEMPLATE + "  subnetSelector: {aws-ids: vpc-1}\n", "expected text like ^subnet-"),
+        (TEMPLATE + "  subnetSelector: {aws-ids: vpc-1}\n", "expected text that matches ^subnet-"),
     ],
 )
-def test_a_mistake_is_told_with_its_place_and_what_was_expected(text: str, said: str) -> None:
+def test_an_error_has_its_place_and_what_was_expected(text: str, said: str) -> None:
     (found, *_) = problems(text)
     assert said in found

@@ -1,4 +1,4 @@
-"""Documents to manifests: every mistake has a place and says what was expected."""
+"""Validation of manifests: each error has its place and what was expected."""
 
 import json
 
@@ -21,7 +21,7 @@ def problems(text: str) -> list[str]:
     return [str(problem) for problem in read(text).problems]
 
 
-def test_a_manifest_is_kept_as_it_was_written_less_what_a_server_added() -> None:
+def test_a_manifest_is_stored_as_written_without_fields_of_a_server() -> None:
     found = read(
         CLUSTER
         + "  uid: 9f2c\n  resourceVersion: '7'\n  labels: {team: a}\n"
@@ -42,30 +42,30 @@ def test_a_manifest_is_kept_as_it_was_written_less_what_a_server_added() -> None
     ("text", "said"),
     [
         ("- a\n", "prod.yaml:1: expected a manifest, got a list"),
-        ("kind: Cluster\n", "prod.yaml:1: apiVersion: expected text; every manifest has it"),
+        ("kind: Cluster\n", "prod.yaml:1: apiVersion: expected text; this field is required"),
         (
             CLUSTER.replace("Cluster", "Clutser"),
-            "prod.yaml:2: kind: no kind Clutser of leeway.sh/v1; did you mean Cluster?",
+            "prod.yaml:2: kind: unknown kind Clutser of leeway.sh/v1; did you mean Cluster?",
         ),
         (
             CLUSTER.replace("v1", "v2"),
-            "prod.yaml:1: apiVersion: Cluster is read as leeway.sh/v1, not as leeway.sh/v2",
+            "prod.yaml:1: apiVersion: expected leeway.sh/v1 for a Cluster, got leeway.sh/v2",
         ),
         (CLUSTER.replace("  name: prod\n", "  labels: {}\n"), "metadata.name: is missing"),
-        (CLUSTER.replace("prod", "-x"), "prod.yaml:4: metadata.name: expected text like "),
+        (CLUSTER.replace("prod", "-x"), "prod.yaml:4: metadata.name: expected text that matches "),
         (
             CLUSTER.replace("prod", "7"),
-            "prod.yaml:4: metadata.name: expected a valid string, got 7",
+            "prod.yaml:4: metadata.name: expected text, in quotes, got 7",
         ),
         (CLUSTER + "  namespace: x\n", "metadata.namespace: a Cluster has no namespace"),
-        (CLUSTER + "  labels: {'a b': c}\n", "expected a label's key"),
+        (CLUSTER + "  labels: {'a b': c}\n", "expected a label key"),
         (
             CLUSTER + "spec:\n  puased: true\n",
             "prod.yaml:6: spec.puased: unknown field; did you mean paused?",
         ),
         (
             CLUSTER + "spec:\n  paused: 'true'\n",
-            'spec.paused: expected a valid boolean, got "true"',
+            'spec.paused: expected true or false, got "true"',
         ),
         (
             CLUSTER + "spec:\n  notices:\n    rebalance: {action: drain}\n",
@@ -94,14 +94,12 @@ def test_a_manifest_is_kept_as_it_was_written_less_what_a_server_added() -> None
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_line_its_field_and_what_was_expected(
-    text: str, said: str
-) -> None:
+def test_an_error_has_its_line_its_field_and_what_was_expected(text: str, said: str) -> None:
     (told,) = problems(text)
     assert said in told
 
 
-def test_all_mistakes_of_all_documents_are_told() -> None:
+def test_all_errors_of_all_documents_are_reported() -> None:
     text = CLUSTER + "spec: {a: 1, b: 2}\n---\n" + CLUSTER + "spec: {c: 3}\n"
     assert [problem.split(": ")[:2] for problem in problems(text)] == [
         ["prod.yaml:5", "spec.a"],
@@ -117,17 +115,17 @@ def test_the_items_of_a_list_are_manifests() -> None:
     assert (written.name, written.line) == ("prod", 6)
 
 
-def test_what_is_stored_is_checked_again() -> None:
+def test_a_stored_manifest_is_validated_again() -> None:
     (problem,) = read_stored('{"apiVersion":"leeway.sh/v1","kind":"Cluster"}', "table").problems
     assert str(problem) == "table: metadata: is missing"
-    assert "is no JSON" in str(read_stored("{", "table").problems[0])
+    assert "not valid JSON" in str(read_stored("{", "table").problems[0])
 
 
-def test_a_megabyte_is_refused_and_the_others_are_read() -> None:
+def test_a_document_that_is_too_large_is_refused_and_others_are_read() -> None:
     large = CLUSTER + f"  annotations: {{a: {'x' * 1024 * 1024}}}\n---\n"
     found = read(large + CLUSTER)
     assert [str(problem) for problem in found.problems] == [
-        "prod.yaml:1: is 1,024 KB large; at most 350 KB are taken"
+        "prod.yaml:1: too large: 1,024 KB; the limit is 350 KB"
     ]
     assert [written.name for written in found.written] == ["prod"]
 

@@ -1,4 +1,4 @@
-"""Schemas and pages: as current as the models, and in agreement with them."""
+"""Schemas and pages of the kinds: up to date with the models."""
 
 import json
 from pathlib import Path
@@ -20,13 +20,13 @@ TITLES = [f"{kind.name} {kind.api_version}" for kind in KINDS]
 
 @pytest.mark.parametrize("kind", KINDS, ids=TITLES)
 def test_the_shipped_schema_and_page_are_current(kind: Kind) -> None:
-    """Otherwise: make manifests."""
+    """To update them, run `make manifests`."""
     schema = json.loads((DOCS / "schemas" / file_of(kind, ".json")).read_text())
     assert schema == schema_of(kind)
     assert (DOCS / "manifests" / file_of(kind, ".md")).read_text() == page_of(kind)
 
 
-def test_no_schema_or_page_is_left_of_a_kind_that_is_gone() -> None:
+def test_each_schema_and_page_belongs_to_a_kind() -> None:
     for folder, suffix in (("schemas", ".json"), ("manifests", ".md")):
         found = {str(p.relative_to(DOCS / folder)) for p in (DOCS / folder).rglob(f"*{suffix}")}
         assert found == {file_of(kind, suffix) for kind in KINDS}
@@ -37,6 +37,14 @@ def test_every_field_is_described(kind: Kind) -> None:
     rows = [line for line in page_of(kind).splitlines() if line.startswith("| `")]
     assert rows
     assert [row for row in rows if row.endswith("|  |")] == []
+
+
+def test_a_default_duration_is_written_as_in_a_manifest() -> None:
+    (kind,) = [
+        kind for kind in KINDS if kind.name == "NodePool" and kind.api_version.endswith("v1")
+    ]
+    spec = schema_of(kind)["$defs"]["TemplateSpec"]["properties"]
+    assert spec["expireAfter"]["default"] == "720h"
 
 
 GOOD = """\
@@ -64,7 +72,7 @@ spec:
         ("name:", "names:"),
     ],
 )
-def test_the_schema_takes_what_the_model_takes(old: str, new: str) -> None:
+def test_the_schema_accepts_the_same_manifests_as_the_model(old: str, new: str) -> None:
     text = GOOD.replace(old, f"'{new}'" if new == "-" else new)
     (schema,) = [schema_of(kind) for kind in KINDS if kind.name == "Cluster"]
     refused = bool(list(Draft202012Validator(schema).iter_errors(yaml.safe_load(text))))
@@ -72,14 +80,14 @@ def test_the_schema_takes_what_the_model_takes(old: str, new: str) -> None:
     assert refused == (old != "")
 
 
-def test_every_kind_of_notice_that_asks_for_something_has_a_policy() -> None:
+def test_each_kind_of_notice_except_test_notifications_has_a_policy() -> None:
     (schema,) = [schema_of(kind) for kind in KINDS if kind.name == "Cluster"]
     assert set(schema["$defs"]["Notices"]["properties"]) == set(NoticeKind) - {
         NoticeKind.TEST_NOTIFICATION
     }
 
 
-def test_a_schema_is_printed_and_all_are_written(
+def test_the_command_prints_one_schema_or_writes_all(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(["schema", "cluster"]) == 0

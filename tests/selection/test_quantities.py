@@ -1,5 +1,6 @@
 """Quantities: read exactly, printed as Kubernetes prints them."""
 
+import math
 import re
 from decimal import Decimal
 from fractions import Fraction
@@ -18,6 +19,7 @@ from leeway.selection.quantities import (
     whole,
 )
 from leeway.selection.resources import Resources
+from lightkube.utils.quantity import parse_quantity
 
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -165,3 +167,29 @@ def test_what_cannot_be_asked_for_is_refused(text: str) -> None:
 def test_the_largest_amount_that_64_bits_count_may_be_asked_for() -> None:
     assert asked("9E").value == 9 * 10**18
     assert asked("9223372036854775807").value == 2**63 - 1
+
+
+plain_numbers = st.builds(lambda a, b: f"{a}.{b}", st.integers(0, 9999), st.integers(0, 999))
+known_to_both = st.sampled_from(["m", "", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"])
+
+
+@given(plain_numbers, known_to_both)
+def test_lightkube_reads_the_grammar_that_both_know_as_we_do(number: str, suffix: str) -> None:
+    text = f"{number}{suffix}"
+    read = parse_quantity(text)
+    assert read is not None
+    assert math.ceil(read * 1000) == milli(text)
+
+
+@pytest.mark.parametrize("text", ["100u", "5n", "1E3"])
+def test_lightkube_rejects_quantities_that_kubernetes_accepts(text: str) -> None:
+    assert quantity(text).value > 0
+    with pytest.raises(ValueError, match="suffix"):
+        parse_quantity(text)
+
+
+@pytest.mark.parametrize("text", ["1Zi", "1Y", "١"])
+def test_lightkube_accepts_quantities_that_kubernetes_rejects(text: str) -> None:
+    assert parse_quantity(text) is not None
+    with pytest.raises(BadQuantity):
+        quantity(text)

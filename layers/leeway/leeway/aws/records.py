@@ -124,25 +124,19 @@ class DynamoRecords:
         return UnderWay(tuple(found), tuple(unread))
 
     def _open_items(self, cluster: str) -> Iterator[dict[str, Any]]:
-        for shard in _shards(cluster):
+        for number in range(SHARDS):
             yield from query_all(
                 self._client(),
                 self._table,
                 "#open = :shard",
                 IndexName="open-by-cluster",
                 ExpressionAttributeNames={"#open": "open"},
-                ExpressionAttributeValues={":shard": {"S": shard}},
+                ExpressionAttributeValues={":shard": {"S": f"{cluster}#{number}"}},
             )
 
 
 def _shard(cluster: str, instance: str) -> str:
     return f"{cluster}#{zlib.crc32(instance.encode()) % SHARDS}"
-
-
-def _shards(cluster: str) -> Iterator[str]:
-    """Name all of them, and the one of records that were written before there were several."""
-    yield cluster
-    yield from (f"{cluster}#{number}" for number in range(SHARDS))
 
 
 def _read[T: BaseModel](kind: type[T], item: dict[str, Any] | None) -> T | None:

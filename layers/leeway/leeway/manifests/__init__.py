@@ -1,1 +1,1 @@
-"""What users write: the kinds of manifests, how they are read, and what is wrong with them."""
+"""The manifests that users write: their kinds, their validation and their errors."""

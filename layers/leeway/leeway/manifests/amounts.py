@@ -1,4 +1,4 @@
-"""Amounts of resources, as people write them: text and numbers, kept as Kubernetes prints them."""
+"""Resource quantities: users write text or numbers; Leeway stores what Kubernetes prints."""
 
 from typing import Annotated, Any
 
@@ -25,4 +25,4 @@ Amount = Annotated[
     ),
 ]
 Amounts = dict[LabelKey, Amount]
-"""Amounts by resource: `cpu`, `memory`, `nvidia.com/gpu`, …"""
+"""A quantity for each resource: `cpu`, `memory`, `nvidia.com/gpu`, …"""

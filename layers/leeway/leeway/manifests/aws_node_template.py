@@ -1,4 +1,4 @@
-"""AWSNodeTemplate of `karpenter.k8s.aws/v1alpha1`, read as the EC2NodeClass that it became."""
+"""AWSNodeTemplate of `karpenter.k8s.aws/v1alpha1`, and its conversion to an EC2NodeClass."""
 
 import itertools
 import json
@@ -16,61 +16,64 @@ from leeway.manifests.ubuntu import OldAmiFamily, notes_on, without_ubuntu
 
 Selector = dict[Annotated[TagText, StringConstraints(max_length=128)], str]
 
-# Keys of a selector that are no tags. Source: Karpenter v0.31, "Node Templates".
+# Keys of a selector that are not tags. Source: Karpenter v0.31, "Node Templates".
 _IDS = ("aws-ids", "aws::ids")
 _NAMES = ("aws::name",)
 _OWNERS = ("aws::owners",)
 
 
 class AWSNodeTemplateSpec(Strict):
-    """How a machine is made into a node."""
+    """EC2 settings of nodes."""
 
     ami_family: OldAmiFamily | None = None
-    """Operating system of the nodes."""
+    """AMI family of the nodes; the default is that of the Cluster."""
     ami_selector: Selector = Field(default_factory=dict)
-    """Which images nodes boot: those that have all these tags, ids, names or owners."""
+    """Images of the nodes: those that match every key. Keys are tags, or `aws::ids`, `aws::name`
+    and `aws::owners`; commas separate alternative values."""
     subnet_selector: Selector = Field(default_factory=dict)
-    """Which subnets nodes are launched into: those that have all these tags, or ids."""
+    """Subnets of the nodes: those that match every key. Keys are tags, or `aws-ids`; commas
+    separate alternative values."""
     security_group_selector: Selector = Field(default_factory=dict)
-    """Which security groups nodes get: those that have all these tags, ids or names."""
+    """Security groups of the nodes: those that match every key. Keys are tags, `aws-ids` or
+    `aws::name`; commas separate alternative values."""
     instance_profile: str | None = None
     """Name of the nodes' instance profile."""
     user_data: str | None = None
-    """What nodes boot with, beside what Leeway adds."""
+    """User data of the nodes."""
     tags: Tags = Field(default_factory=dict)
-    """Tags of the instances and volumes."""
+    """Tags of instances and volumes."""
     block_device_mappings: tuple[BlockDevice, ...] = ()
-    """The nodes' volumes."""
+    """Volumes of the nodes. The size of the volume with the kubelet's data gives the ephemeral
+    storage."""
     metadata_options: MetadataOptions | None = None
-    """Who may reach the instance metadata service."""
+    """Access to the instance metadata service."""
     associate_public_ip_address: Annotated[bool | None, Field(alias="associatePublicIPAddress")] = (
         None
     )
-    """Whether nodes get public addresses."""
+    """Whether nodes have public IP addresses."""
     detailed_monitoring: bool | None = None
-    """Whether CloudWatch watches nodes by the minute."""
-    context: Annotated[Any, NotActedOn("EC2 reserves it")] = None
+    """Whether detailed CloudWatch monitoring is enabled."""
+    context: Annotated[Any, NotActedOn("EC2 reserves this field")] = None
     """Reserved by EC2."""
-    launch_template: Annotated[Any, NotActedOn("Leeway makes its own launch templates")] = None
-    """A launch template of one's own."""
-    api_version: Annotated[Any, NotActedOn("it says nothing here")] = None
-    """A remainder of an older form."""
-    kind: Annotated[Any, NotActedOn("it says nothing here")] = None
-    """A remainder of an older form."""
+    launch_template: Annotated[Any, NotActedOn("launch templates are not supported")] = None
+    """Name of a launch template."""
+    api_version: Annotated[Any, NotActedOn("this field has no effect here")] = None
+    """Left over from an older form."""
+    kind: Annotated[Any, NotActedOn("this field has no effect here")] = None
+    """Left over from an older form."""
 
 
 class AWSNodeTemplate(Manifest):
-    """How a machine is made into a node, as Karpenter's first API has it. An EC2NodeClass says the
-    same."""
+    """EC2 settings of nodes, in Karpenter's first API. Leeway converts it to an EC2NodeClass."""
 
     api_version: Literal["karpenter.k8s.aws/v1alpha1"]
     kind: Literal["AWSNodeTemplate"]
     spec: AWSNodeTemplateSpec
-    """How a machine is made into a node."""
+    """EC2 settings of the nodes."""
 
 
 def as_node_class(old: AWSNodeTemplate) -> Converted:
-    """Convert an AWSNodeTemplate to the EC2NodeClass that means the same."""
+    """Convert an AWSNodeTemplate to the equivalent EC2NodeClass."""
     spec = old.spec
     kept = spec.model_dump(
         mode="json",
@@ -110,13 +113,14 @@ def as_node_class(old: AWSNodeTemplate) -> Converted:
 def _notes(spec: AWSNodeTemplateSpec) -> tuple[Note, ...]:
     if spec.ami_family is not None:
         return tuple(notes_on(spec.ami_family, images=bool(spec.ami_selector)))
-    said = "AL2 was the default then, and is no longer maintained: the Cluster's default is taken"
+    said = "not set: Karpenter's default AL2 is no longer maintained; the Cluster's default applies"
     return (Note(("spec", "amiFamily"), said),)
 
 
 def _terms(selector: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """A selector's parts must all hold, each for one of several values between commas; terms are
-    alternatives. So a term for every combination, ids and names each in terms of their own."""
+    """Convert a selector to terms. All keys of a selector must match, each with one of several
+    values; terms are alternatives. The result has a term for each combination of values, and a
+    separate term for each ID."""
     values = {
         key: [part.strip() or "*" for part in text.split(",")] for key, text in selector.items()
     }

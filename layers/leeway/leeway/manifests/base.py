@@ -1,9 +1,10 @@
-"""What all manifests share: the envelope, strict fields in camelCase, and fields that only warn."""
+"""Base of all manifests: apiVersion, kind and metadata, strict camelCase fields, ignored fields."""
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from ipaddress import ip_address
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
@@ -22,17 +23,18 @@ from leeway.durations import parse_duration, render_duration
 from leeway.manifests.problems import Note, Path
 
 GROUP = "leeway.sh/"
-"""Prefix of Leeway's own apiVersions and annotations."""
+"""Prefix of Leeway's apiVersions and annotations."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotActedOn:
-    """Marks a field that its schema has and Leeway does nothing about: one that is set warns.
+    """Marks a field that the kind's schema has and Leeway ignores. A manifest that sets it gets a
+    warning with the reason.
 
-    Use it inside of Annotated: `spec.x: Annotated[Any, NotActedOn("why, in a few words")] = None`.
+    Use it inside of Annotated: `spec.x: Annotated[Any, NotActedOn("the reason")] = None`.
     """
 
-    why: str = "Leeway does not act on it"
+    why: str
 
 
 def _duration(value: Any) -> Any:
@@ -47,26 +49,41 @@ Duration = Annotated[
         {
             "type": "string",
             "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$",
-            "description": "A duration such as 90s, 30m or 1h30m.",
+            "description": "A duration, for example 90s, 30m or 1h30m.",
         }
     ),
 ]
-"""A duration as Go writes it: `90s`, `30m`, `1h30m`."""
+"""A duration in Go's format: `90s`, `30m`, `1h30m`."""
 
 
 def up_to(most: timedelta) -> Callable[[timedelta], timedelta]:
-    """Make the validator of a duration that is more than nothing and no more than `most`."""
+    """Make a validator that accepts durations above zero, up to `most`."""
 
     def check(value: timedelta) -> timedelta:
         if timedelta(0) < value <= most:
             return value
-        raise ValueError(f"expected more than 0s and at most {render_duration(most)}")
+        raise ValueError(f"expected a duration above 0s and at most {render_duration(most)}")
 
     return check
 
 
+def _is_address(text: str) -> str:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        raise ValueError("expected an IP address") from None
+    # Python takes any text as an IPv6 scope.
+    if "%" in text:
+        raise ValueError("expected an IP address without a scope")
+    return str(address)
+
+
+IpAddress = Annotated[str, AfterValidator(_is_address), StringConstraints(max_length=45)]
+"""An IPv4 or IPv6 address."""
+
+
 class Strict(BaseModel):
-    """Base of everything in a manifest: an unknown field is an error, a wrong type too."""
+    """Base of every object in a manifest: unknown fields and wrong types are errors."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -83,12 +100,12 @@ _KEY = re.compile(rf"(?:{_SUBDOMAIN}/)?{_LABEL}")
 
 # Source: Kubernetes documentation, "Object Names and IDs" and "Labels and Selectors".
 Name = Annotated[str, StringConstraints(pattern=rf"^{_SUBDOMAIN}$", max_length=253)]
-"""An object's name: a DNS subdomain."""
+"""The name of an object: a DNS subdomain."""
 
 
 def _is_key(key: str) -> str:
     if not _KEY.fullmatch(key):
-        raise ValueError("expected a label's key, such as example.com/team or team")
+        raise ValueError("expected a label key such as example.com/team or team")
     return key
 
 
@@ -100,19 +117,19 @@ _BY_THE_SERVER = Field(default=None, exclude=True)
 
 
 class Metadata(Strict):
-    """Who a manifest is. What an API server adds to one is taken, and dropped."""
+    """Name, labels and annotations. Fields that an API server adds are accepted and dropped."""
 
     name: Name
-    """The object's name: lowercase letters, digits, `-` and `.`."""
+    """Name of the object: lowercase letters, digits, `-` and `.`."""
     namespace: Name | None = None
-    """The namespace, for kinds that have one (default: `default`)."""
+    """Namespace of the object, for namespaced kinds; the default is `default`."""
     labels: Labels = {}
-    """Labels; Leeway keeps them and does not act on them."""
+    """Labels. Leeway stores them and does not use them."""
     annotations: dict[LabelKey, str] = {}
-    """Annotations; Leeway keeps them and does not act on them."""
+    """Annotations. Leeway stores them; it uses only those that the documentation names."""
     resource_version: str | None = None
-    """The version this was made from, as `leeway get` shows it. Where it is set, the manifest is
-    only written if nobody has changed it since."""
+    """The stored version that this manifest was made from, as `leeway get -o yaml` prints it. If it
+    is set, `leeway apply` writes the manifest only if the stored version is still this one."""
     creation_timestamp: Annotated[Any, _BY_THE_SERVER]
     deletion_grace_period_seconds: Annotated[Any, _BY_THE_SERVER]
     deletion_timestamp: Annotated[Any, _BY_THE_SERVER]
@@ -129,29 +146,29 @@ DROPPED = frozenset(
     for name, field in Metadata.model_fields.items()
     if field.exclude or name == "resource_version"
 )
-"""What is not kept of a manifest's metadata."""
+"""The metadata fields that Leeway does not store."""
 
 
 class Manifest(Strict):
-    """Base of every kind. A kind adds `spec`, and says its `apiVersion` and `kind` as Literals."""
+    """Base of every kind. A kind adds `spec`, and declares `apiVersion` and `kind` as Literals."""
 
     api_version: str
-    """The API group and version."""
+    """API group and version."""
     kind: str
-    """The kind of the object."""
+    """Kind of the object."""
     metadata: Metadata
-    """Who the object is."""
+    """Name and other metadata of the object."""
     status: Annotated[Any, _BY_THE_SERVER]
 
     summary_columns: ClassVar[tuple[str, ...]] = ()
-    """What `leeway get` shows of this kind in a table, besides its name."""
+    """The columns that `leeway get` prints for this kind, after the name."""
 
     def summary(self) -> tuple[str, ...]:
         """Return the values of `summary_columns`."""
         return ()
 
     def notes(self) -> tuple[Note, ...]:
-        """Return what the author of this manifest should know; a kind may add to it."""
+        """Return the warnings about this manifest; a kind may add its own."""
         return tuple(_not_acted_on(self, ()))
 
 
@@ -163,7 +180,7 @@ def _not_acted_on(value: Any, path: Path) -> Iterator[Note]:
             at = (*path, info.alias or name)
             marks = [m for m in info.metadata if isinstance(m, NotActedOn)]
             if marks:
-                yield Note(at, marks[0].why)
+                yield Note(at, f"ignored: {marks[0].why}")
             else:
                 yield from _not_acted_on(getattr(value, name), at)
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""SIG Autoscaling's CapacityBuffer of `autoscaling.x-k8s.io`: room for pods like a template's."""
+"""CapacityBuffer of `autoscaling.x-k8s.io`: spare capacity for the pods of a template."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -11,67 +11,68 @@ from leeway.manifests.base import Manifest, Name, Strict
 
 
 class PodTemplateRef(Strict):
-    """A PodTemplate in the CapacityBuffer's own namespace."""
+    """A PodTemplate in the namespace of the CapacityBuffer."""
 
     name: Name
-    """Its name."""
+    """Name of the PodTemplate."""
 
 
 class ScalableRef(Strict):
-    """An object with a scale subresource and a pod template, in the CapacityBuffer's namespace."""
+    """A workload with a pod template, in the namespace of the CapacityBuffer."""
 
     api_group: Literal["apps"] = "apps"
-    """Its API group."""
+    """API group of the workload."""
     kind: Literal["Deployment", "ReplicaSet", "StatefulSet"]
-    """Its kind."""
+    """Kind of the workload."""
     name: Name
-    """Its name."""
+    """Name of the workload."""
 
 
 class CapacityBufferSpec(Strict):
-    """Room for so many pods like a template's."""
+    """Which pods to keep capacity for, and how many."""
 
     provisioning_strategy: Literal["", "buffer.x-k8s.io/active-capacity"] = (
         "buffer.x-k8s.io/active-capacity"
     )
-    """How the room is held: by running pods."""
+    """How the capacity is kept: `buffer.x-k8s.io/active-capacity`, which runs pause pods."""
     pod_template_ref: PodTemplateRef | None = None
-    """The pods that room is held for."""
+    """The PodTemplate to keep capacity for. Set either this or `scalableRef`."""
     scalable_ref: ScalableRef | None = None
-    """The object whose pods room is held for."""
+    """The workload to keep capacity for. Set either this or `podTemplateRef`."""
     replicas: Annotated[int, Field(ge=0, le=100_000)] | None = None
-    """So many pods."""
+    """Number of pods to keep capacity for."""
     percentage: Annotated[int, Field(ge=0, le=10_000)] | None = None
-    """A share of the object's size, rounded up, one at least."""
+    """Percentage of the replicas of `scalableRef`, rounded up, at least one pod."""
     limits: Amounts = Field(default_factory=dict)
-    """The most that the pods may request in all. Alone, they are as many as fit."""
+    """Upper bound on the sum of the pods' requests. Without `replicas` and `percentage`, as many
+    pods as fit into it."""
 
     @model_validator(mode="after")
     def _means_one_thing(self) -> Self:
         if (self.pod_template_ref is None) == (self.scalable_ref is None):
             raise ValueError("expected either podTemplateRef or scalableRef")
         if self.percentage is not None and self.scalable_ref is None:
-            raise ValueError("percentage: expected scalableRef with it")
+            raise ValueError("percentage: expected scalableRef as well")
         if self.percentage is not None and self.replicas is not None:
-            # One version of its documentation has the larger of both, another the smaller.
-            raise ValueError("expected either replicas or percentage: of both, it is not settled")
+            # One version of the API's documentation takes the larger of both, another the smaller.
+            raise ValueError("expected either replicas or percentage, not both")
         if self.replicas is None and self.percentage is None and not self.limits:
             raise ValueError("expected replicas, percentage or limits")
         return self
 
 
 class CapacityBuffer(Manifest):
-    """Keeps room for pods like those of a template."""
+    """Keeps spare capacity for the pods of a template."""
 
     api_version: Literal["autoscaling.x-k8s.io/v1alpha1", "autoscaling.x-k8s.io/v1beta1"]
     kind: Literal["CapacityBuffer"]
     spec: CapacityBufferSpec
-    """What room is kept."""
+    """The capacity to keep."""
 
     summary_columns: ClassVar[tuple[str, ...]] = ("FOR", "REPLICAS")
 
     def summary(self) -> tuple[str, ...]:
-        """Return what `leeway get` shows in a table."""
+        """Return the values of `summary_columns`."""
         spec, like = self.spec, self.chunks().like
         size = f"{spec.percentage}%" if spec.percentage is not None else spec.replicas
         return (f"{like.kind}/{like.name}", "as many as fit" if size is None else str(size))
@@ -81,12 +82,12 @@ class CapacityBuffer(Manifest):
         if len(deployment_like(self.chunks())) > LONGEST_NAME:
             most = LONGEST_NAME - len(deployment_like(self.chunks())) + len(self.metadata.name)
             raise ValueError(
-                f"metadata.name: expected {most} characters at most, got {len(self.metadata.name)}"
+                f"metadata.name: expected at most {most} characters, got {len(self.metadata.name)}"
             )
         return self
 
     def chunks(self) -> Chunks:
-        """Return the pods that it wants, by whose template they are made."""
+        """Return the pause pods to keep, with the object whose template they are made from."""
         spec = self.spec
         namespace = self.metadata.namespace or "default"
         if spec.scalable_ref is not None:

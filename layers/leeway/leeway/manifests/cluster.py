@@ -1,172 +1,220 @@
-"""The Cluster manifest of `leeway.sh/v1`: what Leeway may do in a cluster, and by when."""
+"""The Cluster manifest of `leeway.sh/v1`: the policy of Leeway in one cluster."""
 
+from base64 import b64decode
 from datetime import timedelta
+from ipaddress import ip_network
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from leeway.manifests.base import Duration, Manifest, Metadata, Strict, up_to
+from leeway.manifests.base import Duration, IpAddress, Manifest, Metadata, Strict, up_to
 from leeway.manifests.selectors import SecurityGroupTerms, SubnetTerms, Tags
 from leeway.notices import NoticeKind
 from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING, OnBlocked, Replacement, StatusCheck
 
 NAME = r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$"
-"""A cluster's name, as EKS takes it."""
+"""The cluster names that EKS accepts."""
+ENDPOINT = r"^https://([0-9A-Za-z]([0-9A-Za-z.-]*[0-9A-Za-z])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$"
+"""The URL of an API server."""
+
+
+def _is_base64(text: str) -> str:
+    try:
+        b64decode(text, validate=True)
+    except ValueError:
+        raise ValueError("expected text in base64") from None
+    return text
+
+
+def _is_network(text: str) -> str:
+    try:
+        network = ip_network(text)
+    except ValueError:
+        raise ValueError("expected a range of addresses such as 172.20.0.0/16") from None
+    # Python takes any text as an IPv6 scope.
+    if "%" in text or network.num_addresses < 16:
+        raise ValueError("expected a range of at least 16 addresses, without a scope")
+    return str(network)
 
 
 class NoticePolicy(Strict):
-    """What to do about one kind of notice. What is left out is as by default."""
+    """The policy for one kind of notice. Fields that are not set keep their defaults."""
 
     action: Literal["ignore", "cordon", "retire"] | None = None
-    """`ignore` leaves the node alone; `cordon` only keeps new pods away from it; `retire` cordons,
-    replaces and drains it."""
+    """`ignore`: do nothing. `cordon`: only keep new pods off the node. `retire`: cordon, replace
+    and drain the node."""
     deadline: Annotated[Duration, AfterValidator(up_to(timedelta(days=7)))] | None = None
-    """How long a retirement may take, from the notice on. Where the notice says itself when the
-    instance goes, the earlier of the two holds."""
+    """How long a retirement may take. The time counts from the notice; for `rebalance` and
+    `impaired-status` it counts from the first eviction. If the notice names the time at which AWS
+    acts, the earlier of the two applies."""
     replacement: Replacement | None = None
-    """When a successor is asked for: `none`, `with` the drain's begin, or `before` it, which then
-    waits until the successor is Ready."""
+    """When to request a replacement: `none` requests no replacement, `with` requests one as the
+    drain begins, `before` waits until the replacement is Ready and then drains."""
     on_blocked: OnBlocked | None = None
-    """What becomes of a pod that a PodDisruptionBudget still blocks when it would have to go:
-    `delete` it all the same, `wait` for the budget, or `fail` the retirement."""
+    """What to do with a pod that a PodDisruptionBudget still blocks at its latest moment (the
+    deadline minus its grace period): `delete` the pod, `wait` for the budget until the deadline,
+    or `fail` the retirement."""
 
 
 class SpotInterruptionPolicy(NoticePolicy):
-    """What to do about a Spot interruption."""
+    """The policy for Spot interruptions."""
 
     deadline: Annotated[Duration, AfterValidator(up_to(SPOT_WARNING - SAFETY_MARGIN))] | None = None
-    """How long a retirement may take, from the warning on: less than EC2's two minutes."""
+    """How long a retirement may take, counted from the warning: at most 1m55s, since EC2 reclaims
+    the instance after two minutes."""
 
 
 class ScheduledChangePolicy(NoticePolicy):
-    """What to do about a change that AWS Health announces."""
+    """The policy for changes that AWS Health announces."""
 
     lead: Annotated[Duration, AfterValidator(up_to(timedelta(days=2)))] | None = None
-    """How long before the announced time a retirement begins; two days at most, since whoever waits
-    for its turn must end before the stack's RetirementTimeout."""
+    """How long before the announced time the retirement begins. At most two days, so that the
+    retirement can end within the stack's RetirementTimeout."""
 
 
 class ImpairedStatusPolicy(NoticePolicy):
-    """What to do about an instance whose EC2 status checks fail."""
+    """The policy for instances whose EC2 status checks fail."""
 
     tolerates: Annotated[Duration, AfterValidator(up_to(timedelta(days=1)))] | None = None
-    """How long the checks may fail before anything is done."""
+    """How long the checks have to fail before the retirement begins."""
     checks: Annotated[tuple[StatusCheck, ...], Field(min_length=1)] | None = None
-    """Which of EC2's checks count: `instance`, `system`, `attached-ebs`. The last one fails for any
-    attached volume, that of a single pod too."""
+    """Which EC2 checks count: `instance`, `system`, `attached-ebs`. `attached-ebs` fails if any
+    attached volume is impaired, even if only one pod uses that volume."""
 
 
 class LaunchPolicy(Strict):
-    """What to do about an instance that its group holds back while it launches."""
+    """The policy for instances that wait for a launch lifecycle hook."""
 
     action: Literal["ignore", "admit"] | None = None
-    """`ignore` leaves the hook alone; `admit` completes it when the node is ready."""
+    """`ignore`: do not answer the hook. `admit`: complete the hook when the node is Ready."""
     deadline: Annotated[Duration, AfterValidator(up_to(timedelta(hours=48)))] | None = None
-    """How long a node has to become ready."""
+    """How long the node may take to become Ready; after that Leeway abandons the instance."""
 
 
 class Notices(Strict):
-    """A policy for each kind of notice."""
+    """The policies of the kinds of notices."""
 
     model_config = ConfigDict(alias_generator=lambda name: name.replace("_", "-"))
 
     spot_interruption: SpotInterruptionPolicy = SpotInterruptionPolicy()
-    """EC2 takes a Spot instance back in two minutes."""
+    """Spot interruption: EC2 reclaims the instance in two minutes."""
     rebalance: NoticePolicy = NoticePolicy()
-    """EC2 expects to take a Spot instance back."""
+    """Rebalance recommendation: the Spot instance has a higher risk of interruption."""
     terminate_hook: NoticePolicy = NoticePolicy()
-    """An Auto Scaling group terminates an instance, and its lifecycle hook waits."""
+    """Terminate hook: an Auto Scaling group terminates the instance and waits for its lifecycle
+    hook."""
     launch_hook: LaunchPolicy = LaunchPolicy()
-    """An Auto Scaling group launched an instance, and its lifecycle hook waits."""
+    """Launch hook: an Auto Scaling group launched the instance and waits for its lifecycle hook."""
     state_change: NoticePolicy = NoticePolicy()
-    """An instance stops or terminates."""
+    """State change: the instance stops or terminates."""
     scheduled_change: ScheduledChangePolicy = ScheduledChangePolicy()
-    """AWS Health announces maintenance or retirement of an instance."""
+    """Scheduled change: AWS Health announces maintenance or retirement of the instance."""
     capacity_reservation: NoticePolicy = NoticePolicy()
-    """EC2 takes an instance in a capacity reservation back."""
+    """Capacity reservation: EC2 reclaims an instance that runs in a capacity reservation."""
     impaired_status: ImpairedStatusPolicy = ImpairedStatusPolicy()
-    """EC2's status checks of an instance fail."""
+    """Impaired status: EC2 status checks of the instance fail."""
 
     def of(self, kind: NoticeKind) -> NoticePolicy | LaunchPolicy | None:
-        """Return what is written about a kind of notice; None for test notifications."""
+        """Return the policy for a kind of notice; None for test notifications."""
         written: NoticePolicy | LaunchPolicy | None = getattr(self, kind.name.lower(), None)
         return written
 
 
 class Churn(Strict):
-    """How many nodes may leave voluntarily at a time; interruptions do not count."""
+    """The disruption budget: how many nodes may retire voluntarily in a period. Interruptions do
+    not count."""
 
     percent: Annotated[int, Field(ge=0, le=100)] | None = None
-    """Share of the nodes, in percent, rounded down."""
+    """Percentage of the Ready nodes, rounded down."""
     at_least: Annotated[int, Field(ge=0)] | None = None
-    """So many nodes may leave whatever the share comes to."""
+    """Number of nodes that may always retire, even if the percentage gives fewer."""
     within: Annotated[Duration, AfterValidator(up_to(timedelta(days=7)))] | None = None
-    """The time that departures are counted over."""
+    """The period in which retirements are counted."""
 
 
 class Defaults(Strict):
-    """What serves a node pool that names no node class, or one that is not there."""
+    """The node class of pools whose node class has no manifest."""
 
     node_role: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+=,.@_-]{1,64}$")] | None = (
         None
     )
-    """Name of the IAM role of the nodes."""
+    """Name of the nodes' IAM role. Not used yet."""
     ami_family: Literal[
         "AL2", "AL2023", "Bottlerocket", "Windows2019", "Windows2022", "Windows2025"
     ] = "AL2023"
-    """Operating system of the nodes."""
+    """AMI family of the nodes."""
     subnet_selector_terms: SubnetTerms | None = None
-    """Which subnets nodes are launched into: those that match any of the terms."""
+    """Subnets of the nodes: those that match at least one term. Not used yet."""
     security_group_selector_terms: SecurityGroupTerms | None = None
-    """Which security groups nodes get: those that match any of the terms."""
+    """Security groups of the nodes: those that match at least one term. Not used yet."""
     tags: Tags = Field(default_factory=dict)
-    """Tags on the instances and volumes that are launched."""
+    """Tags of instances and volumes. Not used yet."""
     prefix_delegation: bool = False
-    """Whether the CNI gives network interfaces prefixes of 16 addresses, in all nodes: more pods
-    fit on one."""
+    """Whether the VPC CNI assigns prefixes of 16 addresses to network interfaces, on all nodes:
+    more pods fit on a node."""
     vm_memory_overhead_percent: Annotated[float, Field(ge=0, le=50)] = 7.5
-    """Share of an instance's memory that its nodes never see. Real ones are 1.7 to 5.3 percent: a
-    share that is too large wastes memory, one that is too small launches nodes that pods do not
-    fit on."""
+    """Percentage of an instance type's memory that is not available to the node. Measured values
+    are 1.7 to 5.3. A value that is too large wastes memory; with a value that is too small, pods
+    do not fit on the nodes that were chosen for them."""
+
+
+class ControlPlane(Strict):
+    """The connection details that a node needs in order to join the cluster."""
+
+    endpoint: Annotated[str, StringConstraints(pattern=ENDPOINT, max_length=300)]
+    """URL of the API server, such as https://ABC.gr7.us-east-1.eks.amazonaws.com."""
+    certificate_authority: Annotated[
+        str, StringConstraints(pattern=r"^[A-Za-z0-9+/]+={0,2}$"), AfterValidator(_is_base64)
+    ]
+    """The cluster's certificate authority in base64, as EKS and kubeconfigs have it."""
+    service_cidr: Annotated[str, Field(alias="serviceCIDR"), AfterValidator(_is_network)]
+    """The range of the cluster's service addresses, such as 172.20.0.0/16. The cluster has the IP
+    family of this range."""
+    cluster_dns: Annotated[tuple[IpAddress, ...], Field(alias="clusterDNS")] = ()
+    """Addresses of the cluster's DNS server. Default: the tenth address of serviceCIDR."""
 
 
 class ClusterSpec(Strict):
-    """What Leeway does in the cluster."""
+    """The policy of Leeway in the cluster."""
 
     paused: bool = False
-    """Stops all that is voluntary; interruptions are still drained. `leeway pause` sets it."""
+    """Begin no voluntary retirement; drain interrupted nodes as usual. `leeway pause` sets it."""
     dry_run: bool = False
-    """Decides and reports, and acts on nothing."""
+    """Decide and report, and change nothing."""
     takes: tuple[Literal["managed-node-group", "auto-mode", "karpenter"], ...] = ()
-    """Owners that would drain and replace their own nodes, whose nodes Leeway retires instead."""
+    """Owners that drain and replace their own nodes, and whose nodes Leeway retires as well."""
     churn: Churn = Churn()
-    """How many nodes may leave voluntarily at a time."""
+    """The disruption budget: how many nodes may retire voluntarily in a period."""
     notices: Notices = Notices()
-    """A policy for each kind of notice."""
+    """The policy for each kind of notice."""
     defaults: Defaults = Defaults()
-    """What serves a node pool without a node class of its own."""
+    """The node class of pools whose node class has no manifest. `leeway types`, `leeway select` and
+    `leeway userdata` use it."""
+    control_plane: ControlPlane | None = None
+    """The connection details that a node needs in order to join. `leeway userdata` reads them here,
+    the functions read them from EKS."""
 
 
 class ClusterMetadata(Metadata):
-    """Who the manifest is."""
+    """Name and other metadata of the manifest."""
 
     name: Annotated[str, StringConstraints(pattern=NAME)]
-    """The cluster's name."""
+    """Name of the cluster in EKS."""
 
 
 class Cluster(Manifest):
-    """What Leeway may do in a cluster, and by when."""
+    """The policy of Leeway in one cluster: what it may do, and by when."""
 
     api_version: Literal["leeway.sh/v1"]
     kind: Literal["Cluster"]
     metadata: ClusterMetadata
     spec: ClusterSpec = ClusterSpec()
-    """What Leeway does in the cluster."""
+    """The policy of Leeway in the cluster."""
 
     summary_columns: ClassVar[tuple[str, ...]] = ("PAUSED", "DRY-RUN")
 
     def summary(self) -> tuple[str, ...]:
-        """Return what `leeway get` shows in a table."""
+        """Return the values of `summary_columns`."""
         return (str(self.spec.paused).lower(), str(self.spec.dry_run).lower())
 
     @model_validator(mode="after")

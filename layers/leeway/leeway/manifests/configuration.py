@@ -1,5 +1,5 @@
-"""What users wrote about their clusters, as functions act by it: at most a minute old, and never a
-reason to leave an interrupted node alone."""
+"""The stored manifests of clusters, as functions use them: at most a minute old. If they cannot be
+read, interrupted nodes are still drained."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,30 +18,30 @@ from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 
 FRESH_FOR = timedelta(seconds=45)
-"""How long what was read serves; with the time that a function works, a change shows within a
+"""How long a read is cached; including the run time of a function, a change takes effect within a
 minute."""
 
 RETRY_AFTER = timedelta(seconds=10)
-"""How long a table that did not answer is left alone."""
+"""How long after a failed read the table is read again."""
 
 _POLICY = "cluster.leeway.sh"
 
 CAUTIOUS = ClusterPolicy(paused=True)
-"""What holds while nobody knows what users wrote: interruptions are drained by the defaults, and
-what is voluntary waits."""
+"""The policy while the manifests are not known: interruptions are drained by the defaults, and
+voluntary retirements wait."""
 
 
 class Reports(Protocol):
-    """Where it is written down for the people who run Leeway."""
+    """Reports errors to operators."""
 
     def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
-        """Log that something users wrote could not be read, or not all of it."""
+        """Log that a manifest could not be read, or only in part."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was read last; `stored` is None as long as reading has only failed."""
+    """The last read; `stored` is None until a read succeeds."""
 
     stored: tuple[StoredManifest, ...] | None
     until: datetime
@@ -49,7 +49,7 @@ class _Known:
 
 
 class Configuration:
-    """The ClusterPolicies Protocol, and every other kind of manifest; one for a warm function."""
+    """The ClusterPolicies Protocol and all other manifests, cached in a warm function."""
 
     def __init__(self, manifests: StoredManifests, clock: Clock, reports: Reports) -> None:
         self._manifests = manifests
@@ -57,13 +57,13 @@ class Configuration:
         self._reports = reports
         self._known: dict[tuple[str, str], _Known] = {}
         self._readings: dict[StoredManifest, Reading] = {}
-        self._lock = RLock()  # clusters are looked after side by side
+        self._lock = RLock()  # clusters are processed in parallel
 
     def policy_of(self, cluster: str) -> ClusterPolicy:
-        """Return the cluster's policy, at most a minute old; the defaults where there is none.
+        """Return the cluster's policy, at most a minute old; the defaults if it has no manifest.
 
-        Never raises: where the manifests cannot be read, those that were read last hold, and
-        without any, or where the policy's own cannot be made sense of, the cautious policy.
+        Never raises: if the manifests cannot be read, those that were read last apply. If there
+        are none, or the policy's manifest is invalid, the cautious policy applies.
         """
         known = self._read_policy(cluster)
         if known.stored is None:
@@ -74,11 +74,11 @@ class Configuration:
         return ClusterPolicy()
 
     def manifests(self, cluster: str, resources: Collection[str]) -> tuple[Written, ...]:
-        """Read the cluster's manifests of kinds such as `nodepool.karpenter.sh`. One that cannot
-        be read is reported, and left out.
+        """Read the cluster's manifests of kinds such as `nodepool.karpenter.sh`. Invalid manifests
+        are reported and skipped.
 
         Raises:
-            CloudUnavailable, CloudRefused: they could not be read, nor have they been.
+            CloudUnavailable, CloudRefused: the manifests could not be read, now or before.
         """
         known = self._read(cluster)
         if known.stored is None:
@@ -90,8 +90,8 @@ class Configuration:
         return tuple(found)
 
     def unread(self, cluster: str, resources: Collection[str]) -> frozenset[str]:
-        """Name the manifests of some kinds that can't be made sense of, as `KIND NAMESPACE/NAME`.
-        What they asked for before may still be there, and is not to be taken for unwanted."""
+        """Name the invalid manifests of some kinds, as `KIND NAMESPACE/NAME`. Their objects may
+        still exist in the cluster, and must not be treated as orphans."""
         return frozenset(
             f"{one.resource} {one.namespace}/{one.name}".replace(" /", " ")
             for one in self._read(cluster).stored or ()
@@ -99,7 +99,7 @@ class Configuration:
         )
 
     def faulty(self, cluster: str) -> int:
-        """Count the manifests, of whatever kind, that can't be read, or not all of them."""
+        """Count the manifests, of any kind, that have an error."""
         stored = self._read(cluster).stored or ()
         return sum(bool(self._reading(cluster, one).problems) for one in stored)
 
@@ -113,7 +113,7 @@ class Configuration:
         known, now = self._known.get((cluster, resource)), self._clock.now()
         if known is not None and now < known.until:
             return known
-        # Without the lock: a table that is slow to answer is asked about all clusters side by side.
+        # Without the lock: reads for several clusters run in parallel if the table is slow.
         read = self._read_anew(cluster, resource, known, now)
         with self._lock:
             self._known[cluster, resource] = read
@@ -122,9 +122,9 @@ class Configuration:
         return read
 
     def _read_policy(self, cluster: str) -> _Known:
-        """Read the policy alone, unless this function reads all manifests anyway. In a storm
-        thousands of functions start that want it, and all of a cluster's manifests are under one
-        key of the table, of which it lets 3,000 units a second be read."""
+        """Read only the policy, unless this function reads all manifests anyway. In a storm
+        thousands of functions read it, and all manifests of a cluster have one partition key,
+        which DynamoDB limits to 3,000 read units a second."""
         whole = (cluster, "") in self._known
         return self._read(cluster, "" if whole else _POLICY)
 
@@ -139,14 +139,14 @@ class Configuration:
             return _Known(before, now + RETRY_AFTER, error)
 
     def _reading(self, cluster: str, stored: StoredManifest) -> Reading:
-        """Make sense of a manifest, and report what is wrong with it, once for each version."""
+        """Validate a manifest, and report its errors, once for each version."""
         with self._lock:
             if stored not in self._readings:
                 self._readings[stored] = self._make_sense_of(cluster, stored)
             return self._readings[stored]
 
     def _make_sense_of(self, cluster: str, stored: StoredManifest) -> Reading:
-        # Half a policy is better than none; half of what is to be launched is not.
+        # The valid part of a policy applies; other manifests apply only as a whole.
         read = read_salvaged if stored.resource == _POLICY else read_stored
         reading = read(stored.body, stored.title)
         author = ""

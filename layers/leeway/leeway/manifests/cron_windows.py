@@ -1,4 +1,4 @@
-"""Fields that cron windows are written with, wherever they stand."""
+"""The field types of cron windows: cron expressions and time zones."""
 
 from functools import cache
 from importlib.resources import files
@@ -20,7 +20,7 @@ def _timezone(value: Any) -> Any:
         return value
     if value not in _zones():
         raise ValueError(
-            "expected a time zone of the IANA database, such as Europe/Berlin"
+            "expected a time zone of the IANA database such as Europe/Berlin"
             + near_miss(value[:64], _zones())
         )
     return ZoneInfo(value)
@@ -28,8 +28,8 @@ def _timezone(value: Any) -> Any:
 
 @cache
 def _zones() -> frozenset[str]:
-    """The names that the layer's own database has. Whoever checks a manifest may have others, and
-    some file systems take names in any case; functions would not know these."""
+    """Return the names in the layer's copy of the database. The machine that checks a manifest may
+    have others, and some file systems ignore case; the functions would not find these names."""
     return frozenset(files("tzdata").joinpath("zones").read_text(encoding="utf-8").split())
 
 
@@ -47,5 +47,10 @@ CronExpression = Annotated[
 TimeZone = Annotated[
     ZoneInfo,
     BeforeValidator(_timezone),
-    WithJsonSchema({"type": "string", "description": "A time zone of the IANA database."}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "description": "A time zone of the IANA database, for example Europe/Berlin.",
+        }
+    ),
 ]

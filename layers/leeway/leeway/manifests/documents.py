@@ -1,8 +1,8 @@
-"""YAML or JSON text → documents whose every value knows its line, by a loader that builds nothing
-but what JSON has, and that no document can make large or slow.
+"""Read YAML or JSON text into documents whose values know their lines. The loader builds only the
+types of JSON, and limits size, depth and time.
 
-Plain scalars mean what they mean to kubectl: booleans of YAML 1.1, numbers, and else text (a date
-or `12:30` is text). Source: go-yaml v2's resolution, by which sigs.k8s.io/yaml reads manifests.
+Plain scalars have the same types as in kubectl: booleans of YAML 1.1, numbers, otherwise text (a
+date or `12:30` is text). Source: the resolution of go-yaml v2, which sigs.k8s.io/yaml uses.
 """
 
 import json
@@ -17,20 +17,21 @@ import yaml
 from leeway.manifests.problems import Path, Problem, too_large
 
 LARGEST_TEXT = 32 * 1024 * 1024
-"""Bytes of a whole file, and of each of its documents as compact JSON, aliases expanded."""
+"""The most bytes of a file, and of each of its documents as compact JSON with aliases expanded."""
 
 DEEPEST = 64
-"""How deep values may be nested, aliases expanded."""
+"""The most levels of nesting, with aliases expanded."""
 
 MOST_DOCUMENTS = 100_000
-"""Documents of one text: more than any cluster's waiting pods, few enough to be read in seconds."""
+"""The most documents of one text: more than the pending pods of any cluster, and few enough to
+read in seconds."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE = frozenset(w for t in ("y", "yes", "true", "on") for w in (t, t.title(), t.upper()))
 _FALSE = frozenset(w for t in ("n", "no", "false", "off") for w in (t, t.title(), t.upper()))
-# go-yaml leaves the single letters alone.
+# go-yaml reads `y` and `n` as text.
 _BOOLEANS = dict.fromkeys(_TRUE - {"y", "Y"}, True) | dict.fromkeys(_FALSE - {"n", "N"}, False)
 _INTEGER = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[1-9][0-9_]*|0)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -42,10 +43,10 @@ _STANDARD = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value and the line it begins on; a mapping's members are at the lines of their keys.
+    """A value and the line on which it begins; the line of a mapping's member is that of its key.
 
-    `size` is no less than the bytes of its compact JSON and `depth` counts what is nested in it,
-    both with aliases expanded: an alias is the same Value again.
+    `size` is an upper bound of the bytes of its compact JSON, and `depth` counts the levels below
+    it, both with aliases expanded: an alias is the same Value again.
     """
 
     line: int
@@ -54,7 +55,7 @@ class Value:
     depth: int = 0
 
     def plain(self) -> Any:
-        """Build the value of dicts, lists, text, numbers, booleans and None."""
+        """Build the value from dicts, lists, text, numbers, booleans and None."""
         if isinstance(self.content, dict):
             return {key: member.plain() for key, member in self.content.items()}
         if isinstance(self.content, list):
@@ -62,7 +63,7 @@ class Value:
         return self.content
 
     def line_of(self, path: Path) -> int:
-        """Find the line of what is at the path, or of what is nearest above it."""
+        """Find the line of the value at the path, or of its nearest parent that exists."""
         value = self
         for part in path:
             content: Any = value.content
@@ -75,15 +76,15 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """What a text holds, and what is wrong with it; empty documents are left out."""
+    """The documents of a text, without the empty ones, and the problems found in it."""
 
     values: tuple[Value, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
 def read_documents(text: str, source: str) -> Documents:
-    """Read all documents of a text; `source` names it in problems. One that is not even YAML ends
-    the reading."""
+    """Read all documents of a text; `source` names the text in problems. A syntax error ends the
+    reading."""
     if len(text) > LARGEST_TEXT:
         return Documents(problems=(Problem(source, 0, (), too_large(len(text), LARGEST_TEXT)),))
     building = _Building(source)
@@ -96,7 +97,7 @@ def read_documents(text: str, source: str) -> Documents:
             if value is not None:
                 values.append(value)
         if next(starts, None) is not None:
-            message = f"holds more than {MOST_DOCUMENTS:,} documents"
+            message = f"expected at most {MOST_DOCUMENTS:,} documents"
             building.problems.append(Problem(source, 0, (), message))
     except yaml.YAMLError as error:
         building.problems.append(_syntax(error, text, source))
@@ -106,7 +107,8 @@ def read_documents(text: str, source: str) -> Documents:
 
 
 def _joined(pair: re.Match[str]) -> str:
-    """JSON escapes what is beyond 16 bits by two escapes together, which YAML does not know."""
+    """Join a surrogate pair: JSON writes a character beyond 16 bits as two escapes, which YAML does
+    not support."""
     high, low = int(pair[2], 16), int(pair[3], 16)
     return pair[1] + chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
@@ -121,14 +123,14 @@ class _GivenUp(Exception):
 def _syntax(error: yaml.YAMLError, text: str, source: str) -> Problem:
     mark = getattr(error, "problem_mark", None)
     if mark is None:
-        return Problem(source, 0, (), f"is no YAML: {' '.join(str(error).split())}")
+        return Problem(source, 0, (), f"not valid YAML: {' '.join(str(error).split())}")
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
     indentation = line[: len(line) - len(line.lstrip())]
     if "\t" in indentation or line[mark.column : mark.column + 1] == "\t":
-        return Problem(source, mark.line + 1, (), "a tab in the indentation; YAML takes spaces")
+        return Problem(source, mark.line + 1, (), "tab in the indentation; YAML allows only spaces")
     said = getattr(error, "problem", None) or "it cannot be read"
-    return Problem(source, mark.line + 1, (), f"is no YAML: {said}")
+    return Problem(source, mark.line + 1, (), f"not valid YAML: {said}")
 
 
 @dataclass
@@ -140,7 +142,7 @@ class _Building:
     anchors: dict[str, Value] = field(default_factory=dict)
 
     def document(self, events: Iterator[Any]) -> Value | None:
-        """Build what follows a document's start; None where it holds nothing."""
+        """Build the document that starts here; None if it is empty."""
         self.anchors = {}
         value = self.value(next(events), events)
         return None if value.content is None else value
@@ -151,7 +153,10 @@ class _Building:
             raise _GivenUp(line, _TOO_DEEP)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self.anchors:
-                raise _GivenUp(line, f"*{event.anchor} stands for nothing that ends above it")
+                raise _GivenUp(
+                    line,
+                    f"unknown alias *{event.anchor}: expected an anchor on a complete value above",
+                )
             return self.anchors[event.anchor]
         if isinstance(event, yaml.ScalarEvent):
             value = self.scalar(event, line)
@@ -166,7 +171,8 @@ class _Building:
     def scalar(self, event: yaml.ScalarEvent, line: int) -> Value:
         tag = (event.tag or "").removeprefix(_STANDARD)
         if tag not in {"", "!", "str", "int", "float", "bool", "null"}:
-            raise _GivenUp(line, f"the tag {event.tag} is not taken; only plain values are")
+            written = (event.tag or "").replace(_STANDARD, "!!")
+            raise _GivenUp(line, f"unsupported tag {written}: expected a plain value")
         text = event.value
         quoted = not event.implicit[0] or tag in {"!", "str"}
         content = text if quoted and tag not in {"int", "float", "bool", "null"} else _meant(text)
@@ -199,27 +205,27 @@ class _Building:
                 merged += value.content if isinstance(value.content, list) else [value]
                 continue
             if key in members:
-                message = f"the key {key!r} stands here and on line {members[key].line}"
+                message = f"duplicate key {key!r}, first set on line {members[key].line}"
                 self.problems.append(Problem(self.source, at, (), message))
             members[key] = Value(at, value.size, value.content, value.depth)
         for other in merged:
             if not isinstance(other.content, dict):
-                raise _GivenUp(line, "<< takes a mapping, or a list of mappings")
+                raise _GivenUp(line, "expected a mapping or a list of mappings after <<")
             members = other.content | members
         return Value(line, size, members, depth)
 
     def key(self, event: Any, line: int) -> str:
         if not isinstance(event, yaml.ScalarEvent):
-            raise _GivenUp(line, "a key is expected to be text")
+            raise _GivenUp(line, "expected text as a key")
         return str(event.value)
 
 
-_TOO_DEEP = f"values are nested more than {DEEPEST} deep"
+_TOO_DEEP = f"expected at most {DEEPEST} levels of nesting"
 
 
 def _grown(line: int, size: int, depth: int) -> tuple[int, int]:
-    """Give up on a collection as soon as it is too large or too deep, aliases expanded: merging
-    copies, and a document may merge the same a thousand times."""
+    """Stop as soon as a collection is too large or too deep with aliases expanded: `<<` copies, and
+    a document may merge the same mapping a thousand times."""
     if size > LARGEST_TEXT:
         raise _GivenUp(line, too_large(size, LARGEST_TEXT))
     if depth > DEEPEST:
@@ -232,7 +238,7 @@ def _size_of(content: Any) -> int:
 
 
 def _meant(text: str) -> Any:
-    """What a plain scalar stands for."""
+    """Return the value of a plain scalar."""
     if text in _NULLS:
         return None
     if text in _BOOLEANS:
@@ -248,7 +254,7 @@ def _integer(text: str) -> Any:
     sign = -1 if text.startswith("-") else 1
     digits = text.lstrip("+-").lower()
     if len(digits) > 40:
-        return text  # no number that means anything, and slow to read
+        return text  # too long for a number, and slow to convert
     if digits.startswith(("0x", "0b", "0o")):
         return sign * int(digits, 0)
     if len(digits) > 1 and digits.startswith("0"):

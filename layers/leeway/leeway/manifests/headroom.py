@@ -1,4 +1,4 @@
-"""The Headroom manifest of `leeway.sh/v1`: buffers of pause pods, on a cron and in proportion."""
+"""The Headroom manifest of `leeway.sh/v1`: buffers of pause pods, by cron or cluster size."""
 
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -20,33 +20,34 @@ Count = Annotated[int, Field(ge=0, le=100_000)]
 
 
 class PodSize(Strict):
-    """One pause pod: how much room it holds, and where."""
+    """One pause pod: the capacity that it reserves, and on which nodes."""
 
     requests: Annotated[Amounts, Field(min_length=1)]
-    """What it requests, by resource: `cpu`, `memory`, `nvidia.com/gpu`, …"""
+    """Resource requests of the pod: `cpu`, `memory`, `nvidia.com/gpu`, …"""
     labels: Labels = Field(default_factory=dict)
-    """Labels on the pods, for selectors of others (a spread, an affinity)."""
+    """Labels of the pods, for selectors of other objects (a spread, an affinity)."""
     node_selector: Labels = Field(default_factory=dict)
-    """Labels of the nodes that it holds room on."""
+    """Labels of the nodes on which the pod may run."""
     tolerations: tuple[dict[str, Any], ...] = ()
-    """Taints that it tolerates, as in a pod."""
+    """Tolerations, as in a pod."""
     affinity: dict[str, Any] = Field(default_factory=dict)
     """Affinity, as in a pod."""
     topology_spread_constraints: tuple[dict[str, Any], ...] = ()
-    """How its pods are spread, as in a pod; without a `labelSelector`, this buffer's pods count."""
+    """Topology spread constraints, as in a pod. A constraint without `labelSelector` counts the
+    pods of this buffer."""
 
 
 class WindowSpec(Strict):
-    """A recurring window in which the buffer has a size."""
+    """A recurring window with a number of pods."""
 
     timezone: TimeZone
-    """The time zone of `start` and `end`, as in the IANA database."""
+    """Time zone of `start` and `end`: a name of the IANA database."""
     start: CronExpression
-    """When the pods are to run: a cron expression of five fields."""
+    """When the window opens: a cron expression of five fields."""
     end: CronExpression
-    """When they go again."""
+    """When the window closes: a cron expression of five fields."""
     replicas: Annotated[Count, Field(ge=1)]
-    """How many pods."""
+    """Number of pods while the window is open."""
 
     @model_validator(mode="after")
     def _begins_and_ends(self) -> Self:
@@ -56,16 +57,16 @@ class WindowSpec(Strict):
 
 
 class LinearSpec(Strict):
-    """A size in proportion to the cluster, as the cluster-proportional-autoscaler has it."""
+    """A number of pods in proportion to the cluster, as in cluster-proportional-autoscaler."""
 
     cores_per_replica: Annotated[int, Field(ge=1)] | None = None
-    """One pod for so many cores."""
+    """Cores for each pod, rounded up to whole pods."""
     nodes_per_replica: Annotated[int, Field(ge=1)] | None = None
-    """One pod for so many nodes. Of both, the larger size wins."""
+    """Nodes for each pod, rounded up to whole pods. If both are set, the larger number applies."""
     min: Count = 0
-    """The least pods."""
+    """Minimum number of pods."""
     max: Count | None = None
-    """The most pods."""
+    """Maximum number of pods."""
 
     @model_validator(mode="after")
     def _of_something(self) -> Self:
@@ -90,12 +91,12 @@ Rungs = Annotated[tuple[Rung, ...], AfterValidator(_ascending)]
 
 
 class LadderSpec(Strict):
-    """A size by steps, as the cluster-proportional-autoscaler has it."""
+    """A number of pods by steps, as in cluster-proportional-autoscaler."""
 
     cores_to_replicas: Rungs = ()
-    """Pairs `[cores, pods]` in ascending order: from so many cores on, so many pods."""
+    """Pairs `[cores, pods]` in ascending order: the number of pods from this number of cores on."""
     nodes_to_replicas: Rungs = ()
-    """Pairs `[nodes, pods]` in ascending order. Of both, the larger size wins."""
+    """Pairs `[nodes, pods]` in ascending order. If both are set, the larger number applies."""
 
     @model_validator(mode="after")
     def _of_something(self) -> Self:
@@ -106,83 +107,84 @@ class LadderSpec(Strict):
 
 def _lead(lead: timedelta) -> timedelta:
     if not timedelta(0) <= lead <= timedelta(hours=6):
-        raise ValueError("expected a lead time of at most 6h")
+        raise ValueError("expected a duration of at most 6h")
     return lead
 
 
 class BufferSpec(Strict):
-    """Pause pods of one size. Of its sizes, the largest wins."""
+    """Pause pods of one size. `replicas`, `windows`, `linear` and `ladder` each give a number; the
+    largest applies."""
 
     name: Annotated[Name, StringConstraints(max_length=63)]
-    """The buffer's name."""
+    """Name of the buffer, unique in the Headroom."""
     pod: PodSize
-    """One of its pods."""
+    """Requests and placement of each pod."""
     replicas: Count = 0
-    """So many pods always."""
+    """Number of pods at all times."""
     windows: tuple[WindowSpec, ...] = ()
-    """Sizes by the clock. Where several windows are open, the largest wins."""
+    """Numbers of pods by cron windows. If several windows are open, the largest applies."""
     linear: LinearSpec | None = None
-    """A size in proportion to the cluster's."""
+    """A number of pods in proportion to the cluster."""
     ladder: LadderSpec | None = None
-    """A size by steps of the cluster's."""
+    """A number of pods by steps of the cluster's size."""
     lead_time: Annotated[Duration, AfterValidator(_lead)] | None = None
-    """How long before a window's start its pods come, so that they run at the start. Left out: as
-    long as this buffer's pods have been seen to wait for nodes, two minutes at first."""
+    """How long before a window's start its pods are created, so that they run when it opens. The
+    default is the median time that pods of this buffer waited for a node, and two minutes until
+    there is a measurement."""
 
     @model_validator(mode="after")
     def _of_some_size(self) -> Self:
         if not (self.replicas or self.windows or self.linear or self.ladder):
-            raise ValueError("expected replicas, windows, linear or ladder: something with a size")
+            raise ValueError("expected at least one of replicas, windows, linear and ladder")
         return self
 
 
 class HeadroomSpec(Strict):
-    """Spare capacity that pause pods hold until real pods need it."""
+    """Spare capacity that pause pods reserve until other pods need it."""
 
     namespace: Annotated[Name, StringConstraints(max_length=63)] = NAMESPACE
-    """The namespace of the pause pods. One other than `leeway-headroom` must exist, and bind the
-    group `leeway:headroom` to the ClusterRole `leeway-headroom-buffer`."""
+    """Namespace of the pause pods. A namespace other than `leeway-headroom` must exist, with a
+    RoleBinding of the group `leeway:headroom` to the ClusterRole `leeway-headroom-buffer`."""
     priority: Annotated[int, Field(ge=-(2**31), le=-1)] = LOWEST_THAT_COUNTS
-    """Their priority: below that of every pod that may take their room."""
+    """Priority of the pause pods, below that of every pod that may preempt them. Node autoscalers
+    ignore pending pods below -10."""
     image: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,255}$")] = (
         IMAGE
     )
-    """The image of the pause pods."""
+    """Image of the pause pods."""
     buffers: Annotated[tuple[BufferSpec, ...], Field(min_length=1, max_length=100)]
-    """The buffers, each with its own size and place."""
+    """The buffers, each with its own number of pods, requests and placement."""
 
     @model_validator(mode="after")
     def _of_different_names(self) -> Self:
         names = [buffer.name for buffer in self.buffers]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ValueError(
-                f"expected every buffer to have a name of its own, got {twice[0]!r} twice"
-            )
+            raise ValueError(f"expected a unique name for each buffer, got {twice[0]!r} twice")
         return self
 
 
 class Headroom(Manifest):
-    """Keeps capacity warm: on a cron, in proportion to the cluster, or always."""
+    """Keeps spare capacity: by cron windows, in proportion to the cluster, or at all times."""
 
     api_version: Literal["leeway.sh/v1"]
     kind: Literal["Headroom"]
     spec: HeadroomSpec
-    """What is kept warm."""
+    """The capacity to keep."""
 
     summary_columns: ClassVar[tuple[str, ...]] = ("BUFFERS", "PRIORITY")
 
     def summary(self) -> tuple[str, ...]:
-        """Return what `leeway get` shows in a table."""
+        """Return the values of `summary_columns`."""
         return (",".join(buffer.name for buffer in self.spec.buffers), str(self.spec.priority))
 
     def notes(self) -> tuple[Note, ...]:
-        """Warn of a priority that autoscalers take no notice of, and of growth without end."""
+        """Warn about a priority that autoscalers ignore, and about unlimited growth."""
         notes = super().notes()
         if self.spec.priority < LOWEST_THAT_COUNTS:
             said = (
-                f"node autoscalers ignore pending pods below {LOWEST_THAT_COUNTS} unless they are "
-                "told otherwise: the room that is taken may not be filled again"
+                f"node autoscalers ignore pending pods below {LOWEST_THAT_COUNTS} by default: no "
+                "new node replaces the capacity after a preemption"
             )
             notes += (Note(("spec", "priority"), said),)
         return notes + tuple(
@@ -196,13 +198,13 @@ class Headroom(Manifest):
         for buffer in self.buffers():
             if len(buffer.pods.name) > LONGEST_NAME:
                 raise ValueError(
-                    f"metadata.name: expected, with the name of each buffer, {LONGEST_NAME} "
-                    f"characters at most: {buffer.pods.name} has {len(buffer.pods.name)}"
+                    f"metadata.name: expected at most {LONGEST_NAME} characters in NAME-BUFFER: "
+                    f"{buffer.pods.name} has {len(buffer.pods.name)}"
                 )
         return self
 
     def buffers(self) -> tuple[Buffer, ...]:
-        """Return the pause pods that it wants."""
+        """Return the pause pods to keep."""
         return tuple(self._buffer(spec) for spec in self.spec.buffers)
 
     def _buffer(self, spec: BufferSpec) -> Buffer:
@@ -230,13 +232,13 @@ class Headroom(Manifest):
 
 
 _WITHOUT_END = (
-    "its own pods need as many cores as it counts for them, so that every node brings another: "
-    "expected max"
+    "expected max: each pod requests at least coresPerReplica cores, so that every new node raises "
+    "the number of pods"
 )
 
 
 def _feeds_itself(buffer: BufferSpec) -> bool:
-    """Whether a node for one of its pods asks for one more pod at least."""
+    """Whether a node that is added for one of its pods adds at least one more pod."""
     linear = buffer.linear
     if linear is None or linear.max is not None or linear.cores_per_replica is None:
         return False

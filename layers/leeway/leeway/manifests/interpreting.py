@@ -1,4 +1,4 @@
-"""A document's plain value → a manifest, or what is wrong with it, field by field."""
+"""Validate a document: the result is a manifest, or a problem for each wrong field."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ from leeway.selection.reading.objects import shown
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What a converter makes of a manifest of a superseded version: the current one, and what its
-    author should know, by paths of what was written."""
+    """The result of a converter: the manifest in the current version, and warnings whose paths
+    refer to the manifest as written."""
 
     manifest: Manifest
     notes: tuple[Note, ...] = ()
@@ -26,8 +26,8 @@ class Converted:
 class Written:
     """A valid manifest.
 
-    `manifest` is as written, `meant` the same in its current version (for most kinds the same
-    object). `body` is the JSON that is kept: the document without what servers add to one.
+    `manifest` is the manifest as written, `meant` the same in the current version (for most kinds
+    the same object). `body` is the JSON to store: the document without fields of API servers.
     """
 
     kind: Kind
@@ -39,23 +39,23 @@ class Written:
 
     @property
     def name(self) -> str:
-        """The object's name."""
+        """Name of the object."""
         return self.manifest.metadata.name
 
     @property
     def namespace(self) -> str:
-        """The object's namespace; empty for kinds that have none."""
+        """Namespace of the object; empty for kinds without namespaces."""
         return (self.manifest.metadata.namespace or "default") if self.kind.namespaced else ""
 
     @property
     def title(self) -> str:
-        """How kubectl names it: `cluster.leeway.sh/prod`."""
+        """The name in the form that kubectl prints: `cluster.leeway.sh/prod`."""
         return f"{self.kind.resource}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreted:
-    """A manifest with its warnings, or the problems for which it is none."""
+    """A valid manifest with its warnings, or the problems that make it invalid."""
 
     written: Written | None
     problems: tuple[Problem, ...] = ()
@@ -63,7 +63,7 @@ class Interpreted:
 
 
 def interpret(document: Any, source: str, line_of: Callable[[Path], int]) -> Interpreted:
-    """Validate one document; `line_of` tells the line of a path, 0 where nobody knows."""
+    """Validate one document; `line_of` returns the line of a path, 0 if the line is not known."""
 
     def problem(path: Path, message: str) -> Problem:
         return Problem(source, line_of(path), path, message)
@@ -75,7 +75,7 @@ def interpret(document: Any, source: str, line_of: Callable[[Path], int]) -> Int
         return refused(problem((), f"expected a manifest, got {shown(document)}"))
     for name in ("apiVersion", "kind"):
         if not isinstance(document.get(name), str) or not document[name]:
-            return refused(problem((name,), "expected text; every manifest has it"))
+            return refused(problem((name,), "expected text; this field is required"))
     try:
         kind = find_kind(document["apiVersion"], document["kind"])
     except UnknownKind as error:
@@ -83,7 +83,7 @@ def interpret(document: Any, source: str, line_of: Callable[[Path], int]) -> Int
     body = _kept(document)
     model = model_of(kind)
     try:
-        # Validated as JSON: only there does strictness let text stand for enums and durations.
+        # Validated as JSON: strict mode accepts text for enums and durations only in JSON.
         manifest = model.model_validate_json(json.dumps(document))
         meant = _meant(kind, manifest)
     except ValidationError as error:
@@ -110,7 +110,7 @@ def _kept(document: dict[str, Any]) -> str:
 
 
 def _findings(error: ValidationError) -> list[Any]:
-    """Pydantic's findings, less the lists that it finds too short for items that are wrong."""
+    """Return pydantic's errors, except lists that are too short because an item is wrong."""
     found = error.errors(include_url=False)
     return [
         one
@@ -123,7 +123,7 @@ def _findings(error: ValidationError) -> list[Any]:
 
 
 def _explained(error: Any, document: Any, model: type[BaseModel]) -> tuple[Path, str]:
-    """Render one of pydantic's findings: where in the document, and what was expected there."""
+    """Render one of pydantic's errors: the path in the document, and what was expected there."""
     missing = error["type"] == "missing"
     path = _in_document(error["loc"], document, missing)
     given = "" if missing else f", got {shown(error['input'])}"
@@ -140,16 +140,39 @@ def _explained(error: Any, document: Any, model: type[BaseModel]) -> tuple[Path,
             told = ", got " in said or isinstance(error["input"], (dict, list))
             return path, said if told else f"{said}{given}"
         case "string_pattern_mismatch":
-            return path, f"expected text like {error['ctx']['pattern']}{given}"
+            return path, f"expected text that matches {error['ctx']['pattern']}{given}"
+        case kind if kind in _EXPECTED:
+            limits = error.get("ctx", {})
+            given = f", got {limits['actual_length']}" if "actual_length" in limits else given
+            return path, f"expected {_EXPECTED[kind].format_map(limits)}{given}"
         case _:
             said = error["msg"][0].lower() + error["msg"][1:]
-            for begin in ("input should be ", "value should be ", "string should be "):
-                said = said.replace(begin, "expected ")
-            return path, f"{said.replace('should have', 'expected')}{given}"
+            return path, f"{said.replace('input should be ', 'expected ')}{given}"
+
+
+_EXPECTED = {
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "float_type": "a number",
+    "greater_than_equal": "at least {ge}",
+    "int_type": "a whole number",
+    "less_than_equal": "at most {le}",
+    "list_type": "a list",
+    "model_type": "a mapping",
+    "string_too_long": "at most {max_length} characters",
+    "string_too_short": "at least {min_length} character(s)",
+    "string_type": "text, in quotes",
+    "time_delta_type": "a duration such as 90s or 1h30m",
+    "too_long": "at most {max_length} item(s)",
+    "too_short": "at least {min_length} item(s)",
+    "tuple_type": "a list",
+}
+"""What was expected, by the type of pydantic's error."""
 
 
 def _in_document(loc: Sequence[str | int], document: Any, missing: bool) -> Path:
-    """Leave out of pydantic's location what is not in the document: names of unions' members."""
+    """Return pydantic's location without the parts that are not in the document: the names of a
+    union's members."""
     path: list[str | int] = []
     value = document
     steps = loc[:-1] if missing else loc
@@ -165,7 +188,7 @@ def _in_document(loc: Sequence[str | int], document: Any, missing: bool) -> Path
 
 
 def _fields_at(model: type[BaseModel], path: Path) -> set[str]:
-    """The names of the fields that a model has at a path."""
+    """Return the names of the fields at a path of a model."""
     models = {model}
     for part in path:
         below: set[type[BaseModel]] = set()
@@ -173,7 +196,7 @@ def _fields_at(model: type[BaseModel], path: Path) -> set[str]:
             fields = {field.alias or name: field for name, field in one.model_fields.items()}
             if part in fields:
                 below |= _models_in(fields[str(part)].annotation)
-        # A position in a list, or a key of a map: its models were found with the list.
+        # A position in a list or a key of a map has the models that were found for the list or map.
         models = below or models
     return {f.alias or name for one in models for name, f in one.model_fields.items()}
 

@@ -1,4 +1,4 @@
-"""The one table of kinds: what a manifest may be, and by which words people ask for it."""
+"""The table of kinds: API versions, models, and the names that commands accept."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -11,10 +11,11 @@ from leeway.manifests.problems import listed, near_miss
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A row: `model` and `converter` are `module:attribute`, imported when first used.
+    """One kind in one version. `model` and `converter` are `module:attribute`, imported on first
+    use.
 
-    `converter` is for a version that is superseded: a function from its model to a `Converted`.
-    A `singleton` is at most once in a cluster, and carries the cluster's name.
+    `converter` is set for superseded versions: a function from the model to a `Converted`. A
+    `singleton` exists at most once in a cluster, and has the cluster's name.
     """
 
     api_version: str
@@ -28,17 +29,17 @@ class Kind:
 
     @property
     def group(self) -> str:
-        """The API group: `leeway.sh` of `leeway.sh/v1`."""
+        """API group: `leeway.sh` of `leeway.sh/v1`."""
         return self.api_version.rpartition("/")[0]
 
     @property
     def resource(self) -> str:
-        """The kind as kubectl prints it: `cluster.leeway.sh`."""
+        """The kind in the form that kubectl prints: `cluster.leeway.sh`."""
         return f"{self.name.lower()}.{self.group}" if self.group else self.name.lower()
 
     @property
     def words(self) -> frozenset[str]:
-        """All that people may call it, in lower case."""
+        """All names that commands accept, in lower case."""
         names = {self.name.lower(), self.plural, *self.short}
         return frozenset(names | {f"{name}.{self.group}" for name in names})
 
@@ -103,12 +104,13 @@ KINDS: tuple[Kind, ...] = (
         for version in ("v1alpha1", "v1beta1")
     ),
 )
-"""Every kind that is read, of several versions the latest last. Another one is another row, and its
-model."""
+"""Every supported kind; the latest of several versions comes last. A new kind needs a row here and
+a model."""
 
 
 class UnknownKind(ValueError):
-    """No row has this apiVersion and kind; the message says which have, `field` what is wrong."""
+    """No supported kind has this apiVersion and kind. The message lists the supported ones;
+    `field` is the wrong field."""
 
     def __init__(self, message: str, field: str = "kind") -> None:
         super().__init__(message)
@@ -116,39 +118,39 @@ class UnknownKind(ValueError):
 
 
 def find_kind(api_version: str, name: str) -> Kind:
-    """Find the row of a document's apiVersion and kind.
+    """Find the kind of a document's apiVersion and kind.
 
     Raises:
-        UnknownKind: there is none.
+        UnknownKind: no supported kind has them.
     """
     for kind in KINDS:
         if (kind.api_version, kind.name) == (api_version, name):
             return kind
     versions = [kind.api_version for kind in KINDS if kind.name == name]
     if versions:
-        message = f"{name} is read as {listed(versions)}, not as {api_version}"
+        message = f"expected {listed(versions)} for a {name}, got {api_version}"
         raise UnknownKind(message, "apiVersion")
     names = sorted({kind.name for kind in KINDS})
-    guess = near_miss(name, names) or f"; Leeway takes {listed(names)}"
-    raise UnknownKind(f"no kind {name} of {api_version}{guess}")
+    guess = near_miss(name, names) or f"; expected {listed(names)}"
+    raise UnknownKind(f"unknown kind {name} of {api_version}{guess}")
 
 
 def kinds_called(word: str) -> tuple[Kind, ...]:
-    """Find the rows that a word such as `nodepools` or `nodepool.karpenter.sh` stands for.
+    """Find the kinds with a name such as `nodepools` or `nodepool.karpenter.sh`.
 
     Raises:
-        UnknownKind: there is none.
+        UnknownKind: no supported kind has this name.
     """
     found = tuple(kind for kind in KINDS if word.lower() in kind.words)
     if not found:
         known = sorted({kind.plural for kind in KINDS})
         guess = near_miss(word, {w for kind in KINDS for w in kind.words if "." not in w})
-        raise UnknownKind(f"no kind {word}{guess or f'; there are {listed(known)}'}")
+        raise UnknownKind(f"unknown kind {word}{guess or f'; expected {listed(known)}'}")
     return found
 
 
 def model_of(kind: Kind) -> type[Manifest]:
-    """Import a kind's model."""
+    """Import the model of a kind."""
     model: type[Manifest] = attribute(kind.model)
     return model
 

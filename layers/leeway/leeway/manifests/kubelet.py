@@ -1,17 +1,17 @@
-"""The kubelet's settings as Karpenter's kinds have them."""
+"""The kubelet settings of Karpenter's kinds."""
 
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
 from leeway.manifests.amounts import Amount
-from leeway.manifests.base import Duration, NotActedOn, Strict
+from leeway.manifests.base import Duration, IpAddress, NotActedOn, Strict
 from leeway.selection.offers.node_class import Kubelet
 from leeway.selection.resources import Resources
 
 KUBELET = "leeway.sh/kubelet"
-"""The annotation by which a NodePool that was a Provisioner keeps its kubelet's settings: since
-then they belong to the node class."""
+"""The annotation with the kubelet settings of a NodePool that was converted from a Provisioner or
+from v1beta1. In v1 these settings belong to the node class."""
 
 Signal = Literal[
     "memory.available",
@@ -34,36 +34,37 @@ Percent = Annotated[int, Field(ge=0, le=100)]
 
 
 class KubeletSettings(Strict):
-    """How the kubelet of a node is set."""
+    """Kubelet settings of a node."""
 
-    cluster_dns: Annotated[tuple[str, ...], Field(alias="clusterDNS")] = ()
-    """Addresses of the cluster's DNS server."""
+    cluster_dns: Annotated[tuple[IpAddress, ...], Field(alias="clusterDNS")] = ()
+    """Addresses of the cluster\'s DNS servers."""
     max_pods: Annotated[int, Field(ge=0)] | None = None
-    """How many pods a node takes, whatever its addresses would allow."""
+    """Maximum number of pods on a node, in place of the number that its IP addresses allow."""
     pods_per_core: Annotated[int, Field(ge=0)] | None = None
-    """How many pods a node takes for each of its vCPUs at most; 0 is no limit."""
+    """Maximum number of pods for each vCPU; 0 means no limit."""
     system_reserved: Reserved = Field(default_factory=dict)
-    """Resources kept for the operating system."""
+    """Resources reserved for the operating system."""
     kube_reserved: Reserved = Field(default_factory=dict)
-    """Resources kept for Kubernetes' own daemons, in place of what the image would reserve."""
+    """Resources reserved for Kubernetes daemons, in place of the defaults of the image."""
     eviction_hard: dict[Signal, Threshold] = Field(default_factory=dict)
-    """Thresholds at which pods are evicted at once: amounts, or shares of what there is."""
+    """Thresholds at which the kubelet evicts pods at once: quantities or percentages."""
     eviction_soft: dict[Signal, Threshold] = Field(default_factory=dict)
-    """Thresholds at which pods are evicted after a grace period."""
+    """Thresholds at which the kubelet evicts pods after a grace period. Not subtracted from the
+    allocatable resources."""
     eviction_soft_grace_period: dict[Signal, Duration] = Field(default_factory=dict)
-    """The grace period of each soft threshold."""
+    """Grace period of each soft threshold."""
     eviction_max_pod_grace_period: int | None = None
-    """The longest grace of a pod that a soft threshold evicts, in seconds."""
+    """Maximum grace period, in seconds, of a pod that is evicted for a soft threshold."""
     image_gc_high_threshold_percent: Annotated[
         Percent | None, Field(alias="imageGCHighThresholdPercent")
     ] = None
-    """Disk usage from which images are removed."""
+    """Disk usage, in percent, at which the kubelet begins to remove images."""
     image_gc_low_threshold_percent: Annotated[
         Percent | None, Field(alias="imageGCLowThresholdPercent")
     ] = None
-    """Disk usage down to which images are removed."""
+    """Disk usage, in percent, at which the kubelet stops removing images."""
     cpu_cfs_quota: Annotated[bool | None, Field(alias="cpuCFSQuota")] = None
-    """Whether cpu limits are enforced."""
+    """Whether the kubelet enforces CPU limits."""
 
     @model_validator(mode="after")
     def _thresholds_match(self) -> Self:
@@ -80,7 +81,7 @@ class KubeletSettings(Strict):
         return self
 
     def settings(self) -> Kubelet:
-        """Return what selection needs of it."""
+        """Return the settings that selection uses."""
         return Kubelet(
             max_pods=self.max_pods,
             pods_per_core=self.pods_per_core,
@@ -95,7 +96,7 @@ def _resources(amounts: Reserved) -> Resources:
 
 
 class OldKubeletSettings(KubeletSettings):
-    """How a Provisioner sets the kubelet."""
+    """Kubelet settings of a Provisioner."""
 
     container_runtime: Annotated[Any, NotActedOn("nodes run containerd")] = None
-    """The container runtime."""
+    """Container runtime."""

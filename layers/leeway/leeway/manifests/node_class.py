@@ -1,4 +1,4 @@
-"""EC2NodeClass of `karpenter.k8s.aws/v1`: how a machine is made into a node."""
+"""EC2NodeClass of `karpenter.k8s.aws/v1`: the EC2 settings of nodes."""
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -18,28 +18,29 @@ def _is_alias(alias: str) -> str:
     family, at, version = alias.partition("@")
     if family not in _ALIASES or not at or not version:
         raise ValueError(
-            f"expected a family and a version like al2023@latest, of {', '.join(_ALIASES)}"
+            f"expected FAMILY@VERSION such as al2023@latest, with a family of {', '.join(_ALIASES)}"
         )
     if _ALIASES[family].windows and version != "latest":
-        raise ValueError("expected the version latest: Windows images are not pinned")
+        raise ValueError("expected the version latest: Windows images cannot be pinned")
     return alias
 
 
 class AmiTerm(Strict):
-    """An image matches a term if it has all that the term says."""
+    """An image matches a term if it meets every field of the term."""
 
     alias: Annotated[str, StringConstraints(max_length=30), AfterValidator(_is_alias)] | None = None
-    """A family and a version of EKS's own images, like `al2023@latest`; alone."""
+    """Family and version of an EKS image, for example `al2023@latest`; the only field of the only
+    term."""
     id: Annotated[str, StringConstraints(pattern=r"^ami-[0-9a-z]+$")] | None = None
-    """An image's id; alone in its term."""
+    """ID of the image; the only field of its term."""
     name: Annotated[str, StringConstraints(min_length=1)] | None = None
-    """An image's name (not its `Name` tag)."""
+    """Name of the image (not its `Name` tag)."""
     owner: Annotated[str, StringConstraints(min_length=1)] | None = None
-    """The image's owner: an account, `self`, `amazon` or `aws-marketplace`."""
+    """Owner of the image: an account, `self`, `amazon` or `aws-marketplace`."""
     ssm_parameter: str | None = None
-    """The SSM parameter that holds an image's id; alone in its term."""
+    """SSM parameter with the ID of the image; the only field of its term."""
     tags: Tags = Field(default_factory=dict)
-    """Tags that an image has; the value `*` stands for any."""
+    """Tags of the image; the value `*` matches any value."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -47,7 +48,7 @@ class AmiTerm(Strict):
         with_others = self.name is not None or bool(self.tags)
         if alone + with_others != 1 or (alone and self.owner is not None):
             raise ValueError(
-                "expected one of alias, id and ssmParameter, or name, owner and tags in a term"
+                "expected alias, id or ssmParameter alone, or a combination of name, owner and tags"
             )
         return self
 
@@ -63,23 +64,23 @@ class Volume(Strict):
     """An EBS volume."""
 
     volume_size: Annotated[str, AfterValidator(_is_size)] | None = None
-    """Its size, in Gi, G, Ti or T."""
+    """Size, in Gi, G, Ti or T."""
     volume_type: Literal["standard", "io1", "io2", "gp2", "sc1", "st1", "gp3"] | None = None
-    """Its type."""
+    """Volume type."""
     iops: int | None = None
-    """Operations per second."""
+    """I/O operations per second."""
     throughput: int | None = None
-    """MiB per second, for gp3."""
+    """Throughput in MiB per second, for gp3."""
     encrypted: bool | None = None
-    """Whether it is encrypted."""
+    """Whether the volume is encrypted."""
     kms_key_id: Annotated[str | None, Field(alias="kmsKeyID")] = None
-    """The key it is encrypted with."""
+    """KMS key of an encrypted volume."""
     snapshot_id: Annotated[str | None, Field(alias="snapshotID")] = None
-    """The snapshot it is made of."""
+    """Snapshot from which the volume is created."""
     delete_on_termination: bool | None = None
-    """Whether it goes with its instance."""
+    """Whether EC2 deletes the volume when the instance terminates."""
     volume_initialization_rate: Annotated[int, Field(ge=100, le=300)] | None = None
-    """MiB per second that its snapshot is read with."""
+    """Rate in MiB per second at which EC2 reads the snapshot."""
 
     @model_validator(mode="after")
     def _has_a_size(self) -> Self:
@@ -89,92 +90,89 @@ class Volume(Strict):
 
 
 class BlockDevice(Strict):
-    """A volume at a device's name."""
+    """A volume and its device name."""
 
     device_name: str | None = None
-    """The device's name, such as /dev/xvda."""
+    """Device name, for example /dev/xvda."""
     ebs: Volume | None = None
-    """The volume."""
+    """EBS volume."""
     root_volume: bool = False
-    """Whether it holds the kubelet's data."""
+    """Whether the volume holds the kubelet's data."""
 
 
 class MetadataOptions(Strict):
-    """Who may reach the instance metadata service."""
+    """Access to the instance metadata service."""
 
     http_endpoint: Literal["enabled", "disabled"] = "enabled"
-    """Whether it can be reached at all."""
+    """Whether the service is enabled."""
     http_protocol_ipv6: Annotated[
         Literal["enabled", "disabled"], Field(alias="httpProtocolIPv6")
     ] = "disabled"
-    """Whether it can be reached by IPv6."""
+    """Whether the service has an IPv6 endpoint."""
     http_put_response_hop_limit: Annotated[int, Field(ge=1, le=64)] = 1
-    """From how many hops away: 2 lets pods reach it."""
+    """Maximum number of network hops of a response; pods need 2."""
     http_tokens: Literal["required", "optional"] = "required"
-    """Whether a session token is needed."""
+    """Whether requests need a session token (IMDSv2)."""
 
 
 class NodeClassFields(Strict):
-    """What every version of a node class has."""
+    """The fields that all versions of an EC2NodeClass have."""
 
     ami_selector_terms: Annotated[tuple[AmiTerm, ...], Field(max_length=30)] = ()
-    """Which images nodes boot: those that match any of the terms."""
+    """Images of the nodes: those that match at least one term."""
     subnet_selector_terms: SubnetTerms | None = None
-    """Which subnets nodes are launched into: those that match any of the terms."""
+    """Subnets of the nodes: those that match at least one term."""
     security_group_selector_terms: SecurityGroupTerms | None = None
-    """Which security groups nodes get: those that match any of the terms."""
+    """Security groups of the nodes: those that match at least one term."""
     role: Annotated[str, StringConstraints(min_length=1, max_length=128)] | None = None
     """Name of the nodes' IAM role."""
     instance_profile: Annotated[str, StringConstraints(min_length=1, max_length=128)] | None = None
-    """Name of the nodes' instance profile, in place of a role."""
+    """Name of the nodes' instance profile; set either this or `role`."""
     user_data: str | None = None
-    """What nodes boot with, beside what Leeway adds."""
+    """User data of the nodes."""
     tags: Tags = Field(default_factory=dict)
-    """Tags of the instances and volumes."""
+    """Tags of instances and volumes."""
     block_device_mappings: Annotated[tuple[BlockDevice, ...], Field(max_length=50)] = ()
-    """The nodes' volumes."""
+    """Volumes of the nodes. The size of the volume with the kubelet's data gives the ephemeral
+    storage."""
     instance_store_policy: Literal["RAID0"] | None = None
-    """RAID0: local NVMe disks hold the pods' ephemeral storage."""
+    """`RAID0`: local NVMe disks hold the ephemeral storage of pods."""
     metadata_options: MetadataOptions = Field(default_factory=MetadataOptions)
-    """Who may reach the instance metadata service."""
+    """Access to the instance metadata service."""
     associate_public_ip_address: Annotated[bool | None, Field(alias="associatePublicIPAddress")] = (
         None
     )
-    """Whether nodes get public addresses."""
+    """Whether nodes have public IP addresses."""
     detailed_monitoring: bool | None = None
-    """Whether CloudWatch watches nodes by the minute."""
-    context: Annotated[Any, NotActedOn("EC2 reserves it")] = None
+    """Whether detailed CloudWatch monitoring is enabled."""
+    context: Annotated[Any, NotActedOn("EC2 reserves this field")] = None
     """Reserved by EC2."""
 
 
 class EC2NodeClassSpec(NodeClassFields):
-    """How a machine is made into a node. What is left out is as the Cluster's defaults say."""
+    """EC2 settings of nodes. Fields that are not set take the Cluster's defaults."""
 
     ami_family: AmiFamily | None = None
-    """Operating system of the nodes; by default that of the alias in amiSelectorTerms."""
+    """AMI family of the nodes; the default is the family of the alias in amiSelectorTerms."""
     kubelet: KubeletSettings = Field(default_factory=KubeletSettings)
-    """How the kubelet is set."""
+    """Kubelet settings."""
     ip_prefix_count: Annotated[int, Field(ge=0)] | None = None
-    """How many prefixes of 16 addresses a network interface gets. One or more: pods are counted
-    as with prefix delegation."""
+    """Number of prefixes of 16 addresses on a network interface. With one or more, the maximum
+    number of pods is calculated as with prefix delegation."""
     capacity_reservation_selector_terms: Annotated[
-        Any, NotActedOn("capacity reservations are not launched into")
+        Any, NotActedOn("capacity reservations are not supported")
     ] = None
-    """Which capacity reservations nodes are launched into."""
-    network_interfaces: Annotated[Any, NotActedOn("nodes get one network interface")] = None
-    """The nodes' network interfaces."""
-    placement_group_selector: Annotated[
-        Any, NotActedOn("nodes are not launched into placement groups")
-    ] = None
-    """Which placement group nodes are launched into."""
-    cpu_options: Annotated[
-        Any, NotActedOn("every node is taken to have the vCPUs of its instance type")
-    ] = None
-    """How many threads each core runs, and other options of the processor."""
-    connection_tracking: Annotated[
-        Any, NotActedOn("idle connections are tracked as long as EC2 does by default")
-    ] = None
-    """How long EC2 tracks idle connections."""
+    """Capacity reservations of the nodes."""
+    network_interfaces: Annotated[Any, NotActedOn("each node has one network interface")] = None
+    """Network interfaces of the nodes."""
+    placement_group_selector: Annotated[Any, NotActedOn("placement groups are not supported")] = (
+        None
+    )
+    """Placement group of the nodes."""
+    cpu_options: Annotated[Any, NotActedOn("each node has all vCPUs of its instance type")] = None
+    """Threads of each core, and other CPU options."""
+    connection_tracking: Annotated[Any, NotActedOn("EC2's default timeouts apply")] = None
+    """Timeouts of EC2 connection tracking."""
 
     @model_validator(mode="after")
     def _means_one_thing(self) -> Self:
@@ -184,62 +182,63 @@ class EC2NodeClassSpec(NodeClassFields):
             raise ValueError("blockDeviceMappings: expected at most one rootVolume")
         by_alias = self.alias_family
         if by_alias and len(self.ami_selector_terms) > 1:
-            raise ValueError("amiSelectorTerms: expected an alias to be the only term")
+            raise ValueError("amiSelectorTerms: expected no other term besides the alias")
         if by_alias and self.ami_family not in {None, by_alias, AmiFamily.CUSTOM}:
-            raise ValueError(f"amiFamily: expected {by_alias} or Custom, as the alias says")
+            raise ValueError(f"amiFamily: expected {by_alias} (the family of the alias) or Custom")
         return self
 
     @property
     def alias_family(self) -> AmiFamily | None:
-        """The family that an alias among the image terms names."""
+        """The family of the alias in amiSelectorTerms."""
         named = [term.alias for term in self.ami_selector_terms if term.alias]
         return _ALIASES[named[0].partition("@")[0]] if named else None
 
     @property
     def family(self) -> AmiFamily | None:
-        """The operating system, None where nothing is said about it."""
+        """The AMI family; None if neither amiFamily nor an alias is set."""
         return self.ami_family or self.alias_family
 
 
 class EC2NodeClass(Manifest):
-    """How a machine is made into a node."""
+    """The EC2 settings of nodes. `leeway types` and `leeway select` use the fields that change a
+    node's allocatable resources."""
 
     api_version: Literal["karpenter.k8s.aws/v1"]
     kind: Literal["EC2NodeClass"]
     spec: EC2NodeClassSpec = Field(default_factory=EC2NodeClassSpec)
-    """How a machine is made into a node."""
+    """EC2 settings of the nodes."""
 
     summary_columns: ClassVar[tuple[str, ...]] = ("FAMILY", "ROLE")
 
     def summary(self) -> tuple[str, ...]:
-        """Return what `leeway get` shows in a table."""
+        """Return the values of `summary_columns`."""
         spec = self.spec
         return (spec.family or "by default", spec.role or spec.instance_profile or "by default")
 
     def notes(self) -> tuple[Note, ...]:
-        """Say too that AL2 gets no new images, and what Bottlerocket has no setting for."""
+        """Warn also about AL2, which has no new images, and settings that Bottlerocket lacks."""
         if self.spec.family is AmiFamily.BOTTLEROCKET and self.spec.kubelet.pods_per_core:
-            said = "Bottlerocket has no such setting: take maxPods"
+            said = "Bottlerocket does not support this setting; use maxPods"
             return (*super().notes(), Note(("spec", "kubelet", "podsPerCore"), said))
         if self.spec.family is not AmiFamily.AL2:
             return super().notes()
         field = "amiFamily" if self.spec.ami_family else "amiSelectorTerms"
-        said = "EKS has published no images of AL2 since November 2025: take AL2023"
+        said = "EKS has published no AL2 images since November 2025; use AL2023"
         return (*super().notes(), Note(("spec", field), said))
 
     def storage(self, family: AmiFamily) -> int | None:
-        """Return the size in bytes of the volume that holds pods' ephemeral storage; None where
-        no mapping says it."""
+        """Return the size in bytes of the volume with the pods' ephemeral storage; None if no
+        mapping sets it."""
         devices = self.spec.block_device_mappings
         root = [d for d in devices if d.root_volume]
         named = [d for d in devices if d.device_name == _DATA_DEVICE.get(family)]
-        # Nothing is known of a custom image: its last volume is taken to be the one for data.
+        # The layout of a custom image is not known: its last volume is treated as the data volume.
         found = root or named or (list(devices[-1:]) if family is AmiFamily.CUSTOM else [])
         sizes = [d.ebs.volume_size for d in found if d.ebs and d.ebs.volume_size]
         return whole(sizes[0]) if sizes else None
 
 
-# Where each family's images keep the kubelet's data.
+# The device with the kubelet's data in the images of each family.
 _DATA_DEVICE = {
     AmiFamily.AL2: "/dev/xvda",
     AmiFamily.AL2023: "/dev/xvda",

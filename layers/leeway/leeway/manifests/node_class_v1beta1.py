@@ -1,4 +1,4 @@
-"""EC2NodeClass of `karpenter.k8s.aws/v1beta1`, read as the one of v1 that it became."""
+"""EC2NodeClass of `karpenter.k8s.aws/v1beta1`, and its conversion to v1."""
 
 import json
 from typing import Annotated, Literal
@@ -12,33 +12,33 @@ from leeway.manifests.ubuntu import OldAmiFamily, notes_on, without_ubuntu
 
 
 class MetadataOptionsV1Beta1(MetadataOptions):
-    """Who may reach the instance metadata service."""
+    """Access to the instance metadata service."""
 
     http_put_response_hop_limit: Annotated[int, Field(ge=1, le=64)] = 2
-    """From how many hops away: 2 lets pods reach it."""
+    """Maximum number of network hops of a response; pods need 2."""
 
 
 class EC2NodeClassV1Beta1Spec(NodeClassFields):
-    """How a machine is made into a node. What is left out is as the Cluster's defaults say."""
+    """EC2 settings of nodes. Fields that are not set take the Cluster's defaults."""
 
     ami_family: OldAmiFamily | None = None
-    """Operating system of the nodes."""
+    """AMI family of the nodes."""
     metadata_options: MetadataOptionsV1Beta1 = Field(default_factory=MetadataOptionsV1Beta1)
-    """Who may reach the instance metadata service."""
+    """Access to the instance metadata service."""
 
 
 class EC2NodeClassV1Beta1(Manifest):
-    """How a machine is made into a node, as Karpenter's second API has it. An EC2NodeClass of v1
-    says the same."""
+    """EC2 settings of nodes, in Karpenter's second API. Leeway converts it to an EC2NodeClass of
+    v1."""
 
     api_version: Literal["karpenter.k8s.aws/v1beta1"]
     kind: Literal["EC2NodeClass"]
     spec: EC2NodeClassV1Beta1Spec = Field(default_factory=EC2NodeClassV1Beta1Spec)
-    """How a machine is made into a node."""
+    """EC2 settings of the nodes."""
 
 
 def as_node_class(old: EC2NodeClassV1Beta1) -> Converted:
-    """Convert an EC2NodeClass of v1beta1 to the one of v1 that means the same."""
+    """Convert an EC2NodeClass of v1beta1 to the equivalent one of v1."""
     spec = old.spec
     written = spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
     written["metadataOptions"] = spec.metadata_options.model_dump(mode="json", by_alias=True)

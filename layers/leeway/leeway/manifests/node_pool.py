@@ -1,4 +1,4 @@
-"""NodePool of `karpenter.sh/v1`: which nodes may be launched, for which pods, and how many."""
+"""NodePool of `karpenter.sh/v1`: the nodes that may be launched, their taints and limits."""
 
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -18,21 +18,22 @@ from leeway.manifests.pool_labels import NOT_ACTED_ON, check_pool_label
 from leeway.manifests.problems import Note
 from leeway.selection.requirements import Operator, Requirement
 
-NOT_GIVEN_BACK = NotActedOn("this version does not give nodes back")
+NOT_GIVEN_BACK = NotActedOn("Leeway does not consolidate or expire nodes")
 
 PoolLabelKey = Annotated[LabelKey, AfterValidator(check_pool_label)]
 PoolLabels = dict[PoolLabelKey, LabelValue]
 
 
 class LabelRequirement(Strict):
-    """What a label of a node has to be."""
+    """A requirement on a node label."""
 
     key: PoolLabelKey
-    """The label."""
+    """Label key."""
     operator: Operator
-    """How its values are meant."""
+    """How the label's value is compared with `values`."""
     values: tuple[str, ...] = ()
-    """The values: at least one for In and NotIn, one integer for Gt, Lt, Gte and Lte."""
+    """Values: at least one for `In` and `NotIn`, one integer for `Gt`, `Lt`, `Gte` and `Lte`, none
+    for `Exists` and `DoesNotExist`."""
 
     @model_validator(mode="after")
     def _can_be_meant(self) -> Self:
@@ -41,15 +42,15 @@ class LabelRequirement(Strict):
 
 
 class FlexibleRequirement(LabelRequirement):
-    """What a label of a node has to be, and how many of its values a launch may choose from."""
+    """A requirement on a node label, with the number of values that a launch request must offer."""
 
     min_values: Annotated[int, Field(ge=1, le=50)] | None = None
-    """How many different values the instance types of a launch have at least."""
+    """Minimum number of different values among the instance types of one launch request."""
 
     @model_validator(mode="after")
     def _has_as_many(self) -> Self:
         if self.operator is Operator.IN and len(set(self.values)) < (self.min_values or 0):
-            raise ValueError(f"expected at least {self.min_values} values, as minValues says")
+            raise ValueError(f"expected at least minValues ({self.min_values}) values")
         return self
 
 
@@ -57,28 +58,28 @@ class TaintSpec(Strict):
     """A taint."""
 
     key: LabelKey
-    """The taint's key."""
+    """Key of the taint."""
     value: LabelValue = ""
-    """The taint's value."""
+    """Value of the taint."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
-    """What it does to pods that do not tolerate it."""
-    time_added: Annotated[Any, NotActedOn("the kubelet sets it")] = None
-    """When it was added."""
+    """Effect on pods that do not tolerate the taint."""
+    time_added: Annotated[Any, NotActedOn("Kubernetes sets this field")] = None
+    """Time at which the taint was added."""
 
 
 class NodeClassRef(Strict):
-    """Which node class makes the nodes."""
+    """A reference to the node class of the nodes."""
 
     group: Literal["karpenter.k8s.aws"] = "karpenter.k8s.aws"
-    """Its API group."""
+    """API group of the node class."""
     kind: Literal["EC2NodeClass"] = "EC2NodeClass"
-    """Its kind."""
+    """Kind of the node class."""
     name: Name
-    """Its name."""
+    """Name of the node class."""
 
 
 class TemplateMetadata(Strict):
-    """What nodes are labelled and annotated with."""
+    """Labels and annotations of nodes."""
 
     labels: PoolLabels = Field(default_factory=dict)
     """Labels of the nodes."""
@@ -90,42 +91,43 @@ Never = Literal["Never"]
 
 
 class TemplateSpec(Strict):
-    """What the nodes are like."""
+    """The specification of nodes."""
 
     node_class_ref: NodeClassRef = Field(default_factory=lambda: NodeClassRef(name="default"))
-    """Which node class makes them; where there is none of that name, the Cluster's defaults do."""
+    """Node class of the nodes. If it has no manifest, the Cluster's defaults apply."""
     requirements: Annotated[tuple[FlexibleRequirement, ...], Field(max_length=100)] = ()
-    """What their labels have to be."""
+    """Requirements on the labels of the nodes."""
     taints: tuple[TaintSpec, ...] = ()
-    """Taints that pods must tolerate."""
+    """Taints of the nodes; pods must tolerate them."""
     startup_taints: tuple[TaintSpec, ...] = ()
-    """Taints that somebody takes off while a node starts; pods need not tolerate them."""
+    """Taints that another component removes while a node starts; pods do not have to tolerate
+    them."""
     expire_after: Annotated[Duration | Never, NOT_GIVEN_BACK] = timedelta(hours=720)
-    """How old a node may become."""
+    """Maximum age of a node."""
     termination_grace_period: Annotated[Duration | None, NOT_GIVEN_BACK] = None
-    """How long a node's drain may take."""
+    """Maximum time of a node's drain."""
 
 
 class Template(Strict):
-    """What the nodes are like."""
+    """A template of nodes."""
 
     metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
-    """Their labels and annotations."""
+    """Labels and annotations of the nodes."""
     spec: TemplateSpec = Field(default_factory=TemplateSpec)
-    """Their requirements, taints and node class."""
+    """Requirements, taints and node class of the nodes."""
 
 
 class Budget(Strict):
-    """How many nodes may leave at once, and when."""
+    """How many nodes may be disrupted at once, and when."""
 
     nodes: Annotated[str, StringConstraints(pattern=r"^((100|[0-9]{1,2})%|[0-9]+)$")] = "10%"
-    """A number, or a share, which is rounded up."""
+    """Number or percentage of nodes; a percentage is rounded up."""
     reasons: tuple[Literal["Underutilized", "Empty", "Drifted"], ...] | None = None
-    """For which reasons; for all where none is named."""
+    """Reasons to which the budget applies; without any, it applies to all."""
     schedule: str | None = None
-    """A cron expression, in UTC: when the budget begins to hold."""
+    """Cron expression in UTC: when the budget begins to apply."""
     duration: Duration | None = None
-    """How long it holds from then on."""
+    """How long the budget applies after each start."""
 
     @model_validator(mode="after")
     def _schedule_with_duration(self) -> Self:
@@ -135,40 +137,42 @@ class Budget(Strict):
 
 
 class Disruption(Strict):
-    """When nodes are given back."""
+    """When nodes are removed."""
 
     consolidate_after: Duration | Never = timedelta(0)
-    """How long a node has to be empty or under-used."""
+    """How long a node has to be empty or underutilized."""
     consolidation_policy: Literal["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"] = (
         "WhenEmptyOrUnderutilized"
     )
-    """Which nodes are given back."""
+    """Which nodes are removed."""
     budgets: Annotated[tuple[Budget, ...], Field(max_length=50)] = (Budget(),)
-    """How many at once; the strictest holds."""
+    """Disruption budgets; the strictest applies."""
 
 
 class NodePoolSpec(Strict):
-    """Which nodes may be launched."""
+    """The nodes that may be launched."""
 
     template: Template = Field(default_factory=Template)
-    """What the nodes are like."""
+    """Template of the nodes."""
     disruption: Annotated[Disruption, NOT_GIVEN_BACK] = Field(default_factory=Disruption)
-    """When they are given back."""
+    """When nodes are removed."""
     limits: Amounts = Field(default_factory=dict)
-    """What all nodes together may have: cpu, memory, any resource, `nodes`."""
+    """Limits on the sum of all nodes of the pool: `cpu`, `memory`, any other resource, or
+    `nodes`."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
-    """Of pools that would do, that of the larger weight is taken."""
-    replicas: Annotated[Any, NotActedOn("nodes are launched for pods, not by number")] = None
-    """A fixed number of nodes."""
+    """Weight of the pool: of the pools that fit a pod, the one with the largest weight is used."""
+    replicas: Annotated[Any, NotActedOn("a fixed number of nodes is not supported")] = None
+    """Fixed number of nodes."""
 
 
 class NodePool(Manifest):
-    """Which nodes may be launched, for which pods, and how many."""
+    """The nodes that may be launched. `leeway types` and `leeway select` use it; Leeway launches no
+    nodes for pending pods."""
 
     api_version: Literal["karpenter.sh/v1"]
     kind: Literal["NodePool"]
     spec: NodePoolSpec
-    """Which nodes may be launched."""
+    """The nodes that may be launched."""
 
     @model_validator(mode="after")
     def _kubelet_can_be_read(self) -> Self:
@@ -176,19 +180,19 @@ class NodePool(Manifest):
             self.kubelet()
         except ValidationError:
             raise ValueError(
-                f"metadata.annotations: expected {KUBELET} to be a kubelet's settings, as JSON"
+                f"metadata.annotations: expected kubelet settings as JSON in {KUBELET}"
             ) from None
         return self
 
     def kubelet(self) -> KubeletSettings | None:
-        """Return the kubelet's settings that came with a Provisioner, None where none did."""
+        """Return the kubelet settings of a converted manifest; None if it has none."""
         written = self.metadata.annotations.get(KUBELET)
         return None if written is None else KubeletSettings.model_validate_json(written)
 
     summary_columns: ClassVar[tuple[str, ...]] = ("NODECLASS", "WEIGHT", "REQUIREMENTS")
 
     def summary(self) -> tuple[str, ...]:
-        """Return what `leeway get` shows in a table."""
+        """Return the values of `summary_columns`."""
         spec = self.spec.template.spec
         asked = ", ".join(
             str(Requirement.of(r.key, r.operator, r.values)) for r in spec.requirements
@@ -196,7 +200,7 @@ class NodePool(Manifest):
         return (spec.node_class_ref.name, str(self.spec.weight or 0), asked)
 
     def notes(self) -> tuple[Note, ...]:
-        """Name requirements too that nothing is known to meet."""
+        """Warn also about requirements on labels that Leeway does not support."""
         asked = self.spec.template.spec.requirements
         unknown = (
             Note(("spec", "template", "spec", "requirements", i, "key"), NOT_ACTED_ON[r.key])

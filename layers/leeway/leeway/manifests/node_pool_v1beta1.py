@@ -1,4 +1,4 @@
-"""NodePool of `karpenter.sh/v1beta1`, read as the one of v1 that it became."""
+"""NodePool of `karpenter.sh/v1beta1`, and its conversion to v1."""
 
 import json
 from datetime import timedelta
@@ -22,55 +22,56 @@ from leeway.manifests.node_pool import (
 
 
 class NodeClassRefV1Beta1(Strict):
-    """Which node class makes the nodes."""
+    """A reference to the node class of the nodes."""
 
     api_version: str | None = None
-    """Its API version."""
+    """API version of the node class."""
     kind: str | None = None
-    """Its kind."""
+    """Kind of the node class."""
     name: Name
-    """Its name."""
+    """Name of the node class."""
 
 
 class TemplateSpecV1Beta1(Strict):
-    """What the nodes are like."""
+    """The specification of nodes."""
 
     node_class_ref: NodeClassRefV1Beta1 = Field(
         default_factory=lambda: NodeClassRefV1Beta1(name="default")
     )
-    """Which node class makes them; where there is none of that name, the Cluster's defaults do."""
+    """Node class of the nodes. If it has no manifest, the Cluster's defaults apply."""
     requirements: Annotated[tuple[FlexibleRequirement, ...], Field(max_length=100)] = ()
-    """What their labels have to be."""
+    """Requirements on the labels of the nodes."""
     taints: tuple[TaintSpec, ...] = ()
-    """Taints that pods must tolerate."""
+    """Taints of the nodes; pods must tolerate them."""
     startup_taints: tuple[TaintSpec, ...] = ()
-    """Taints that somebody takes off while a node starts; pods need not tolerate them."""
+    """Taints that another component removes while a node starts; pods do not have to tolerate
+    them."""
     kubelet: KubeletSettings | None = None
-    """How the kubelet is set."""
-    resources: Annotated[Any, NotActedOn("Karpenter sets it")] = None
-    """What the pods of a node request."""
+    """Kubelet settings."""
+    resources: Annotated[Any, NotActedOn("Karpenter sets this field")] = None
+    """Requests of the pods of a node."""
 
 
 class TemplateV1Beta1(Strict):
-    """What the nodes are like."""
+    """A template of nodes."""
 
     metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
-    """Their labels and annotations."""
+    """Labels and annotations of the nodes."""
     spec: TemplateSpecV1Beta1 = Field(default_factory=TemplateSpecV1Beta1)
-    """Their requirements, taints and node class."""
+    """Requirements, taints and node class of the nodes."""
 
 
 class DisruptionV1Beta1(Strict):
-    """When nodes are given back."""
+    """When nodes are removed."""
 
     consolidate_after: Duration | Never | None = None
-    """How long a node has to be empty, with WhenEmpty."""
+    """How long a node has to be empty; only with `WhenEmpty`."""
     consolidation_policy: Literal["WhenEmpty", "WhenUnderutilized"] = "WhenUnderutilized"
-    """Which nodes are given back."""
+    """Which nodes are removed."""
     expire_after: Duration | Never = timedelta(hours=720)
-    """How old a node may become."""
+    """Maximum age of a node."""
     budgets: Annotated[tuple[Budget, ...], Field(max_length=50)] = (Budget(),)
-    """How many at once; the strictest holds."""
+    """Disruption budgets; the strictest applies."""
 
     @model_validator(mode="after")
     def _after_with_its_policy(self) -> Self:
@@ -83,32 +84,32 @@ class DisruptionV1Beta1(Strict):
 
 
 class NodePoolV1Beta1Spec(Strict):
-    """Which nodes may be launched."""
+    """The nodes that may be launched."""
 
     template: TemplateV1Beta1 = Field(default_factory=TemplateV1Beta1)
-    """What the nodes are like."""
+    """Template of the nodes."""
     disruption: Annotated[DisruptionV1Beta1, NOT_GIVEN_BACK] = Field(
         default_factory=DisruptionV1Beta1
     )
-    """When they are given back."""
+    """When nodes are removed."""
     limits: Amounts = Field(default_factory=dict)
-    """What all nodes together may have: cpu, memory, any resource."""
+    """Limits on the sum of all nodes of the pool: `cpu`, `memory` or any other resource."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
-    """Of pools that would do, that of the larger weight is taken."""
+    """Weight of the pool: of the pools that fit a pod, the one with the largest weight is used."""
 
 
 class NodePoolV1Beta1(Manifest):
-    """Which nodes may be launched, as Karpenter's second API has it. A NodePool of v1 says the
-    same."""
+    """Nodes that may be launched, in Karpenter's second API. Leeway converts it to a NodePool of
+    v1."""
 
     api_version: Literal["karpenter.sh/v1beta1"]
     kind: Literal["NodePool"]
     spec: NodePoolV1Beta1Spec
-    """Which nodes may be launched."""
+    """The nodes that may be launched."""
 
 
 def as_node_pool(old: NodePoolV1Beta1) -> Converted:
-    """Convert a NodePool of v1beta1 to the one of v1 that means the same."""
+    """Convert a NodePool of v1beta1 to the equivalent one of v1."""
     written = old.spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
     template = written.get("template", {})
     spec = template.get("spec", {})

@@ -1,4 +1,4 @@
-"""From a Cluster manifest to the policy that Leeway acts by; the rest is as by default."""
+"""Convert a Cluster manifest to a policy; fields that are not set keep their defaults."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,7 @@ from leeway.policy.rules import DEFAULTS, Action, ChurnCap, ClusterPolicy, Polic
 
 
 def cluster_policy(cluster: Cluster) -> ClusterPolicy:
-    """Lay what is written over the table of defaults."""
+    """Return the default policy with the fields that the manifest sets."""
     spec = cluster.spec
     return ClusterPolicy(
         notices={

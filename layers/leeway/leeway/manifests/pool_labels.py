@@ -1,4 +1,4 @@
-"""Which labels a pool may require or give, by the rules of Karpenter's schema."""
+"""The labels that a pool may require or set, by the rules of Karpenter's schema."""
 
 import difflib
 
@@ -16,24 +16,26 @@ NOT_ACTED_ON = dict.fromkeys(
         "karpenter.k8s.aws/placement-group-id",
         "karpenter.k8s.aws/placement-group-partition",
     ),
-    "Leeway does not know this label of instance types, and does not act on it",
+    "ignored: Leeway does not support this label",
 )
-"""Labels that Karpenter knows, and why Leeway leaves them."""
+"""Labels that Karpenter supports and Leeway ignores, with the warning for each."""
 
 
 def check_pool_label(key: str) -> str:
-    """Refuse a label that is not a pool's to set.
+    """Refuse a label that a pool may not set.
 
     Raises:
-        ValueError: it is not.
+        ValueError: a pool may not set it.
     """
     if key in {NODEPOOL, HOSTNAME} or ALIASES.get(key) == NODEPOOL:
-        raise ValueError(f"expected another label: {key} is set for every node")
+        raise ValueError(f"expected another label: Leeway sets {key} on every node")
     if key in WELL_KNOWN or key in ALIASES or key in NOT_ACTED_ON or key == NODE_CLASS:
         return key
     domain, slash, _ = key.partition("/")
     if slash and domain.endswith(_RESTRICTED) and not domain.endswith(_FREE):
         near = difflib.get_close_matches(key, sorted(WELL_KNOWN), n=1)
         guess = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"expected a well-known label or one of your own, got {key}{guess}")
+        raise ValueError(
+            f"expected a well-known label or a label of your own domain, got {key}{guess}"
+        )
     return key

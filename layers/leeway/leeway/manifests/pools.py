@@ -1,4 +1,4 @@
-"""Manifests → the pools that selection chooses for, each with the node class that serves it."""
+"""Convert manifests to pools, each with its node class."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from leeway.selection.requirements import Requirement, Requirements
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a cluster's manifest says of all its nodes."""
+    """The defaults of a Cluster manifest for all nodes."""
 
     family: AmiFamily = AmiFamily.AL2023
     prefix_delegation: bool = False
@@ -26,7 +26,7 @@ class Defaults:
 
 
 def defaults_of(cluster: Cluster | None) -> Defaults:
-    """Read a Cluster manifest's defaults; those of none where there is none."""
+    """Read the defaults of a Cluster manifest; without a manifest, the built-in ones."""
     if cluster is None:
         return Defaults()
     said = cluster.spec.defaults
@@ -38,8 +38,8 @@ def defaults_of(cluster: Cluster | None) -> Defaults:
 
 
 def pools_of(manifests: Iterable[Manifest]) -> tuple[Pool, ...]:
-    """Make a pool of each NodePool, in the order of their weight. Other kinds are not looked at but
-    for node classes and the Cluster's defaults."""
+    """Convert each NodePool, ordered by weight. Of other kinds, only node classes and the Cluster's
+    defaults are used."""
     given = tuple(manifests)
     clusters = [m for m in given if isinstance(m, Cluster)]
     defaults = defaults_of(clusters[0] if clusters else None)
@@ -51,7 +51,7 @@ def pools_of(manifests: Iterable[Manifest]) -> tuple[Pool, ...]:
 def node_class_of(
     manifest: EC2NodeClass | None, defaults: Defaults, name: str = "default"
 ) -> NodeClass:
-    """Return what decides how much of a machine a node of the class gives to pods."""
+    """Return the settings that decide a node's allocatable resources."""
     family = (manifest and manifest.spec.family) or defaults.family
     plain = NodeClass(
         name=manifest.metadata.name if manifest else name,

@@ -1,4 +1,4 @@
-"""manifests.ports"""
+"""The Protocols of the table's manifests."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,10 +7,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class StoredManifest:
-    """A manifest as the table has it: `body` is its JSON.
+    """A manifest in the table: `body` is its JSON.
 
-    `resource` is the kind as in `cluster.leeway.sh`. `version` grows with every write, also when
-    the manifest was deleted in between. `written_by` is the version of Leeway that wrote it last.
+    `resource` is the kind in the form `cluster.leeway.sh`. `version` grows with every write, even
+    if the manifest was deleted in between. `written_by` is the version of Leeway that wrote it.
     """
 
     resource: str
@@ -23,15 +23,15 @@ class StoredManifest:
 
     @property
     def title(self) -> str:
-        """How kubectl names it: `cluster.leeway.sh/prod`."""
+        """The name in the form that kubectl prints: `cluster.leeway.sh/prod`."""
         return f"{self.resource}/{self.name}"
 
 
 class StoredManifests(Protocol):
-    """The table's manifests."""
+    """Reads of the table's manifests."""
 
     def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
-        """Read a cluster's manifests, all or those of a kind, as they are now."""
+        """Read the current manifests of a cluster, all or those of one kind."""
         ...
 
 
@@ -39,17 +39,17 @@ class ManifestWriting(Protocol):
     """Changes to the table's manifests."""
 
     def write(self, cluster: str, manifest: StoredManifest, replaces: int) -> None:
-        """Write a manifest in place of the version that was read; 0 says that there was none.
+        """Write a manifest in place of the version that was read; 0 means that none existed.
 
         Raises:
-            RecordChanged: the stored version is another one.
+            RecordChanged: another version is stored.
         """
         ...
 
     def delete(self, cluster: str, manifest: StoredManifest) -> None:
-        """Delete this very version of a manifest.
+        """Delete exactly this version of a manifest.
 
         Raises:
-            RecordChanged: the stored version is another one, or it is gone.
+            RecordChanged: another version is stored, or none.
         """
         ...

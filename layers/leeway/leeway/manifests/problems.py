@@ -1,4 +1,4 @@
-"""What is wrong with a manifest, or worth a warning: always a file, a line, a field, a sentence."""
+"""Errors and warnings about manifests: each has a file, a line, a field and one sentence."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 type Path = tuple[str | int, ...]
-"""Where in a document: keys and positions in lists, from its root."""
+"""A place in a document: keys and list positions from the root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding. `line` counts from 1, 0 where the text is not at hand; an empty path means the
-    whole document."""
+    """One error or warning. `line` counts from 1, and is 0 if the text is not available; an empty
+    path means the whole document."""
 
     source: str
     line: int
@@ -21,7 +21,7 @@ class Problem:
 
     @property
     def field(self) -> str:
-        """The path as people write it; empty where the whole document is meant."""
+        """The path as text; empty for the whole document."""
         return rendered(self.path)
 
     def __str__(self) -> str:
@@ -32,14 +32,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something about a field that its author should know; not an error."""
+    """A warning about one field."""
 
     path: Path
     message: str
 
 
 def without(document: Any, paths: Iterable[Path]) -> Any:
-    """Build the document without what is at the paths; what is not there is not missed."""
+    """Copy the document without the values at the paths; paths that do not exist are ignored."""
     dropped = set(paths)
 
     def copy(value: Any, path: Path) -> Any:
@@ -58,7 +58,7 @@ def without(document: Any, paths: Iterable[Path]) -> Any:
 
 
 def rendered(path: Path) -> str:
-    """Render a path as people write it: `spec.terms[0].tags["a/b"]`."""
+    """Render a path as text: `spec.terms[0].tags["a/b"]`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -71,8 +71,8 @@ def rendered(path: Path) -> str:
 
 
 def too_large(size: int, most: int) -> str:
-    """Say that something has too many bytes."""
-    return f"is {size // 1024:,} KB large; at most {most // 1024:,} KB are taken"
+    """Render the message for a text that has too many bytes."""
+    return f"too large: {size // 1024:,} KB; the limit is {most // 1024:,} KB"
 
 
 def listed(words: Sequence[str]) -> str:
@@ -81,7 +81,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def near_miss(word: str, known: Iterable[str]) -> str:
-    """Render `; did you mean X?`, or nothing where no known word is near."""
+    """Render `; did you mean X?`, or an empty text if no known word is similar."""
     by_lower = {name.lower(): name for name in known}
     found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     return f"; did you mean {by_lower[found[0]]}?" if found else ""

@@ -1,4 +1,4 @@
-"""Provisioner of `karpenter.sh/v1alpha5`, read as the NodePool that it became."""
+"""Provisioner of `karpenter.sh/v1alpha5`, and its conversion to a NodePool."""
 
 import json
 from collections.abc import Iterable
@@ -29,8 +29,8 @@ from leeway.selection.labels import (
     normalised,
 )
 
-# What a Provisioner asks for where it says nothing of a label, and, where it says nothing at all
-# of which types, which those are. Source: Karpenter v0.31's defaults on AWS.
+# The requirements of a Provisioner that does not mention a label, and the instance types of one
+# that restricts no types. Source: Karpenter v0.31's defaults on AWS.
 _DEFAULTS = ((OS, "linux"), (ARCH, "amd64"), (CAPACITY_TYPE, ON_DEMAND))
 _OF_TYPES = frozenset(
     {INSTANCE_TYPE, f"{INSTANCE}family", f"{INSTANCE}category", f"{INSTANCE}generation"}
@@ -41,63 +41,64 @@ _TYPES_BY_DEFAULT = (
 )
 
 LONGEST = 2**31 - 1
-"""Seconds: as many as any whole number of the API has."""
+"""Seconds: the largest integer of the API."""
 
 
 class Consolidation(Strict):
-    """Whether under-used nodes are given back."""
+    """Removal of underutilized nodes."""
 
     enabled: bool = False
-    """Whether they are."""
+    """Whether underutilized nodes are removed."""
 
 
 class Limits(Strict):
-    """What all nodes together may have."""
+    """Limits on the sum of all nodes."""
 
     resources: Amounts = Field(default_factory=dict)
-    """Amounts by resource."""
+    """Limit for each resource."""
 
 
 class ProviderRef(Strict):
-    """Which node template makes the nodes."""
+    """A reference to the AWSNodeTemplate of the nodes."""
 
     api_version: str | None = None
-    """Its API version."""
+    """API version of the AWSNodeTemplate."""
     kind: str | None = None
-    """Its kind."""
+    """Kind of the AWSNodeTemplate."""
     name: Name
-    """Its name."""
+    """Name of the AWSNodeTemplate."""
 
 
 class ProvisionerSpec(Strict):
-    """Which nodes may be launched."""
+    """The nodes that may be launched."""
 
     requirements: tuple[LabelRequirement, ...] = ()
-    """What their labels have to be."""
+    """Requirements on the labels of the nodes."""
     labels: PoolLabels = Field(default_factory=dict)
     """Labels of the nodes."""
     annotations: dict[LabelKey, str] = Field(default_factory=dict)
     """Annotations of the nodes."""
     taints: tuple[TaintSpec, ...] = ()
-    """Taints that pods must tolerate."""
+    """Taints of the nodes; pods must tolerate them."""
     startup_taints: tuple[TaintSpec, ...] = ()
-    """Taints that somebody takes off while a node starts."""
+    """Taints that another component removes while a node starts; pods do not have to tolerate
+    them."""
     limits: Limits = Field(default_factory=Limits)
-    """What all nodes together may have."""
+    """Limits on the sum of all nodes."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
-    """Of pools that would do, that of the larger weight is taken."""
+    """Weight of the pool: of the pools that fit a pod, the one with the largest weight is used."""
     ttl_seconds_after_empty: Annotated[int | None, Field(ge=0, le=LONGEST), NOT_GIVEN_BACK] = None
-    """How long a node has to be empty before it is given back."""
+    """How long, in seconds, a node has to be empty before it is removed."""
     ttl_seconds_until_expired: Annotated[int | None, Field(ge=0, le=LONGEST), NOT_GIVEN_BACK] = None
-    """How old a node may become."""
+    """Maximum age of a node, in seconds."""
     consolidation: Annotated[Consolidation, NOT_GIVEN_BACK] = Field(default_factory=Consolidation)
-    """Whether under-used nodes are given back."""
+    """Removal of underutilized nodes."""
     kubelet_configuration: OldKubeletSettings = Field(default_factory=OldKubeletSettings)
-    """How the kubelet is set."""
+    """Kubelet settings."""
     provider_ref: ProviderRef | None = None
-    """Which AWSNodeTemplate makes the nodes."""
-    provider: Annotated[Any, NotActedOn("write an AWSNodeTemplate, and refer to it")] = None
-    """An AWSNodeTemplate's fields in place."""
+    """AWSNodeTemplate of the nodes. If it has no manifest, the Cluster's defaults apply."""
+    provider: Annotated[Any, NotActedOn("write an AWSNodeTemplate and set providerRef")] = None
+    """Fields of an AWSNodeTemplate, inline."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -107,16 +108,16 @@ class ProvisionerSpec(Strict):
 
 
 class Provisioner(Manifest):
-    """Which nodes may be launched, as Karpenter's first API has it. A NodePool says the same."""
+    """Nodes that may be launched, in Karpenter's first API. Leeway converts it to a NodePool."""
 
     api_version: Literal["karpenter.sh/v1alpha5"]
     kind: Literal["Provisioner"]
     spec: ProvisionerSpec
-    """Which nodes may be launched."""
+    """The nodes that may be launched."""
 
 
 def as_node_pool(old: Provisioner) -> Converted:
-    """Convert a Provisioner to the NodePool that means the same."""
+    """Convert a Provisioner to the equivalent NodePool."""
     spec = old.spec
     written = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
     kubelet = written.get("kubeletConfiguration", {})

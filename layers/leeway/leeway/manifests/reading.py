@@ -1,4 +1,4 @@
-"""Manifests as text → manifests: several documents, lists, YAML or JSON, each with its place."""
+"""Read manifests from YAML or JSON text: documents and lists, each with its line."""
 
 import json
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from leeway.manifests.interpreting import Interpreted, Written, interpret
 from leeway.manifests.problems import Path, Problem, too_large, without
 
 LARGEST = 350 * 1024
-"""Bytes of a manifest as compact JSON, aliases expanded. One is kept as one DynamoDB item, which
-takes 400 KB, with what else is said about it."""
+"""The most bytes of a manifest as compact JSON with aliases expanded. A manifest is one DynamoDB
+item, which holds at most 400 KB with its other attributes."""
 
 if TYPE_CHECKING:
     from leeway.manifests.documents import Value
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read. Whoever acts on `written` looks at `problems` first."""
+    """The manifests of a text with their problems. A caller that acts on `written` checks
+    `problems` first."""
 
     written: tuple[Written, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -33,8 +34,8 @@ class Reading:
 
 
 def read_manifests(text: str, source: str) -> Reading:
-    """Read all manifests of a text; `source` names it in problems."""
-    # Functions only read what is stored, which is JSON, and start without YAML.
+    """Read all manifests of a text; `source` names the text in problems."""
+    # Functions read only stored manifests, which are JSON, and start without the YAML parser.
     from leeway.manifests.documents import read_documents
 
     documents = read_documents(text, source)
@@ -52,17 +53,17 @@ def _read_item(item: "Value", source: str) -> Reading:
 
 
 def read_stored(body: str, source: str) -> Reading:
-    """Read one manifest as it is kept, which is JSON; its lines mean nothing to anybody."""
+    """Read one stored manifest, which is JSON; problems have no line."""
     try:
         document = json.loads(body)
     except ValueError as error:
-        return Reading(problems=(Problem(source, 0, (), f"is no JSON: {error}"),))
+        return Reading(problems=(Problem(source, 0, (), f"not valid JSON: {error}"),))
     return _as_reading(interpret(document, source, _nowhere))
 
 
 def read_salvaged(body: str, source: str) -> Reading:
-    """Read one manifest as it is kept, without the fields that are wrong, which are problems all
-    the same: of a policy, what can be read is better than nothing."""
+    """Read one stored manifest without its wrong fields, and report these as problems: the valid
+    part of a policy still applies."""
     reading = read_stored(body, source)
     if reading.written or not reading.problems:
         return reading
@@ -83,7 +84,7 @@ def _as_reading(found: Interpreted) -> Reading:
 
 
 def _items(value: "Value") -> "Iterator[Value]":
-    """Open `kind: List`, which is what kubectl prints of several objects."""
+    """Expand `kind: List`, which kubectl prints for several objects."""
     content = value.content
     if isinstance(content, dict) and "items" in content and "kind" in content:
         kind, items = content["kind"].content, content["items"].content

@@ -13,20 +13,20 @@ from leeway.manifests.problems import Note
 
 PAUSED = "autoscaling.keda.sh/paused"
 PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
-"""KEDA's annotations: the target stays as it is, or at this size, whatever the triggers say."""
+"""KEDA's annotations: the target keeps its size, or has this size, and triggers have no effect."""
 
 _HALF_PAUSED = ("autoscaling.keda.sh/paused-scale-in", "autoscaling.keda.sh/paused-scale-out")
 _NOT_PAUSED = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-"""Any other value pauses, also one that is no boolean. Source: KEDA's `NeedToBePausedByAnnotation`,
-by Go's `strconv.ParseBool`."""
+"""Any other value pauses, even if it is not a boolean. Source: KEDA's `NeedToBePausedByAnnotation`,
+which uses Go's `strconv.ParseBool`."""
 
-_EVERY_MINUTE = NotActedOn("Leeway looks at its windows once a minute")
+_EVERY_MINUTE = NotActedOn("Leeway evaluates cron windows once a minute")
 _NO_HPA = NotActedOn("Leeway scales the target itself, without an HPA")
-_NO_METRICS = NotActedOn("a cron trigger asks for no metrics")
+_NO_METRICS = NotActedOn("cron triggers use no metrics")
 
 
 def _replicas(value: Any) -> Any:
-    """KEDA takes text here, and people write numbers."""
+    """Accept text, which KEDA requires, and numbers."""
     if isinstance(value, str):
         if not value.isascii() or not value.isdecimal():
             raise ValueError("expected a whole number of replicas")
@@ -35,16 +35,17 @@ def _replicas(value: Any) -> Any:
 
 
 class CronMetadata(Strict):
-    """A recurring window, and the size that is wanted within it."""
+    """A recurring window and the number of replicas in it."""
 
     timezone: TimeZone
-    """The time zone of `start` and `end`, as in the IANA database."""
+    """Time zone of `start` and `end`: a name of the IANA database."""
     start: CronExpression
-    """When the window begins: a cron expression of five fields."""
+    """When the window opens: a cron expression of five fields."""
     end: CronExpression
-    """When the window ends; its last minute is the one before."""
+    """When the window closes: a cron expression of five fields. The window does not include this
+    minute."""
     desired_replicas: Annotated[int, BeforeValidator(_replicas), Field(ge=1, le=2**31 - 1)]
-    """The size within the window: a number, or text with a number in it."""
+    """Number of replicas while the window is open: a number, or a number as text."""
 
     @model_validator(mode="after")
     def _begins_and_ends(self) -> Self:
@@ -54,20 +55,20 @@ class CronMetadata(Strict):
 
 
 class Trigger(Strict):
-    """What scales the target. Leeway knows triggers of type `cron`."""
+    """A trigger. Leeway supports triggers of type `cron`."""
 
     type: Literal["cron"]
-    """The type of the trigger: `cron`."""
+    """Type of the trigger. Other types are refused."""
     name: str | None = None
-    """A name for people."""
+    """Name of the trigger, for display."""
     metadata: CronMetadata
-    """The window."""
+    """The cron window."""
     authentication_ref: Annotated[Any, _NO_METRICS] = None
-    """Credentials of the trigger's source."""
+    """Credentials for the source of metrics."""
     metric_type: Annotated[Any, _NO_METRICS] = None
-    """How the trigger's metric is averaged."""
+    """Metric type of the HPA."""
     use_cached_metrics: Annotated[Any, _NO_METRICS] = None
-    """Whether the trigger's metric is cached."""
+    """Whether the metric is cached."""
 
     @model_validator(mode="before")
     @classmethod
@@ -79,56 +80,57 @@ class Trigger(Strict):
 
 
 class ScaleTargetRef(Strict):
-    """The object that is scaled, in the ScaledObject's own namespace."""
+    """The workload to scale, in the namespace of the ScaledObject."""
 
     api_version: Annotated[
         str, StringConstraints(pattern=r"^([a-z0-9][a-z0-9.-]*/)?v[0-9][a-z0-9]*$")
     ] = "apps/v1"
-    """Its API group and version."""
+    """API group and version of the workload."""
     kind: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z0-9]*$")] = "Deployment"
-    """Its kind: any that has a scale subresource."""
+    """Kind of the workload: any kind with a scale subresource."""
     name: Name
-    """Its name."""
+    """Name of the workload."""
     env_source_container_name: Annotated[Any, _NO_METRICS] = None
-    """The container whose environment triggers read."""
+    """Container whose environment variables triggers read."""
 
 
 class Advanced(Strict):
-    """What happens besides scaling."""
+    """Other settings."""
 
     restore_to_original_replica_count: bool = False
-    """Whether the target gets its former size back when the ScaledObject is deleted."""
+    """Whether Leeway restores the target's original number of replicas when the ScaledObject is
+    deleted."""
     horizontal_pod_autoscaler_config: Annotated[Any, _NO_HPA] = None
-    """Settings of the HPA that KEDA would make."""
+    """Settings of the HPA that KEDA creates."""
     scaling_modifiers: Annotated[Any, _NO_METRICS] = None
-    """A formula over several triggers' metrics."""
+    """A formula over the metrics of several triggers."""
 
 
 class ScaledObjectSpec(Strict):
-    """What is scaled, and when."""
+    """The workload to scale, and its cron windows."""
 
     scale_target_ref: ScaleTargetRef
-    """The object that is scaled."""
+    """The workload to scale."""
     min_replica_count: Annotated[int, Field(ge=0)] = 0
-    """The size while no window is open, and the least within one."""
+    """Number of replicas while no window is open, and the minimum while one is open."""
     max_replica_count: Annotated[int, Field(ge=1)] = 100
-    """The largest size."""
+    """Maximum number of replicas."""
     idle_replica_count: Annotated[int, Field(ge=0)] | None = None
-    """The size while no window is open, where it is to be less than `minReplicaCount`."""
+    """Number of replicas while no window is open, if it is less than `minReplicaCount`."""
     triggers: Annotated[tuple[Trigger, ...], Field(min_length=1, max_length=100)]
-    """The windows. Where several are open, the largest size wins."""
+    """The cron windows. If several windows are open, the largest number applies."""
     advanced: Advanced = Advanced()
-    """What happens besides scaling."""
+    """Other settings."""
     polling_interval: Annotated[Any, _EVERY_MINUTE] = None
-    """How often KEDA would look, in seconds."""
+    """Interval, in seconds, at which KEDA evaluates triggers."""
     cooldown_period: Annotated[
-        Any, NotActedOn("the target shrinks when its window ends, not some time later")
+        Any, NotActedOn("Leeway scales the target down as soon as the window closes")
     ] = None
-    """How long KEDA would wait before it scales to nothing, in seconds."""
+    """How long, in seconds, KEDA waits before it scales to zero."""
     initial_cooldown_period: Annotated[Any, _EVERY_MINUTE] = None
-    """How long KEDA would wait at first, in seconds."""
+    """How long, in seconds, KEDA waits after the ScaledObject is created."""
     fallback: Annotated[Any, _NO_METRICS] = None
-    """The size while a trigger's source fails."""
+    """Number of replicas while the source of metrics fails."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -148,32 +150,34 @@ class ScaledObjectSpec(Strict):
 
 
 class ScaledObject(Manifest):
-    """Scales an object by cron windows."""
+    """Scales a workload by cron windows."""
 
     api_version: Literal["keda.sh/v1alpha1"]
     kind: Literal["ScaledObject"]
     spec: ScaledObjectSpec
-    """What is scaled, and when."""
+    """The workload to scale, and its cron windows."""
 
     summary_columns: ClassVar[tuple[str, ...]] = ("TARGET", "MIN", "MAX", "TRIGGERS")
 
     def summary(self) -> tuple[str, ...]:
-        """Return what `leeway get` shows in a table."""
+        """Return the values of `summary_columns`."""
         spec = self.spec
         counts = (spec.min_replica_count, spec.max_replica_count, len(spec.triggers))
         target = spec.scale_target_ref
         return (f"{target.kind}/{target.name}", *(str(count) for count in counts))
 
     def notes(self) -> tuple[Note, ...]:
-        """Warn of annotations that would keep KEDA from scaling one way."""
+        """Warn about annotations that stop KEDA from scaling in one direction."""
         return super().notes() + tuple(
-            Note(("metadata", "annotations", name), "Leeway does not act on it")
+            Note(
+                ("metadata", "annotations", name), "ignored: Leeway pauses only in both directions"
+            )
             for name in _HALF_PAUSED
             if name in self.metadata.annotations
         )
 
     def target(self) -> ScaledTarget:
-        """Return what is to be scaled, and by which schedule."""
+        """Return the workload to scale, with its schedule."""
         namespace = self.metadata.namespace or "default"
         ref = self.spec.scale_target_ref
         return ScaledTarget(
@@ -186,7 +190,7 @@ class ScaledObject(Manifest):
         )
 
     def schedule(self) -> Schedule:
-        """Return its windows and bounds."""
+        """Return the windows and bounds."""
         spec = self.spec
         windows = (trigger.metadata for trigger in spec.triggers)
         return Schedule(

@@ -1,4 +1,4 @@
-"""Terms by which subnets and security groups are chosen, as in Karpenter's EC2NodeClass."""
+"""Terms that select subnets and security groups, as in Karpenter's EC2NodeClass."""
 
 from typing import Annotated, Self
 
@@ -11,12 +11,12 @@ Tags = dict[Annotated[TagText, StringConstraints(max_length=128)], TagText]
 
 
 class SubnetTerm(Strict):
-    """A subnet matches a term if it has the id, or all of the tags."""
+    """A subnet matches a term if it has the ID, or all of the tags."""
 
     tags: Tags = Field(default_factory=dict)
-    """Tags that a subnet has; the value `*` stands for any."""
+    """Tags of the subnet; the value `*` matches any value."""
     id: Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-z]+$")] | None = None
-    """A subnet's id; alone in its term."""
+    """ID of the subnet; the only field of its term."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -26,19 +26,19 @@ class SubnetTerm(Strict):
 
 
 class SecurityGroupTerm(Strict):
-    """A security group matches a term if it has the id, the name, or all of the tags."""
+    """A security group matches a term if it has the ID, the name, or all of the tags."""
 
     tags: Tags = Field(default_factory=dict)
-    """Tags that a group has; the value `*` stands for any."""
+    """Tags of the security group; the value `*` matches any value."""
     id: Annotated[str, StringConstraints(pattern=r"^sg-[0-9a-z]+$")] | None = None
-    """A group's id; alone in its term."""
+    """ID of the security group; the only field of its term."""
     name: Annotated[str, StringConstraints(min_length=1, max_length=255)] | None = None
-    """A group's name (not its `Name` tag); alone in its term."""
+    """Name of the security group (not its `Name` tag); the only field of its term."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if sum((bool(self.tags), self.id is not None, self.name is not None)) != 1:
-            raise ValueError("expected one of tags, id and name in a term")
+            raise ValueError("expected exactly one of tags, id and name in a term")
         return self
 
 

@@ -10,6 +10,6 @@ class ManifestTelemetry(Telemetry):
     """Logs manifests that have errors."""
 
     def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
-        """Log that something users wrote could not be read, or not all of it. What lasts is counted
-        once a minute, with the cluster's headroom."""
+        """Log that a manifest could not be read, or only in part. `keep_headroom` counts the
+        invalid manifests of a cluster once a minute."""
         self.logger.error(problem, extra={"cluster": cluster, "manifest": manifest})

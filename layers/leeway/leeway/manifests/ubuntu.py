@@ -1,4 +1,4 @@
-"""Node classes of Ubuntu, which later versions of Karpenter read as AL2 with Ubuntu's volume.
+"""Node classes of the AMI family Ubuntu, converted to AL2 with Ubuntu's volume as Karpenter does.
 
 Source: Karpenter v1.0, the conversion of `karpenter.k8s.aws/v1beta1` EC2NodeClasses.
 """
@@ -19,7 +19,7 @@ OldAmiFamily = Literal[
     "Custom",
     "Ubuntu",
 ]
-"""The operating systems of node classes before v1."""
+"""The AMI families of node classes before v1."""
 
 _VOLUME = {
     "deviceName": "/dev/sda1",
@@ -29,7 +29,7 @@ _VOLUME = {
 
 
 def without_ubuntu(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a node class's fields in which Ubuntu is what it is read as."""
+    """Return the fields of a node class with Ubuntu converted to AL2."""
     if spec.get("amiFamily") != "Ubuntu":
         return spec
     volumes = spec.get("blockDeviceMappings") or [_VOLUME]
@@ -37,10 +37,12 @@ def without_ubuntu(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def notes_on(family: OldAmiFamily | None, *, images: bool) -> Iterator[Note]:
-    """Say how Ubuntu is read. `images`: the node class says which images nodes boot."""
+    """Warn how Ubuntu is converted. `images`: whether the node class selects images."""
     if family != "Ubuntu":
         return
     path = ("spec", "amiFamily")
-    yield Note(path, "Ubuntu is read as AL2, whose user data has the same form, as Karpenter does")
+    yield Note(
+        path, "Ubuntu is converted to AL2, whose user data has the same format, as in Karpenter"
+    )
     if not images:
-        yield Note(path, "no image of Ubuntu is known: amiSelectorTerms have to name one")
+        yield Note(path, "expected amiSelectorTerms: Leeway has no default image for Ubuntu")

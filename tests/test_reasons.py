@@ -1,0 +1,88 @@
+"""Reason codes: each is declared once, is used, reads as a sentence, and is documented."""
+
+import re
+from pathlib import Path
+
+import pytest
+from leeway.reasons import ReasonCode
+
+from cli.reason_codes import DeclaredCode, declared_codes, page_of
+from tests.template.granted import resources
+
+ROOT = Path(__file__).parents[1]
+RUNBOOK = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+CODES = declared_codes()
+SOURCES = {
+    path: path.read_text(encoding="utf-8")
+    for top in ("layers/leeway/leeway", "cli", "sandbox")
+    for path in (ROOT / top).rglob("*.py")
+}
+ALARMS = {
+    name: str(one["Properties"]["AlarmDescription"])
+    for name, one in resources().items()
+    if one["Type"] == "AWS::CloudWatch::Alarm"
+}
+
+each_code = pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+
+
+def anchors() -> set[str]:
+    """The anchors of the runbook's sections, as GitHub makes them."""
+    headings = re.findall(r"^#{2,4} +(.+?) *$", RUNBOOK, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def test_every_feature_that_reports_declares_codes() -> None:
+    parts = {code.part for code in CODES}
+    reporting = {"interruption", "retire_node", "drain", "replacement", "admission"}
+    assert parts >= reporting | {"reconciliation", "headroom", "catalog", "manifests"}
+    assert parts >= {"command line", "sandbox"}
+
+
+def test_a_code_is_declared_once() -> None:
+    names = [code.name for code in CODES]
+    assert sorted(names) == sorted(set(names))
+
+
+@each_code
+def test_a_code_is_camel_case_and_its_sentence_is_one(code: DeclaredCode) -> None:
+    assert re.fullmatch(r"(?:[A-Z][a-z0-9]+)+[A-Z0-9]*", code.name), code.name
+    assert re.match(r"[A-Z{`]", code.sentence), code.sentence
+    assert code.sentence.endswith((".", "}")), code.sentence
+
+
+@each_code
+def test_the_runbook_has_the_section_of_a_code(code: DeclaredCode) -> None:
+    assert not code.runbook or code.runbook in anchors()
+
+
+@each_code
+def test_a_code_is_used(code: DeclaredCode) -> None:
+    """By the name of its constant, in a module that does not declare it."""
+    declaring = re.compile(rf'^(\w+) = ReasonCode\(\s*(?:name=)?"{code.name}"', re.MULTILINE)
+    matches = {path: declaring.search(text) for path, text in SOURCES.items()}
+    found = [(path, match[1]) for path, match in matches.items() if match]
+    assert len(found) == 1, f"{code.name}: declared as a constant in {found}"
+    ((declared_in, constant),) = found
+    used = re.compile(rf"\b{constant}\b")
+    assert any(used.search(text) for path, text in SOURCES.items() if path != declared_in)
+
+
+def test_the_page_of_codes_is_what_the_code_says() -> None:
+    page = (ROOT / "docs" / "reasons.md").read_text(encoding="utf-8")
+    assert page == page_of(CODES), "run `make reasons`"
+
+
+def test_a_sentence_needs_all_of_its_facts() -> None:
+    code = ReasonCode("GroupAtMaximum", "Group {group} is at its maximum of {maximum}.")
+    assert code(group="ng", maximum=3).message == "Group ng is at its maximum of 3."
+    with pytest.raises(KeyError, match="maximum"):
+        code(group="ng")
+
+
+@pytest.mark.parametrize("name", sorted(ALARMS))
+def test_an_alarm_begins_with_its_code_and_ends_with_its_section(name: str) -> None:
+    code = name.removesuffix("Alarm")
+    assert ALARMS[name].startswith(f"{code}: "), ALARMS[name]
+    assert ALARMS[name].endswith(f"#{name.lower()}"), ALARMS[name]
+    assert name.lower() in anchors()
