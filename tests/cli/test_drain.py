@@ -132,7 +132,7 @@ def test_pods_that_tolerate_everything_are_evicted_once_and_named_when_they_come
     deploy(live, node, "clingy", 2, tolerations=[{"operator": "Exists"}])
     assert drain(live, node) == 0
     said = capsys.readouterr().err
-    assert "it came back after the cordon" in said
+    assert "The pod came back after the cordon" in said
     assert "operator Exists for every key" in said
     deletions = [e for e in live.journal("pod-deletion") if e["node"] == node]
     assert [e["via"] for e in deletions] == ["eviction", "eviction"]

@@ -126,7 +126,7 @@ INSTANCE_ADMITTED = ReasonCode(
 )
 CORDON_PLANNED = ReasonCode("CordonPlanned", "The node is cordoned and not drained.")
 RETIREMENT_SCHEDULED = ReasonCode(
-    "RetirementScheduled", "The retirement begins ahead of the announced change."
+    "RetirementPlannedAhead", "The retirement begins ahead of the announced change."
 )
 RETIREMENT_PLANNED = ReasonCode("RetirementPlanned", "The instance is retired.")
 INSTANCE_NOT_FOUND = ReasonCode(
