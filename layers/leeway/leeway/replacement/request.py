@@ -189,16 +189,22 @@ class ReplacementStep:
         running = record.model_copy(
             update={"phase": Phase.RUNNING, "running_at": record.running_at or now}
         )
-        known, owner, wanted = record.replacement_intent, record.facts.owner, record.replacement
-        if record.begun_at is not None and wanted is Replacement.BEFORE:
-            wanted = Replacement.WITH
+        known, owner, replacement = (
+            record.replacement_intent,
+            record.facts.owner,
+            record.replacement,
+        )
+        if record.begun_at is not None and replacement is Replacement.BEFORE:
+            replacement = Replacement.WITH
         # receive_notice starts a retirement of another owner's instance only if the policy says so.
-        decided = decide_without_group(record.kind, wanted, owner, leeway_retires=True)
+        decided = decide_without_group(record.kind, when, owner, leeway_retires=True)
         if decided is not None and known is None:
             return running, (decided, None)
         group = self._groups.facts(attempt_id.instance) if fresh else self._group_of(record)
         requested = known.method if known else None
-        decide = partial(decide_replacement, record.kind, wanted, owner, group, requested, True)
+        decide = partial(
+            decide_replacement, record.kind, replacement, owner, group, requested, True
+        )
         decision = decide(refused)
         zones: tuple[ZoneChoice, ...] = ()
         is_new = known is None or known.method != decision.method
