@@ -124,8 +124,10 @@ class BudgetedNode:
             if workload.budgets > 1:
                 return Response(500, "This pod has more than one PodDisruptionBudget, which the")
             if workload.budgets and self.healthy[workload.name] <= workload.needs:
-                said = f"The disruption budget {workload.name} needs {workload.needs} healthy pods"
-                return Response(429, causes=(("DisruptionBudget", said),))
+                message = (
+                    f"The disruption budget {workload.name} needs {workload.needs} healthy pods"
+                )
+                return Response(429, causes=(("DisruptionBudget", message),))
         if pod.deletion is None:
             self._disrupt(workload)
         grace = pod.grace if ask.grace is None else ask.grace
