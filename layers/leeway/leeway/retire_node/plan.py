@@ -10,6 +10,7 @@ from leeway.drain.decide_pod import PodAction, decide_pod
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import Owner, OwnerKind, owner_of
+from leeway.interruption.reasons import OWNER_RETIRES_NODE, RETIREMENT_SCHEDULED
 from leeway.notices import Notice
 from leeway.policy.rules import VOLUNTARY, Action, ClusterPolicy, Ruling, begins_at, rule
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Node, Pod
@@ -26,11 +27,9 @@ from leeway.retire_node.reasons import (
     NODE_NOT_RETIRED,
     NOTICE_IGNORED,
     NOTICE_WITHDRAWN,
-    OWNER_RETIRES,
     POD_FORBIDS_DISRUPTION,
     RETIREMENT_PAUSED,
     RETIREMENT_PLANNED,
-    RETIREMENT_SCHEDULED,
 )
 
 
@@ -191,7 +190,7 @@ def _plan_action(
         return PlannedAction.UNDO, INSTANCE_RUNNING()
     if owner is not None and owner.retires_itself and not _leeway_retires(policy, owner):
         name = f"{owner.kind} {owner.name}".strip()
-        return PlannedAction.LEAVE, OWNER_RETIRES(owner=name)
+        return PlannedAction.LEAVE, OWNER_RETIRES_NODE(owner=name)
     if found.instance in notice.over:
         return PlannedAction.UNDO, NOTICE_WITHDRAWN()
     match ruling.action:
@@ -202,7 +201,7 @@ def _plan_action(
         case Action.CORDON:
             return PlannedAction.CORDON, CORDON_PLANNED().and_then(why)
         case _ if begins is not None:
-            return PlannedAction.SCHEDULE, RETIREMENT_SCHEDULED().and_then(why)
+            return PlannedAction.SCHEDULE, RETIREMENT_SCHEDULED(time=begins).and_then(why)
         case _:
             return PlannedAction.RETIRE, RETIREMENT_PLANNED().and_then(why)
 

@@ -115,7 +115,6 @@ INSTANCE_RUNNING = ReasonCode(
     "InstanceRunning",
     "The instance is running: the marks of an earlier retirement are removed from its node.",
 )
-OWNER_RETIRES = ReasonCode("OwnerRetiresNodes", "{owner} retires its own nodes.")
 NOTICE_WITHDRAWN = ReasonCode(
     "NoticeWithdrawn", "The announced change is cancelled or completed: the retirement is undone."
 )
@@ -125,9 +124,6 @@ INSTANCE_ADMITTED = ReasonCode(
     "The instance is admitted: its launch hook is completed when its node is Ready.",
 )
 CORDON_PLANNED = ReasonCode("CordonPlanned", "The node is cordoned and not drained.")
-RETIREMENT_SCHEDULED = ReasonCode(
-    "RetirementPlannedAhead", "The retirement begins ahead of the announced change."
-)
 RETIREMENT_PLANNED = ReasonCode("RetirementPlanned", "The instance is retired.")
 INSTANCE_NOT_FOUND = ReasonCode(
     "InstanceNotFound", "EC2 knows no instance {instance}, so its replacement is unknown."
