@@ -1,4 +1,4 @@
-"""A node among budgets, as the API server and the controllers behind it show it, in any time.
+"""A model of a node, its workloads and their budgets, in simulated time.
 
 The arithmetic is the disruption controller's: what may be disrupted is what is healthy beyond what
 has to be, and an eviction takes one of it until a successor is healthy somewhere else.
@@ -63,7 +63,7 @@ class Workload:
 
 
 @dataclass
-class Asked:
+class Requested:
     """A request that was made. `beside` are the pods that were on the node at that time."""
 
     at: datetime
@@ -87,7 +87,7 @@ class BudgetedNode:
     healthy: dict[str, int] = field(default_factory=dict)
     starting: list[tuple[datetime, Workload]] = field(default_factory=list)
     attached: dict[str, datetime | None] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[Requested] = field(default_factory=list)
     born: int = 0
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class BudgetedNode:
         """Answer a request as the API server does."""
         beside = tuple(self.pods.values())
         response = self._answer(ask)
-        self.asked.append(Asked(self.now, ask, response.status in (200, 201), beside))
+        self.asked.append(Requested(self.now, ask, response.status in (200, 201), beside))
         return response
 
     def _answer(self, ask: PodRequest) -> Response:
@@ -124,8 +124,10 @@ class BudgetedNode:
             if workload.budgets > 1:
                 return Response(500, "This pod has more than one PodDisruptionBudget, which the")
             if workload.budgets and self.healthy[workload.name] <= workload.needs:
-                said = f"The disruption budget {workload.name} needs {workload.needs} healthy pods"
-                return Response(429, causes=(("DisruptionBudget", said),))
+                message = (
+                    f"The disruption budget {workload.name} needs {workload.needs} healthy pods"
+                )
+                return Response(429, causes=(("DisruptionBudget", message),))
         if pod.deletion is None:
             self._disrupt(workload)
         grace = pod.grace if ask.grace is None else ask.grace

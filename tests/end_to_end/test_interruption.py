@@ -60,7 +60,7 @@ def test_the_outcome_is_a_log_line_a_metric_a_leeway_event_and_a_kubernetes_even
     events = [e for e in seen.of("put-events") if e["detail"].get("instance") == instance]
     assert [e["detail_type"] for e in events] == ["Leeway Node Retired"]
     (event,) = events_about(rehearsal.sandbox, node)
-    assert event.reason == "LeewayRetired"
+    assert event.reason == "NodeDrained"
     assert "pods evicted" in (event.message or "")
 
 

@@ -147,6 +147,8 @@ class FakeGroups:
             self.launched_at = self.actions.clock.time
 
     def hook_settings(self, hook: LifecycleHook) -> HookSettings | None:
+        if hook.name not in self.hooks + self.with_target:
+            return None
         return HookSettings(self.timeout, has_target=hook.name in self.with_target)
 
     def heartbeat(self, instance: str, hook: LifecycleHook) -> None:

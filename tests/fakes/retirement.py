@@ -127,6 +127,7 @@ def retirement_fakes(
     if kind is NoticeKind.SCHEDULED_CHANGE:
         announced = {"effective_at": NOTICED.replace(hour=13), "event": "arn:change"}
     fakes = fakes_for(take(None, kind, "n-1", hook=hook, **announced).record)
+    fakes.groups.hooks = HOOKED if hook else ()
     if changes.pop("notifies_hooks", False):
         fakes.notify_hooks()
     if (cache_store := changes.pop("cache_store", None)) is not None:

@@ -107,8 +107,8 @@ def test_a_wait_for_a_late_node_ends_with_a_newer_attempt() -> None:
     def ends(step: str) -> None:
         if step == "find-late-node-3" and fakes.record.attempt == 1:
             more = {"after": 12, "state": "shutting-down"}
-            told = take(fakes.record, NoticeKind.STATE_CHANGE, "n-2", **more)
-            fakes.record = told.record
+            change = take(fakes.record, NoticeKind.STATE_CHANGE, "n-2", **more)
+            fakes.record = change.record
 
     fakes.steps.before_step = ends
     assert fakes.run_attempt(1) is None

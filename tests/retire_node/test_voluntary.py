@@ -48,7 +48,7 @@ def test_a_rebalance_evicts_nothing_before_the_successor_is_ready() -> None:
     [successor] = outcome.successors
     assert (successor.instance, successor.instance_type) == (SUCCESSOR, "m5.large")
     assert (successor.zone, successor.why) == ("us-east-1a", SAME_ZONE())
-    assert f"Successor {SUCCESSOR} is a m5.large in us-east-1a." in (
+    assert f"Successor {SUCCESSOR} is of type m5.large in zone us-east-1a." in (
         outcome.replacement_reason.message
     )
 
@@ -99,8 +99,8 @@ def test_an_interruption_supersedes_a_rebalance_and_keeps_its_successor() -> Non
 
     def interrupt(step: str) -> None:
         if step == superseded_at and fakes.record.attempt == 1:
-            told = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=40)
-            fakes.record = told.record
+            change = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=40)
+            fakes.record = change.record
 
     fakes.steps.before_step = interrupt
     assert fakes.run_attempt(1) is None, "the first attempt reports nothing"
@@ -124,8 +124,8 @@ def test_an_interruption_drains_before_the_termination_if_the_hook_is_gone() -> 
 
     def interrupt(step: str) -> None:
         if step == "check-successor-2" and fakes.record.attempt == 1:
-            told = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=40)
-            fakes.record, fakes.groups.hooks = told.record, ()
+            change = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=40)
+            fakes.record, fakes.groups.hooks = change.record, ()
 
     fakes.steps.before_step = interrupt
     assert fakes.run_attempt(1) is None
@@ -155,8 +155,8 @@ def test_an_attempt_that_is_superseded_before_a_step_does_nothing_in_it(step: st
 
     def supersede(name: str) -> None:
         if name == step and fakes.record.attempt == 1:
-            told = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=90)
-            fakes.record = told.record
+            change = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=90)
+            fakes.record = change.record
             fakes.actions.done.clear()
 
     fakes.steps.before_step = supersede
@@ -409,9 +409,9 @@ def test_a_policy_with_action_cordon_cordons_answers_the_hook_and_reports() -> N
 def test_a_withdrawn_notice_undoes_a_retirement_that_has_not_begun() -> None:
     fakes = retirement_fakes(NoticeKind.SCHEDULED_CHANGE)
     news = {"after": 60, "event": fakes.record.event}
-    told = undo(fakes.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", **news))
-    assert told is not None
-    fakes.record = told.record
+    change = undo(fakes.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", **news))
+    assert change is not None
+    fakes.record = change.record
     outcome = fakes.run_attempt(2)
     assert outcome is not None
     assert outcome.result is RetirementResult.UNDONE

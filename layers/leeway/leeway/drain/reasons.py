@@ -130,7 +130,8 @@ VOLUMES_NOT_READABLE = ReasonCode(
     "nodesnotcordonedalarm",
 )
 NODE_NAME_REUSED = ReasonCode(
-    "NodeNameReused", "Another machine has the name of the node now: its pods are not evicted."
+    "NodeNameReused",
+    "Another machine has the name of the node now, and the pods of that machine are not evicted.",
 )
 
 # The node.

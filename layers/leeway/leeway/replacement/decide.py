@@ -46,7 +46,7 @@ class ReplacementDecision:
 
 def decide_replacement(
     kind: NoticeKind,
-    wanted: Replacement,
+    replacement: Replacement,
     owner: Owner,
     group: GroupFacts | None,
     requested: Method | None = None,
@@ -63,9 +63,9 @@ def decide_replacement(
     Sources: EC2 Auto Scaling user guide, "Launch instances synchronously", "Detach EC2 instances",
     "Lifecycle hooks", "Capacity Rebalancing", "Use instance scale-in protection".
     """
-    if decision := decide_without_group(kind, wanted, owner, leeway_retires):
+    if decision := decide_without_group(kind, replacement, owner, leeway_retires):
         return decision
-    before = _waits(kind, wanted)
+    before = _waits(kind, replacement)
     if group is None:
         return _outside_any_group(owner, requested is not None, before)
     if requested is Method.LAUNCH and group.lifecycle_state == "InService" and not refused:
@@ -99,10 +99,10 @@ def _why_no_launch_instances(group: GroupFacts) -> Reason | None:
 
 
 def decide_without_group(
-    kind: NoticeKind, wanted: Replacement, owner: Owner, leeway_retires: bool
+    kind: NoticeKind, replacement: Replacement, owner: Owner, leeway_retires: bool
 ) -> ReplacementDecision | None:
     """Return the decision if it does not depend on the instance's group; None if it does."""
-    if wanted is Replacement.NONE:
+    if replacement is Replacement.NONE:
         by_hook = kind is NoticeKind.TERMINATE_HOOK
         reason = GROUP_DECIDES() if by_hook else NO_REPLACEMENT(kind=kind)
         return ReplacementDecision(Method.NOTHING, reason)
@@ -154,9 +154,9 @@ def _without_hook(owner: Owner, group: GroupFacts, before: bool) -> ReplacementD
     return ReplacementDecision(Method.DETACH, _with_cautions(reason, group), before)
 
 
-def _waits(kind: NoticeKind, wanted: Replacement) -> bool:
+def _waits(kind: NoticeKind, replacement: Replacement) -> bool:
     """Whether the drain waits for the successor. In an interruption there is no time to."""
-    return wanted is Replacement.BEFORE and kind in VOLUNTARY
+    return replacement is Replacement.BEFORE and kind in VOLUNTARY
 
 
 def _with_zones(reason: Reason, group: GroupFacts) -> Reason:

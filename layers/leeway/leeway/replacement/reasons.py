@@ -124,7 +124,7 @@ REPLACEMENT_REFUSED = ReasonCode(
     "retirementproblemsalarm",
 )
 SUCCESSOR_LAUNCHED = ReasonCode(
-    "SuccessorLaunched", "Successor {instance} is a {instance_type} in {zone}."
+    "SuccessorLaunched", "Successor {instance} is of type {instance_type} in zone {zone}."
 )
 SUCCESSOR_READY = ReasonCode("SuccessorReady", "Successor {instances} is Ready.")
 SUCCESSOR_LEFT_GROUP = ReasonCode(

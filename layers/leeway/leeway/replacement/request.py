@@ -192,16 +192,16 @@ class ReplacementStep:
                 "replacement_began_at": record.replacement_began_at or now,
             }
         )
-        known, owner, wanted = record.replacement_intent, record.facts.owner, record.replacement
-        if record.drain_began_at is not None and wanted is Replacement.BEFORE:
-            wanted = Replacement.WITH
+        known, owner, when = record.replacement_intent, record.facts.owner, record.replacement
+        if record.drain_began_at is not None and when is Replacement.BEFORE:
+            when = Replacement.WITH
         # receive_notice starts a retirement of another owner's instance only if the policy says so.
-        decided = decide_without_group(record.kind, wanted, owner, leeway_retires=True)
+        decided = decide_without_group(record.kind, when, owner, leeway_retires=True)
         if decided is not None and known is None:
             return running, (decided, None)
         group = self._groups.facts(attempt_id.instance) if fresh else self._group_of(record)
         requested = known.method if known else None
-        decide = partial(decide_replacement, record.kind, wanted, owner, group, requested, True)
+        decide = partial(decide_replacement, record.kind, when, owner, group, requested, True)
         decision = decide(refused)
         zones: tuple[ZoneChoice, ...] = ()
         is_new = known is None or known.method != decision.method
@@ -211,11 +211,21 @@ class ReplacementStep:
                 decision = decide(NO_ZONE_WITH_CAPACITY(group=group.name))
         if group is None or decision.method not in _ACTING:
             return running, (decision, group)
-        to_restore = decision.method is Method.LAUNCH
+        intent = self._intent(record, decision, group, zones)
+        return running.model_copy(update={"replacement_intent": intent}), (decision, group)
+
+    def _intent(
+        self,
+        record: Retirement,
+        decision: ReplacementDecision,
+        group: GroupFacts,
+        zones: tuple[ZoneChoice, ...],
+    ) -> ReplacementIntent:
+        """Return the intent to record; the recorded one if an earlier attempt decided the same."""
+        known, to_restore = record.replacement_intent, decision.method is Method.LAUNCH
         if known is not None and known.method == decision.method:
-            intent = known.model_copy(update={"to_restore": to_restore})
-            return running.model_copy(update={"replacement_intent": intent}), (decision, group)
-        intent = ReplacementIntent(
+            return known.model_copy(update={"to_restore": to_restore})
+        return ReplacementIntent(
             method=decision.method,
             reason=decision.reason,
             requested_at=self._context.clock.now(),
@@ -226,7 +236,6 @@ class ReplacementStep:
             desired=group.desired + group.units,
             to_restore=to_restore,
         )
-        return running.model_copy(update={"replacement_intent": intent}), (decision, group)
 
     def _group_of(self, record: Retirement) -> GroupFacts | None:
         """Read the instance's group. For an instance that EC2 takes back and that has no other

@@ -64,9 +64,11 @@ DRAINS = frozenset({PlannedAction.SCHEDULE, PlannedAction.RETIRE})
 
 @dataclass(frozen=True, slots=True)
 class InstanceFindings:
-    """What was read about one instance. `facts` and `group` are None if EC2 was not `asked` or
-    knows no such instance, `node` is None if none was searched for or found; `node_reason` says
-    why."""
+    """What was read about one instance.
+
+    `facts` and `group` are None if EC2 was not read (`ec2_read`) or knows no such instance. `node`
+    is None if none was searched for or found; `node_reason` says why.
+    """
 
     instance: str
     facts: InstanceFacts | None
@@ -74,7 +76,7 @@ class InstanceFindings:
     node: Node | None
     node_reason: str
     pods: tuple[Pod, ...] = ()
-    asked: bool = False
+    ec2_read: bool = False
 
     @property
     def owner(self) -> Owner | None:
@@ -173,7 +175,7 @@ def plan_instance(
 def _why_no_replacement(found: InstanceFindings, drains: bool) -> Reason:
     if not drains:
         return NODE_NOT_RETIRED()
-    return INSTANCE_NOT_FOUND(instance=found.instance) if found.asked else EC2_NOT_READ()
+    return INSTANCE_NOT_FOUND(instance=found.instance) if found.ec2_read else EC2_NOT_READ()
 
 
 def _plan_action(

@@ -37,9 +37,9 @@ def reconcile(fakes: RetirementFakes, state: str | None, late: timedelta = timed
     fakes.clock.time = max(fakes.clock.time, latest_end(fakes.record) + OVERDUE) + late
     lost = check_overdue_retirement(fakes.record, state, CheckContext(ORIGIN, fakes.clock.time))
     assert lost is not None
-    told = parse_notice(lost.event)
-    ruling = rule(told, DEFAULTS[told.kind])
-    fakes.record = apply_notice(fakes.record, told, ruling, FACTS).record
+    received = parse_notice(lost.event)
+    ruling = rule(received, DEFAULTS[received.kind])
+    fakes.record = apply_notice(fakes.record, received, ruling, FACTS).record
 
 
 def refuse_once(fakes: RetirementFakes) -> None:
@@ -121,10 +121,10 @@ def test_a_paused_cluster_delays_the_next_attempt_and_keeps_the_record() -> None
 def test_an_interruption_of_a_blocked_instance_restores_the_groups_capacity() -> None:
     fakes = rebalanced(blocks=True)
     retire(fakes)
-    told = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=7200)
-    assert told.start
+    change = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=7200)
+    assert change.start
     fakes.clock.time = NOTICED + timedelta(seconds=7200)
-    fakes.record = told.record
+    fakes.record = change.record
     assert next_attempt(fakes).deleted == 1
     assert fakes.actions.order_of("terminate", "terminate and decrement") == [
         "terminate and decrement"
@@ -176,9 +176,9 @@ def test_the_end_of_a_blocked_instance_restores_the_groups_capacity() -> None:
     fakes = rebalanced(blocks=True)
     retire(fakes)
     fakes.groups.state = None
-    told = take(fakes.record, NoticeKind.STATE_CHANGE, "n-2", after=7200, state="terminated")
-    assert told.start, "although the retirement is closed"
-    fakes.record = told.record
+    change = take(fakes.record, NoticeKind.STATE_CHANGE, "n-2", after=7200, state="terminated")
+    assert change.start, "although the retirement is closed"
+    fakes.record = change.record
     next_attempt(fakes)
     assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
 
@@ -195,8 +195,8 @@ def test_a_successor_that_was_never_launched_is_launched_when_its_instance_stops
         to_restore=True,
     )
     fakes.record = fakes.record.model_copy(update={"replacement_intent": intent})
-    told = take(fakes.record, NoticeKind.STATE_CHANGE, "n-2", after=5, state="stopping")
-    fakes.record = told.record
+    change = take(fakes.record, NoticeKind.STATE_CHANGE, "n-2", after=5, state="stopping")
+    fakes.record = change.record
     next_attempt(fakes)
     assert fakes.actions.order_of("launch", "terminate", "terminate and decrement") == [
         "launch",
@@ -220,9 +220,9 @@ def test_an_instance_that_runs_again_stays_and_its_successor_is_terminated() -> 
     fakes = rebalanced(blocks=True)
     retire(fakes)
     runs = notice(NoticeKind.STATE_CHANGE, "n-2", after=7200, state="running")
-    told = undo(fakes.record, runs)
-    assert told is not None
-    fakes.record = told.record
+    change = undo(fakes.record, runs)
+    assert change is not None
+    fakes.record = change.record
     assert next_attempt(fakes).result is RetirementResult.UNDONE
     assert fakes.actions.order_of("terminate", "terminate and decrement") == []
     assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
@@ -234,9 +234,9 @@ def test_a_termination_by_the_group_supersedes_a_drain() -> None:
     def terminates(step: str) -> None:
         if step == "drain-1" and fakes.record.attempt == 1:
             fakes.groups.state = "Terminating:Wait"
-            told = take(fakes.record, NoticeKind.TERMINATE_HOOK, "n-2", after=90, hook=HOOK)
-            assert told.start, "this retirement did not request it"
-            fakes.record = told.record
+            change = take(fakes.record, NoticeKind.TERMINATE_HOOK, "n-2", after=90, hook=HOOK)
+            assert change.start, "this retirement did not request it"
+            fakes.record = change.record
 
     fakes.steps.before_step = terminates
     assert fakes.run_attempt(1) is None
@@ -251,8 +251,8 @@ def test_the_hook_of_the_groups_termination_is_answered_by_the_same_attempt() ->
     assert fakes.actions.ended == [*HOOKED]
     late = rebalanced()
     retire(late)
-    told = take(late.record, NoticeKind.TERMINATE_HOOK, "n-2", after=90, hook=HOOK)
-    assert (told.start, told.record.attempt) == (True, 2), "a later attempt answers it"
+    change = take(late.record, NoticeKind.TERMINATE_HOOK, "n-2", after=90, hook=HOOK)
+    assert (change.start, change.record.attempt) == (True, 2), "a later attempt answers it"
 
 
 def test_a_blocked_pod_in_a_group_at_its_maximum_waits_as_long_as_the_hook() -> None:
