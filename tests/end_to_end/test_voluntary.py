@@ -168,7 +168,7 @@ def test_a_scheduled_change_that_is_called_off_leaves_nothing(rehearsal: Rehears
     told = rehearsal.until(
         again, lambda s: [x for x in lines_about(s, instance) if x.get("result") == "ignored"], 20
     )
-    assert "called off or over" in told[0]["message"]
+    assert told[0]["code"] == "AnnouncementWithdrawn"
     assert not rehearsal.since(since).of("node-cordoned", node=node)
 
 
@@ -234,7 +234,7 @@ def test_a_paused_cluster_waits_with_what_can_wait_and_drains_what_cannot(small:
     since = time.time()
     small.sandbox.interrupt([waiting], rebalance=True, warning=False)
     (line, *_) = small.until(
-        since, lambda s: [x for x in lines_about(s, waiting) if "waits" in x["message"]]
+        since, lambda s: [x for x in lines_about(s, waiting) if x.get("code") == "ClusterPaused"]
     )
     assert "Cluster small is paused" in line["message"]
     assert f"retire-{waiting}-1-" in line["execution"]
