@@ -99,12 +99,12 @@ def _look(instance: str, cluster: "Cluster | None") -> "InstanceFindings":
     facts, group = _ask_aws(instance) if asked else (None, None)
     if cluster is None:
         unseen = "no cluster was asked: --kubeconfig names one"
-        return InstanceFindings(instance, facts, group, None, unseen, asked=asked)
+        return InstanceFindings(instance, facts, group, None, unseen, ec2_read=asked)
     names = tuple(n for n in (facts.private_dns_name if facts else "", instance) if n)
     node = cluster.node_of(instance, names)
     if node is None:
         unseen = "no node of the cluster runs on this instance"
-        return InstanceFindings(instance, facts, group, None, unseen, asked=asked)
+        return InstanceFindings(instance, facts, group, None, unseen, ec2_read=asked)
     pods, seen = tuple(cluster.pods_on(node.name)), f"its provider id is {node.provider_id}"
     return InstanceFindings(instance, facts, group, node, seen, pods, asked)
 

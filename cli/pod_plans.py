@@ -1,6 +1,7 @@
 """What would become of each pod, as data and as a table."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,8 +14,8 @@ def pods_as_data(plans: "Sequence[PodPlan]") -> list[dict[str, Any]]:
     return [
         {
             "pod": plan.pod,
-            "decision": plan.verdict.value,
-            "reason": plan.reason,
+            "decision": plan.action.value,
+            "reason": asdict(plan.reason),
             "warning": plan.warning,
             "critical": plan.critical,
             "latestMoment": plan.latest.isoformat() if plan.latest else None,
@@ -33,9 +34,9 @@ def pods_as_table(plans: "Sequence[PodPlan]", answers: Mapping[str, str] | None 
     for title in ("POD", "DECISION", "LATEST", "GRACE", "WHY"):
         table.add_column(title, overflow="fold")
     for plan in plans:
-        said = f"; the server: {answers[plan.pod]}" if answers and plan.pod in answers else ""
-        why = f"{plan.reason}; {plan.warning}" if plan.warning else plan.reason
+        said = f" The server: {answers[plan.pod]}" if answers and plan.pod in answers else ""
+        why = plan.reason.message + (f" Loss: {plan.warning}." if plan.warning else "")
         latest = f"{plan.latest:%H:%M:%S}" if plan.latest else "-"
         # As it is: an API server's words may have brackets, which would pass for markup.
-        table.add_row(plan.pod, plan.verdict.value, latest, f"{plan.grace}s", Text(why + said))
+        table.add_row(plan.pod, plan.action.value, latest, f"{plan.grace}s", Text(why + said))
     return table

@@ -97,7 +97,7 @@ def _pods(drain: DrainState | None) -> Iterator[str]:
     if drain is None:
         return
     if drain.problem:
-        yield f"pods cannot be listed: {drain.problem}"
+        yield drain.problem.message
     there = [pod for pod in drain.pods if pod.stage in _STILL_THERE]
     for pod in there[:MOST_PODS]:
         yield f"{pod.pod} {pod.stage}: {pod.reason}"
@@ -158,8 +158,8 @@ def _retirement(one: Leaving) -> dict[str, Any]:
             {
                 "pod": pod.pod,
                 "stage": pod.stage.value,
-                "way": pod.way.value if pod.way else None,
-                "reason": pod.reason,
+                "method": pod.method.value if pod.method else None,
+                "reason": asdict(pod.reason),
             }
             for pod in (drain.pods if drain else ())
         ],

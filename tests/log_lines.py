@@ -18,6 +18,7 @@ from leeway.admission.telemetry import AdmissionTelemetry
 from leeway.catalog.reasons import CATALOG_PART_NOT_READ
 from leeway.catalog.refresh import CatalogRefresh, PartRefresh
 from leeway.catalog.telemetry import CatalogTelemetry
+from leeway.drain.reasons import PODS_NOT_LISTED
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.headroom.reasons import OBJECT_UNAVAILABLE
 from leeway.headroom.status import HeadroomStatus
@@ -27,10 +28,13 @@ from leeway.interruption.outcome import NoticeResult as Became
 from leeway.interruption.telemetry import NoticeTelemetry
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
+from leeway.policy.reasons import POLICY_ACTION
 from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
 from leeway.reconciliation.report import ClusterReport, HandledFinding
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
+from leeway.replacement.reasons import LEFT_GROUP
 from leeway.retire_node.outcome import Outcome, RetirementResult
+from leeway.retire_node.reasons import NODE_NOT_CORDONED
 from leeway.retire_node.telemetry import RetirementTelemetry
 from leeway.retirement.reasons import FIRST_NOTICE
 from leeway.selection.offers.survey import Part
@@ -73,13 +77,13 @@ DRAINED = Outcome(
     node=FACTS.private_dns_name,
     kind=NoticeKind.SPOT_INTERRUPTION,
     attempt=1,
-    reason="EC2 takes it back",
+    reason=POLICY_ACTION(kind=NoticeKind.SPOT_INTERRUPTION, action="retire"),
     noticed_at=NOTICED,
     cordoned_at=NOTICED + timedelta(seconds=1),
     ended_at=NOTICED + timedelta(seconds=60),
     deadline=NOTICED + timedelta(seconds=115),
     replacement="detach",
-    replacement_reason="its group starts another",
+    replacement_reason=LEFT_GROUP(),
     hooks=(),
     terminated=False,
     refused=(),
@@ -90,9 +94,13 @@ LOCKED_OUT = replace(
     result=RetirementResult.INCOMPLETE,
     node="",
     cordoned_at=None,
-    reason="ClusterRefused: 403: nodes is forbidden",
+    reason=NODE_NOT_CORDONED(error="ClusterRefused: 403: nodes is forbidden"),
 )
-LEFT_BEHIND = replace(DRAINED, result=RetirementResult.INCOMPLETE, reason="the time was up")
+LEFT_BEHIND = replace(
+    DRAINED,
+    result=RetirementResult.INCOMPLETE,
+    reason=PODS_NOT_LISTED(error="503"),
+)
 NOT_READY = AdmissionOutcome(
     result=Admission.NOT_READY,
     instance=FACTS.instance,

@@ -78,6 +78,7 @@ def test_a_line_about_a_retirement_names_instance_cluster_and_attempt() -> None:
     (line,) = [line for line in lines_of(REPORTS["retired"]) if "message" in line]
     assert line["level"] == "WARNING"
     assert {"instance", "cluster", "node", "kind", "result", "attempt"} <= line.keys()
+    assert (line["code"], line["reason"]) == ("NodeDrainIncomplete", "NodeNotCordoned")
 
 
 def test_the_lines_of_an_interruption_without_pods_are_a_few_kilobytes() -> None:

@@ -126,13 +126,13 @@ def _index_aws(index: _Index, entry: Entry) -> None:
 def _claim(entry: Entry) -> Claim:
     """What a Leeway event says; a field it lacks counts as nothing said."""
     detail = entry["detail"]
-    asked = [pod for pod in detail.get("pods", ()) if pod.get("asked_at")]
+    asked = [pod for pod in detail.get("pods", ()) if pod.get("requested_at")]
     return Claim(
         at=entry["at"],
         kind=str(detail.get("kind", "")),
         result=str(detail.get("result") or entry["detail_type"]),
-        evicted=sum(1 for pod in asked if pod.get("way") == "evict"),
-        deleted=sum(1 for pod in asked if pod.get("way") == "delete"),
+        evicted=sum(1 for pod in asked if pod.get("method") == "evict"),
+        deleted=sum(1 for pod in asked if pod.get("method") == "delete"),
         failed=sum(1 for pod in detail.get("pods", ()) if pod.get("stage") == "failed"),
     )
 

@@ -18,6 +18,7 @@ from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult, HookSettings, Waiting
 from leeway.reconciliation.ports import OpenRecords
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.replacement_intent import ReplacementIntent
 
 from tests.admission.admission_records import request
@@ -445,7 +446,10 @@ def test_only_work_that_is_found_is_read_by_cluster(aws: Sandbox) -> None:
     records.write(retirement.model_copy(update=ended))
     assert records.open_records("under-way") == OpenRecords((arrival,))
     raised = ReplacementIntent(
-        method="launch-successor", reason="", asked_at=retirement.noticed_at, to_restore=True
+        method="launch-successor",
+        reason=LAUNCHED_BY_GROUP(),
+        requested_at=retirement.noticed_at,
+        to_restore=True,
     )
     owing = retirement.model_copy(update={**ended, "version": 3, "replacement_intent": raised})
     records.write(owing)

@@ -347,7 +347,9 @@ def test_a_pod_of_two_budgets_ends_the_drain_at_once(
     assert theirs.returncode == 1
     assert drain(live, node, "--force") == 1
     said = capsys.readouterr().err.splitlines()[-1]
-    assert "default/twice: it has more than one PodDisruptionBudget: first, second" in said
+    assert (
+        "default/twice: More than one PodDisruptionBudget selects the pod (first, second)" in said
+    )
     assert exists(live, "twice")
 
 

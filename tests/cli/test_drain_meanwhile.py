@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from leeway.drain.reasons import NODE_NAME_REUSED
 
 from cli import main
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, running_cluster
@@ -93,7 +94,7 @@ def test_a_pod_that_appears_during_the_cordon_is_held_to_the_same_flags(
     assert drain(live, node, *flags, "--timeout", "20s") == 1
     appearing.join()
     last = capsys.readouterr().err.splitlines()[-1]
-    assert f"default/late-{suffix}: it appeared after the drain was decided" in last
+    assert f"default/late-{suffix}: The pod appeared during the drain" in last
     assert f"needs {lacks}" in last
     assert exists(live, f"late-{suffix}")
     assert not exists(live, f"usual-{suffix}"), "the other pods are evicted"
@@ -112,7 +113,7 @@ def test_a_pod_that_appears_while_a_budget_blocks_is_held_to_the_same_flags(
     appearing = meanwhile(appear)
     assert drain(live, node, "--timeout", "4s") == 1
     appearing.join()
-    assert "default/late: it appeared after the drain was decided, and needs --force" in (
+    assert "default/late: The pod appeared during the drain, and evicting it needs --force" in (
         capsys.readouterr().err
     )
     assert exists(live, "late")
@@ -164,7 +165,7 @@ def test_the_pods_of_another_machine_that_gets_the_nodes_name_are_left_alone(
     assert drain(live, node, "--force", "--timeout", "25s", *more) == 1
     replacing.join()
     said = capsys.readouterr().err
-    assert f"default/stuck-{suffix}: another machine has its node's name by now" in said
+    assert f"default/stuck-{suffix}: Another machine has the name of the node now" in said
     asked = {e["pod"] for kind in ("eviction", "pod-deletion") for e in live.journal(kind)}
     assert not asked & {f"default/{name}" for name in theirs}
     assert all(exists(live, name) for name in theirs)
@@ -192,9 +193,7 @@ def test_another_machine_that_gets_the_name_before_the_first_list_is_left_alone(
     replacing.join()
     said = capsys.readouterr()
     assert said.out == f"node/{node} not drained\n"
-    assert said.err.splitlines()[-1].endswith(
-        "is not drained: another machine has its node's name by now, and its pods are left alone"
-    )
+    assert said.err.splitlines()[-1].endswith(f"is not drained: {NODE_NAME_REUSED()}")
     assert exists(live, name)
     assert not [e for e in live.journal("eviction") if e["pod"] == f"default/{name}"]
 

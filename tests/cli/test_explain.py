@@ -32,7 +32,7 @@ def test_an_interruption_is_explained_without_asking_anybody(
     assert plan["notice"]["kind"] == "spot-interruption"
     assert plan["policy"]["action"] == "retire"
     assert plan["policy"]["deadline"] == "2026-11-20T09:47:07+00:00"
-    assert plan["instances"][0]["replacementReason"] == "EC2 was not asked"
+    assert plan["instances"][0]["replacementReason"]["code"] == "Ec2NotRead"
 
 
 def test_with_a_cluster_every_pod_has_its_decision_and_latest_moment(
@@ -52,13 +52,13 @@ def test_with_a_cluster_every_pod_has_its_decision_and_latest_moment(
     (pod,) = instance["pods"]
     assert (pod["pod"], pod["decision"]) == ("default/web", "evict")
     assert pod["latestMoment"] == "2026-11-20T09:46:37+00:00"
-    assert pod["warning"] == "no controller brings it back"
+    assert pod["warning"] == "no controller creates it again"
 
 
 def test_the_table_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["explain", str(EVENTS / "state-change-running.json")]) == 0
     said = capsys.readouterr().out
-    assert "an instance that is running is not on its way out" in said
+    assert "The instance is running: the marks of an earlier retirement" in said
 
 
 def explained(event: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def test_a_cluster_manifest_changes_what_is_planned(
     assert instance["policy"]["onBlocked"] == "delete"
     told = datetime.fromisoformat(plan["notice"]["time"])
     assert datetime.fromisoformat(instance["policy"]["deadline"]) - told == timedelta(minutes=10)
-    assert any("paused" in remark for remark in instance["remarks"])
+    assert "RetirementPaused" in [remark["code"] for remark in instance["remarks"]]
     ignored = explained(EVENTS / "spot-interruption.json", capsys, "-f", str(manifest))
     assert ignored["instances"][0]["decision"] == "ignore"
 
@@ -159,7 +159,7 @@ def test_a_node_of_an_owner_that_sees_to_it_is_left_alone(
     path.write_text(json.dumps(event))
     plan = explained(path, capsys, "--kubeconfig", str(live.kubeconfig()))
     assert plan["instances"][0]["decision"] == "leave-to-owner"
-    assert "auto-mode" in plan["instances"][0]["reason"]
+    assert "auto-mode" in plan["instances"][0]["reason"]["message"]
 
 
 @pytest.mark.parametrize(

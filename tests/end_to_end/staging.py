@@ -89,4 +89,4 @@ class Case:
     def failed(self, seen: Aftermath) -> dict[str, str]:
         """The pods that Leeway says it left behind, with its reasons."""
         pods = self.outcome(seen)["pods"]
-        return {p["pod"]: p["reason"] for p in pods if p["stage"] == "failed"}
+        return {p["pod"]: p["reason"]["message"] for p in pods if p["stage"] == "failed"}

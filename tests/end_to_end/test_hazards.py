@@ -193,7 +193,7 @@ def test_a_kubelet_that_dies_midway_holds_up_its_hook_no_longer_than_to_the_dead
     case, seen = troubles.cases["lifeless"], troubles.seen
     assert case.outcome(seen)["result"] == "incomplete"
     assert "default/cut-off" in case.failed(seen)
-    assert "the deadline came while it was terminating" in case.failed(seen)["default/cut-off"]
+    assert "came while the pod was terminating" in case.failed(seen)["default/cut-off"]
     (*_, answer) = seen.of("lifecycle-action", instance=case.instance)
     assert answer["outcome"] == "CONTINUE"
     assert answer["at"] <= case.ends
@@ -227,8 +227,8 @@ def test_a_pod_that_tolerates_everything_and_comes_back_is_evicted_once_reported
     case, seen = troubles.cases["clingy"], troubles.seen
     mine = [p for p in case.outcome(seen)["pods"] if p["pod"].startswith("default/clingy-")]
     first, second, *rest = mine
-    assert (first["way"], second["way"]) == ("evict", "delete")
-    assert "its toleration (operator Exists for every key) ignores" in second["reason"]
+    assert (first["method"], second["method"]) == ("evict", "delete")
+    assert "its toleration (operator Exists for every key) ignores" in second["reason"]["message"]
     assert all(p["stage"] == "left" for p in rest)
     evicted = [e for e in seen.of("eviction") if e["pod"].startswith("default/clingy-")]
     assert len(evicted) == 1

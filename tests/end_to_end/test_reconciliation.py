@@ -186,7 +186,7 @@ def test_an_answer_that_is_refused_is_said_and_then_tried_until_it_is_taken(
     rehearsal.sandbox.faults("aws", [fault | {"error": "AccessDenied", "status": 403}])
     seen = rehearsal.interrupt([instance], late=60)
     (outcome,) = seen.outcomes(instance)
-    assert "AccessDenied" in outcome["refused"][0]
+    assert "AccessDenied" in outcome["refused"][0]["message"]
     until(lambda: answers(rehearsal, instance)[-1] == "CONTINUE")
 
 

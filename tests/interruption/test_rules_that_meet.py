@@ -48,7 +48,7 @@ def test_a_change_of_three_instances_starts_only_the_one_that_does_not_retire_ye
     receiver.receive(interruption(AT_LEAD))
     running(receiver, FIRST)
     receiver.receive(rebalance(AT_LEAD, SECOND))
-    running(receiver, SECOND, begun_at=LEAD)
+    running(receiver, SECOND, drain_began_at=LEAD)
     before, receiver.started = dict(receiver.stored), []
     entities = [{"entityValue": one} for one in (FIRST, SECOND, THIRD)]
     results = receiver.results(health(affectedEntities=entities))
@@ -77,7 +77,7 @@ def test_an_interruption_takes_precedence_over_the_undo_of_a_cancelled_change() 
 def test_hibernation_takes_precedence_over_a_rebalance_and_leaves_no_time() -> None:
     receiver = Receiver(now_=LEAD)
     receiver.receive(rebalance(AT_LEAD))
-    running(receiver, FIRST, begun_at=LEAD)
+    running(receiver, FIRST, drain_began_at=LEAD)
     receiver.now_ = LEAD + timedelta(minutes=9)
     assert receiver.results(interruption(f"{receiver.now_:%Y-%m-%dT%H:%M:%SZ}", "hibernate")) == [
         NoticeResult.STARTED
@@ -88,7 +88,7 @@ def test_hibernation_takes_precedence_over_a_rebalance_and_leaves_no_time() -> N
         OnBlocked.DELETE,
         True,
     )
-    assert record.begun_at is None
+    assert record.drain_began_at is None
 
 
 def test_a_reservation_shortens_the_deadline_of_a_terminate_hook_and_keeps_the_hook() -> None:
@@ -108,7 +108,7 @@ def test_a_reservation_shortens_the_deadline_of_a_terminate_hook_and_keeps_the_h
 def test_a_rebalance_and_a_scheduled_change_do_not_restart_each_other() -> None:
     receiver = Receiver(now_=LEAD)
     receiver.receive(health(affectedEntities=[{"entityValue": FIRST}]))
-    running(receiver, FIRST, begun_at=LEAD)
+    running(receiver, FIRST, drain_began_at=LEAD)
     assert receiver.results(rebalance(AT_LEAD)) == [NoticeResult.KNOWN]
     assert receiver.stored[FIRST].deadline == CHANGE_AT - timedelta(seconds=5)
     receiver.finished()

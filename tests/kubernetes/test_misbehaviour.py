@@ -76,7 +76,7 @@ def test_an_answer_that_comes_byte_by_byte_is_not_waited_for_without_end(
     wayward.otherwise(lambda asked: asked.trickle(start, b"a"))
     answer = read_answer(cluster.evict(WEB, None))
     assert answer.meaning is Meaning.TRANSIENT
-    assert "Timeout" in answer.detail
+    assert "Timeout" in answer.reason.message
     with pytest.raises(ClusterUnavailable, match="Timeout"):
         cluster.node("node-1")
 
@@ -107,8 +107,8 @@ def drained(cluster: LightkubeCluster, seconds: float) -> Drain:
     results: list[Drain] = []
 
     def work() -> None:
-        draining = DrainExecutor(cluster, SystemClock())
-        results.append(draining.work("node-1", Drain(), terms, now + timedelta(minutes=5)))
+        executor = DrainExecutor(cluster, SystemClock())
+        results.append(executor.run("node-1", Drain(), terms, now + timedelta(minutes=5)))
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
@@ -238,11 +238,12 @@ def test_a_daemonset_that_can_not_be_looked_up_leaves_its_own_pod_and_no_other(
     wayward.otherwise(said(failure, status))
     daemon, web = cluster.pods_on("node-1")
     now = SystemClock().now()
-    assert (decide_pod(web, now).verdict, web.name) == (PodAction.EVICT, "web")
+    assert (decide_pod(web, now).action, web.name) == (PodAction.EVICT, "web")
     left = decide_pod(daemon, now)
-    assert left.verdict is PodAction.LEAVE
-    assert said_of_it in left.reason
-    assert "DaemonSet shop/cni could not be looked up" in left.reason
+    assert left.action is PodAction.LEAVE
+    assert left.reason.code == "DaemonSetNotReadable"
+    assert said_of_it in left.reason.message
+    assert "DaemonSet shop/cni" in left.reason.message
 
 
 def test_look_ups_of_daemonsets_that_hang_hold_up_a_list_once(
@@ -281,8 +282,8 @@ def test_an_owner_that_can_be_no_daemonset_is_not_looked_up_and_its_pod_is_drain
     wayward.otherwise(plain(500, "not to be asked", "text/plain"))
     odd, web = cluster.pods_on("node-1")
     now = SystemClock().now()
-    assert {decide_pod(one, now).verdict for one in (odd, web)} == {PodAction.EVICT}
-    assert decide_pod(odd, now).reason.isprintable()
+    assert {decide_pod(one, now).action for one in (odd, web)} == {PodAction.EVICT}
+    assert decide_pod(odd, now).reason.message.isprintable()
     assert {path for _, path, _ in wayward.seen} == {PODS}
 
 

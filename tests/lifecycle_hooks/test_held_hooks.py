@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from leeway.lifecycle_hooks.held_hooks import HeldHook, earliest_deadline, hold, next_heartbeat
 from leeway.lifecycle_hooks.reasons import HOOK_MISSING, HOOK_TIMED_OUT
 from leeway.notices import LifecycleHook, NoticeKind
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.hooks_of_record import held_for
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
@@ -84,7 +85,9 @@ def test_a_hook_waits_since_its_notice_or_since_the_request_to_the_group() -> No
     record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
     later = NOTICED + timedelta(minutes=10)
     assert [h.since for h in held_for(record, (), later)] == [NOTICED]
-    intent = ReplacementIntent(method=Method.TERMINATE_IN_GROUP, reason="", asked_at=later)
+    intent = ReplacementIntent(
+        method=Method.TERMINATE_IN_GROUP, reason=LAUNCHED_BY_GROUP(), requested_at=later
+    )
     interrupted = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record
     hooked = interrupted.model_copy(update={"replacement_intent": intent, "hooks": (HOOK,)})
     assert [h.since for h in held_for(hooked, (), later)] == [later]

@@ -10,6 +10,7 @@ from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import EventOrigin
 from leeway.ports.aws import HookResult
 from leeway.reconciliation.findings import CheckContext, LostEvent
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
@@ -53,8 +54,8 @@ def left_running(failures: int = 0, **changes: Any) -> Retirement:
     """A retirement that detached its instance, and ended without terminating it."""
     intent = ReplacementIntent(
         method=Method.DETACH,
-        reason="no hook",
-        asked_at=NOTICED,
+        reason=LAUNCHED_BY_GROUP(),
+        requested_at=NOTICED,
         group="ng",
         detached=True,
         failures=failures,

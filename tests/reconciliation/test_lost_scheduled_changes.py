@@ -59,7 +59,7 @@ def test_a_change_is_not_found_if_a_retirement_serves_it() -> None:
     assert check_change(earlier, LEAD + 9 * MINUTE), "that retirement was for another change"
     waiting = take(None, NoticeKind.REBALANCE, "n-1", after=after).record
     assert check_change(waiting, LEAD + 9 * MINUTE), "the disruption budget may never allow it"
-    begun = waiting.model_copy(update={"begun_at": LEAD})
+    begun = waiting.model_copy(update={"drain_began_at": LEAD})
     assert check_change(begun, LEAD + 9 * MINUTE) is None
     over = at(begun, Phase.FINISHED).model_copy(update={"ended_at": LEAD + 40 * MINUTE})
     assert check_change(over, LEAD + 41 * MINUTE - MINUTE / 6) is None, "its instance may end now"

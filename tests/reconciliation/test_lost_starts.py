@@ -15,6 +15,7 @@ from leeway.reconciliation.lost_starts import (
     check_overdue_retirement,
     check_start,
 )
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.record import Retirement, latest_end
 from leeway.retirement.replacement_intent import ReplacementIntent
@@ -57,7 +58,7 @@ def test_an_overdue_retirement_is_repeated_with_its_kind_of_notice() -> None:
     assert notice_of(overdue(interrupted(), "running")).kind is NoticeKind.SPOT_INTERRUPTION
     assert notice_of(overdue(terminating(), "running")).hook == HOOK
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
-    started = {"phase": Phase.RUNNING, "begun_at": NOTICED}
+    started = {"phase": Phase.RUNNING, "drain_began_at": NOTICED}
     assert notice_of(overdue(rebalance, "running", **started)).kind is NoticeKind.REBALANCE
     at = interrupted().deadline
     assert at is not None
@@ -68,7 +69,7 @@ def test_a_retirement_that_waits_or_is_being_undone_is_not_overdue() -> None:
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
     assert overdue(rebalance, "running") is None
     turn = NOTICED + timedelta(hours=1)
-    running = rebalance.model_copy(update={"phase": Phase.RUNNING, "running_at": turn})
+    running = rebalance.model_copy(update={"phase": Phase.RUNNING, "replacement_began_at": turn})
     assert check_overdue_retirement(running, "running", context(turn + 9 * MINUTE)) is None
     assert overdue(interrupted(), "running", phase=Phase.UNDOING) is None
 
@@ -89,10 +90,10 @@ def test_a_retirement_without_deadline_and_one_that_is_being_undone_can_be_overd
 
 def test_an_ended_retirement_that_must_restore_capacity_is_found_except_under_a_dry_run() -> None:
     asked = ReplacementIntent(
-        method="launch-successor", reason="", asked_at=NOTICED, to_restore=True
+        method="launch-successor", reason=LAUNCHED_BY_GROUP(), requested_at=NOTICED, to_restore=True
     )
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
-    changes = {"replacement_intent": asked, "begun_at": NOTICED, "action": Action.CORDON}
+    changes = {"replacement_intent": asked, "drain_began_at": NOTICED, "action": Action.CORDON}
     left = at(rebalance, Phase.FINISHED).model_copy(update=changes)
     late = latest_end(left) + OVERDUE
     assert check_overdue_retirement(left, "running", context(late - MINUTE)) is None

@@ -12,6 +12,7 @@ from leeway.notices import Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy, StatusCheck
 from leeway.reconciliation.lost_starts import check_overdue_retirement
 from leeway.reconciliation.lost_status_checks import check_impairment, check_recovery
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.attempts import undo
 from leeway.retirement.record import Retirement, latest_end
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
@@ -72,7 +73,7 @@ def test_a_check_that_the_policy_does_not_name_is_ignored() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.NOTICED, Phase.RUNNING, Phase.FINISHED])
 def test_one_failure_is_found_once(phase: Phase) -> None:
-    more: dict[str, Any] = {"begun_at": NOTICED} if phase is Phase.FINISHED else {}
+    more: dict[str, Any] = {"drain_began_at": NOTICED} if phase is Phase.FINISHED else {}
     record = impaired(phase, answer=None, **more)
     answered = (
         record if phase is not Phase.FINISHED else record.model_copy(update={"answer": "CONTINUE"})
@@ -99,7 +100,7 @@ def test_a_failure_is_found_again_an_hour_after_a_retirement_without_effect() ->
 def test_a_rebalance_that_waits_for_the_disruption_budget_does_not_serve_a_failure() -> None:
     waits = take(None, NoticeKind.REBALANCE, "n-1").record
     assert notice_of(check(waits)).instances == (I,)
-    drains = at(waits, Phase.RUNNING).model_copy(update={"begun_at": NOTICED})
+    drains = at(waits, Phase.RUNNING).model_copy(update={"drain_began_at": NOTICED})
     assert check(drains) is None
     assert check(take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record) is None
 
@@ -120,7 +121,9 @@ def test_a_retirement_that_has_begun_is_not_undone_when_the_checks_pass_again() 
     assert check_recovery(impaired(Phase.RUNNING), [], DEFAULT, context(now)) is None
     notice = notice_of(check_recovery(impaired(), [], DEFAULT, context(now)))
     assert undo(impaired(Phase.RUNNING), notice) is None
-    asked = ReplacementIntent(method=Method.DETACH, reason="", asked_at=NOTICED)
+    asked = ReplacementIntent(
+        method=Method.DETACH, reason=LAUNCHED_BY_GROUP(), requested_at=NOTICED
+    )
     assert undo(impaired(replacement_intent=asked), notice) is None
 
 

@@ -19,6 +19,7 @@ from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.aws import HookResult
 from leeway.reconciliation.find_lost_events import INSTANCE_CONCURRENCY
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
@@ -256,7 +257,11 @@ DETACHED = facts(4, owner=Owner(OwnerKind.NONE))
 def left_running(**changes: Any) -> Retirement:
     """A retirement that detached its instance, and ended without terminating it."""
     intent = ReplacementIntent(
-        method=Method.DETACH, reason="no hook", asked_at=NOTICED, group="ng", detached=True
+        method=Method.DETACH,
+        reason=LAUNCHED_BY_GROUP(),
+        requested_at=NOTICED,
+        group="ng",
+        detached=True,
     )
     ended = {
         "facts": DETACHED,

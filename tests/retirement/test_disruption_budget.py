@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ChurnCap, ClusterPolicy, OnBlocked
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.disruption_budget import (
     ALLOWED,
     INVOLUNTARY_BEFORE,
@@ -99,7 +100,9 @@ def test_a_rebalance_is_declined_after_a_day() -> None:
 def test_a_scheduled_change_and_a_requested_replacement_are_never_declined() -> None:
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
     assert decline_after_timeout(change, WAITS, NOTICED + DAY) == WAITS
-    intent = ReplacementIntent(method="launch-successor", reason="", asked_at=NOTICED)
+    intent = ReplacementIntent(
+        method="launch-successor", reason=LAUNCHED_BY_GROUP(), requested_at=NOTICED
+    )
     requested = noticed(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": intent})
     assert decline_after_timeout(requested, WAITS, NOTICED + DAY) == WAITS
 
@@ -107,7 +110,10 @@ def test_a_scheduled_change_and_a_requested_replacement_are_never_declined() -> 
 def test_the_deadline_of_a_rebalance_counts_from_the_begin_of_the_drain() -> None:
     begins = NOTICED + timedelta(hours=3)
     recommended = start_drain(noticed(NoticeKind.REBALANCE), begins)
-    assert (recommended.begun_at, recommended.deadline) == (begins, begins + timedelta(minutes=30))
+    assert (recommended.drain_began_at, recommended.deadline) == (
+        begins,
+        begins + timedelta(minutes=30),
+    )
     assert start_drain(recommended, begins + timedelta(hours=1)) == recommended
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
     assert start_drain(change, begins).deadline == change.deadline
@@ -125,7 +131,10 @@ def test_blocked_pods_get_the_longest_wait_of_the_hook_only_if_the_group_termina
     method: str, hours: float, then: OnBlocked
 ) -> None:
     intent = ReplacementIntent(
-        method=method, reason="", asked_at=NOTICED, to_restore=method == "launch-successor"
+        method=method,
+        reason=LAUNCHED_BY_GROUP(),
+        requested_at=NOTICED,
+        to_restore=method == "launch-successor",
     )
     noted = noticed(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": intent})
     started = start_drain(noted, NOTICED)

@@ -26,7 +26,8 @@ INSTANCE_NOT_IN_A_CLUSTER = ReasonCode(
 )
 
 CLUSTER_NOT_MANAGED = ReasonCode(
-    "ClusterNotManaged", "Leeway does not manage cluster {cluster}. To change that, adopt it."
+    "ClusterNotManaged",
+    "Leeway does not manage cluster {cluster}: the parameter ClusterNames does not name it.",
 )
 
 OWNER_RETIRES_NODE = ReasonCode("OwnerRetiresNode", "{owner} drains and replaces its own nodes.")

@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+"""The annotation of a pod or a node that forbids voluntary disruption. Source: Karpenter
+documentation, "Disruption"."""
+
 CRITICAL_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 
 

@@ -63,7 +63,7 @@ def _serves_change(retirement: Retirement, begins: datetime | None, context: Che
     if retirement.had_no_effect and not context.dry_run:
         return waits_for_retry(retirement, context.now)
     if retirement.deadline_from_begin:
-        if retirement.begun_at is None:
+        if retirement.drain_began_at is None:
             return False  # the disruption budget may never allow it
         ended_at = retirement.ended_at
         if ended_at is not None and context.now >= ended_at + TERMINATED_WITHIN:

@@ -49,7 +49,7 @@ def _serves_impairment(retirement: Retirement, since: datetime, context: CheckCo
             return waits_for_retry(retirement, context.now)
         return retirement.noticed_at >= since
     if retirement.kind in VOLUNTARY - {NoticeKind.IMPAIRED_STATUS}:
-        return retirement.begun_at is not None or retirement.replacement_intent is not None
+        return retirement.drain_began_at is not None or retirement.replacement_intent is not None
     return True
 
 

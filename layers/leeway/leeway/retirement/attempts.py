@@ -205,7 +205,7 @@ def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> Reas
     """Compare the notice with the open retirement: first the precedence, then the deadline."""
     if _is_own_termination(stored, notice) or _is_before_restart(stored, notice):
         return None
-    if notice.kind in VOLUNTARY and stored.begun_at is not None:
+    if notice.kind in VOLUNTARY and stored.drain_began_at is not None:
         # The drain has begun; a new attempt would wait for the disruption budget again.
         return None
     precedence = _PRECEDENCE[notice.kind] - _PRECEDENCE[stored.kind]
@@ -314,8 +314,8 @@ def _next_attempt(
             "facts": facts,
             "attempt": stored.attempt + 1,
             "phase": Phase.NOTICED,
-            "running_at": None,
-            "begun_at": None,
+            "replacement_began_at": None,
+            "drain_began_at": None,
             "node_is_empty": stored.node_is_empty and stored.needs_termination,
             "answer": None,
             **_requested(notice, ruling),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from leeway.reasons import Reason
 from leeway.retirement.record import Retirement
 
 
@@ -14,7 +15,7 @@ class Course(StrEnum):
     CORDON = "cordon"
     WAIT = "wait"
     DECLINE = "decline"
-    REHEARSE = "rehearse"
+    DRY_RUN = "dry-run"
     UNDO = "undo"
 
 
@@ -26,7 +27,7 @@ class CordonResult:
       empty).
     - `record`: the latest record; None if a newer attempt has superseded this one.
     - `problem`: why the step is not settled, or why the retirement waits or is declined.
-    - `rest`: seconds to wait before the step is repeated; 0 if the next step runs meanwhile.
+    - `pause`: seconds to wait before the step is repeated; 0 if the next step runs meanwhile.
     """
 
     settled: bool
@@ -34,6 +35,6 @@ class CordonResult:
     node: str = ""
     node_uid: str = ""
     cordoned_at: datetime | None = None
-    problem: str = ""
+    problem: Reason | None = None
     course: Course = Course.RETIRE
-    rest: int = 0
+    pause: int = 0

@@ -146,9 +146,9 @@ def start_drain(record: Retirement, now: datetime) -> Retirement:
     hold the instance. Pods that are still blocked then are deleted: otherwise they would be lost
     with the instance, without their grace period.
     """
-    if record.begun_at is not None:
+    if record.drain_began_at is not None:
         return record
-    fields: dict[str, Any] = {"begun_at": now, "phase": Phase.RUNNING}
+    fields: dict[str, Any] = {"drain_began_at": now, "phase": Phase.RUNNING}
     if record.deadline_from_begin and record.deadline is not None:
         fields["deadline"] = now + (record.deadline - record.noticed_at)
         if record.group_terminates and record.on_blocked is OnBlocked.WAIT:

@@ -22,4 +22,4 @@ def _waits_since(record: Retirement) -> datetime | None:
     intent = record.replacement_intent
     if intent is None or intent.method is not Method.TERMINATE_IN_GROUP:
         return None
-    return intent.asked_at if intent.asked_at >= record.noticed_at else None
+    return intent.requested_at if intent.requested_at >= record.noticed_at else None

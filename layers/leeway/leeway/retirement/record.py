@@ -38,8 +38,8 @@ class Retirement(BaseModel):
     - `stops`: the instance is only stopped, and may run again.
     - `stays_cordoned`: a policy cordoned the node, and did no more, for an earlier notice. The node
       stays cordoned after this retirement too, until the instance runs again.
-    - `running_at`: when an execution of this attempt first requested a replacement.
-    - `begun_at`: when the drain began, if the drain waited for the disruption budget or for a
+    - `replacement_began_at`: when an execution of this attempt first requested a replacement.
+    - `drain_began_at`: when the drain began, if the drain waited for the disruption budget or for a
       replacement; None if it began at once.
     - `ended_at`: when the retirement was last closed.
     - `node_is_empty`: when the retirement was closed, its node had no pod and no volume.
@@ -64,8 +64,8 @@ class Retirement(BaseModel):
     action: Action = Action.RETIRE
     stops: bool = False
     stays_cordoned: bool = False
-    running_at: AwareDatetime | None = None
-    begun_at: AwareDatetime | None = None
+    replacement_began_at: AwareDatetime | None = None
+    drain_began_at: AwareDatetime | None = None
     ended_at: AwareDatetime | None = None
     node_is_empty: bool = False
     hooks: tuple[LifecycleHook, ...] = ()
@@ -134,9 +134,9 @@ def latest_end(stored: Retirement) -> datetime:
         return stored.noticed_at + UNDONE_WITHIN
     if stored.deadline is None:
         return stored.noticed_at + MAX_EXECUTION_TIME
-    if stored.begun_at is not None or not stored.deadline_from_begin:
+    if stored.drain_began_at is not None or not stored.deadline_from_begin:
         return stored.deadline
     duration = SUCCESSOR_TIMEOUT + (stored.deadline - stored.noticed_at)
-    if stored.running_at is not None:
-        return stored.running_at + duration
+    if stored.replacement_began_at is not None:
+        return stored.replacement_began_at + duration
     return stored.noticed_at + BUDGET_TIMEOUT + duration

@@ -6,13 +6,15 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from leeway.reasons import Reason
+
 
 @dataclass(frozen=True, slots=True)
 class ZoneChoice:
     """A zone of the group in which the replacement may be launched, and why."""
 
     zone: str
-    why: str
+    why: Reason
 
 
 class Method(StrEnum):
@@ -41,10 +43,7 @@ class Successor:
     instance: str
     instance_type: str
     zone: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.instance}, {self.instance_type} in {self.zone}: {self.why}"
+    why: Reason
 
 
 class ReplacementIntent(BaseModel):
@@ -66,8 +65,8 @@ class ReplacementIntent(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     method: Method
-    reason: str
-    asked_at: AwareDatetime
+    reason: Reason
+    requested_at: AwareDatetime
     group: str = ""
     zones: tuple[ZoneChoice, ...] = ()
     attempt: int = 1

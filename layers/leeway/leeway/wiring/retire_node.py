@@ -61,7 +61,7 @@ def retire_node() -> RetireNode:
             cache=_shared_cache(),
             # EC2 allows ten tags a second: in a storm nobody waits for that before the pods go.
             instances=Ec2Instances(partial(client, "ec2", tries=HASTY_TRIES)),
-            announcements=announcements(),
+            events=announcements(),
             drains=DynamoDrainStates(
                 partial(client, "dynamodb", tries=HASTY_TRIES), settings().table
             ),

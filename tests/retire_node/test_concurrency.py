@@ -1,5 +1,4 @@
-"""One group, two retirements, Cluster Autoscaler and a person at the same time: its size ends where
-it should."""
+"""Two retirements, Cluster Autoscaler and a person change one group concurrently, with crashes."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,29 +16,30 @@ from leeway.ports.aws import Launched, LaunchedInstance
 from leeway.ports.table import RecordChanged
 from leeway.replacement.cache import GroupCache
 from leeway.replacement.launch import SuccessorLaunch
+from leeway.replacement.reasons import SUCCESSOR_REQUESTED
 from leeway.replacement.request import ReplacementResult, ReplacementStep
 from leeway.retire_node.finish import FinishStep
 from leeway.retire_node.step_results import RetirementProgress
 from leeway.retirement.cordon_result import CordonResult
 from leeway.retirement.record import Retirement
 
-from tests.retire_node.retiring import surrounding
+from tests.fakes.retirement import retirement_fakes
 from tests.retirement.retirements import FACTS, take
 
 SIZE = 10
 A, B = "i-a", "i-b"
 
 
-class Died(BaseException):
-    """The function died: no handler of errors sees it."""
+class Crashed(BaseException):
+    """The function crashed: a BaseException, so that no error handler catches it."""
 
 
 @dataclass
 class Fleet:
-    """A group of which every call may find that others have acted just before, or just after.
+    """A group that other clients may change before and after each call.
 
-    `events` are what others do, in order: those that begin with `+` happen in the midst of a call,
-    one at each of its moments; a mere `+` lets the moment pass.
+    `events` are the changes by others, in order. An event that begins with `+` happens during a
+    call, one at each point of the call; `+` alone skips a point.
     """
 
     events: list[str] = field(default_factory=list)
@@ -50,10 +50,9 @@ class Fleet:
     records: dict[str, Retirement] = field(default_factory=dict)
     tokens: dict[str, Launched] = field(default_factory=dict)
     launched: int = 0
-    others_want: int = 0
+    desired_by_others: int = 0
     acting: list[str] = field(default_factory=list)
 
-    # What happens
     def settle(self) -> None:
         while len(self.members) < self.desired:
             self.members.append(self._new())
@@ -65,36 +64,36 @@ class Fleet:
         return f"i-new{self.launched}"
 
     def meanwhile(self) -> None:
-        """Let happen what is to happen at this moment of a call, if anything is."""
+        """Apply the event for this point of a call, if there is one."""
         if self.events and self.events[0].startswith("+"):
             self.happens(self.events.pop(0).removeprefix("+"))
 
     def happens(self, event: str) -> None:
         others = [one for one in self.members if one.startswith("i-other")]
         match event.split():
-            case ["die"]:
+            case ["crash"]:
                 if self.acting:
-                    raise Died
+                    raise Crashed
             case ["autoscaler", "raises"]:
                 self.desired += 1
-                self.others_want += 1
+                self.desired_by_others += 1
             case ["autoscaler", "shrinks"] if others:
                 self.members.remove(others[0])
                 self.desired -= 1
-                self.others_want -= 1
+                self.desired_by_others -= 1
             case ["person", "terminates"] if others:
                 self.members.remove(others[-1])
-            case ["ask", name] if name not in self.acting:
-                self.run(name, self.ask)
-            case ["end", name] if name not in self.acting and name in self.records:
-                self.run(name, self.end)
+            case ["request", name] if name not in self.acting:
+                self.run(name, self.request)
+            case ["finish", name] if name not in self.acting and name in self.records:
+                self.run(name, self.finish)
         self.settle()
 
     def run(self, name: str, work: Callable[[str], None]) -> None:
-        """Do a step of a retirement, again where its function died."""
+        """Run a step of a retirement, and repeat it after a crash."""
         self.acting.append(name)
         while name in self.acting:
-            with suppress(Died):
+            with suppress(Crashed):
                 work(name)
                 self.acting.remove(name)
 
@@ -148,109 +147,112 @@ class Fleet:
     @property
     def parts(self) -> tuple[ReplacementStep, FinishStep]:
         itself: Any = self
-        deps = surrounding().dependencies
+        deps = retirement_fakes().dependencies
         context = replace(deps.context, records=itself)
-        launching = SuccessorLaunch(context, itself, deps.offerings, deps.region)
+        launch = SuccessorLaunch(context, itself, deps.offerings, deps.region)
         actions = LifecycleActions(itself, context.clock)
-        known = GroupCache(itself, deps.cache)
-        replacing = ReplacementStep(context, itself, deps.instances, known, launching, actions)
-        ending = FinishStep(
-            context, itself, deps.instances, deps.announcements, deps.telemetry, actions, launching
+        cache = GroupCache(itself, deps.cache)
+        replacement = ReplacementStep(context, itself, deps.instances, cache, launch, actions)
+        finish = FinishStep(
+            context, itself, deps.instances, deps.events, deps.telemetry, actions, launch
         )
-        return replacing, ending
+        return replacement, finish
 
-    def ask(self, name: str) -> None:
+    def request(self, name: str) -> None:
         if name not in self.records:
             record = take(None, NoticeKind.REBALANCE, "n-1").record
             facts = FACTS.model_copy(update={"instance": name, "joined": True})
             self.records[name] = record.model_copy(update={"facts": facts})
         elif self.records[name].ended_at is not None:
             return
-        replacing, _ = self.parts
-        replacing.ask(AttemptId(name, "prod", 1), self.records[name])
+        replacement, _ = self.parts
+        replacement.request(AttemptId(name, "prod", 1), self.records[name])
 
-    def end(self, name: str) -> None:
+    def finish(self, name: str) -> None:
         record = self.records[name]
         if (
             record.ended_at is None
             and record.replacement_intent is not None
             and record.replacement_intent.successors
         ):
-            standing = RetirementProgress(
-                CordonResult(True, record), ReplacementResult(True, record)
+            progress = RetirementProgress(
+                CordonResult(True, record),
+                ReplacementResult(True, record, SUCCESSOR_REQUESTED(group="ng")),
             )
-            _, ending = self.parts
-            ending.finish(AttemptId(name, "prod", 1), record, standing)
+            _, finish = self.parts
+            finish.finish(AttemptId(name, "prod", 1), record, progress)
 
 
-WHAT = [
+CHANGES = [
     "autoscaler raises",
     "autoscaler shrinks",
     "person terminates",
-    *(f"{what} {who}" for what in ("ask", "end") for who in (A, B)),
+    *(f"{action} {instance}" for action in ("request", "finish") for instance in (A, B)),
 ]
-EVENTS = [*WHAT, *(f"+{what}" for what in WHAT), "+die", "+", "+", "+"]
+EVENTS = [*CHANGES, *(f"+{change}" for change in CHANGES), "+crash", "+", "+", "+"]
 
 
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.sampled_from(EVENTS), max_size=40))
-@example([f"ask {A}", *["+"] * 4, "+autoscaler raises"])
-@example([f"ask {A}", "+autoscaler raises", f"+ask {B}", f"end {A}", "+die", f"end {B}"])
-def test_however_they_interleave_the_groups_size_ends_where_it_should(events: list[str]) -> None:
+@example([f"request {A}", *["+"] * 4, "+autoscaler raises"])
+@example(
+    [f"request {A}", "+autoscaler raises", f"+request {B}", f"finish {A}", "+crash", f"finish {B}"]
+)
+def test_the_groups_capacity_is_restored_under_concurrency_and_crashes(events: list[str]) -> None:
     fleet = Fleet(list(events))
     while fleet.events:
         fleet.happens(fleet.events.pop(0).removeprefix("+"))
     for name in (A, B):
-        fleet.happens(f"ask {name}")
-        fleet.happens(f"end {name}")
-    assert fleet.desired == len(fleet.members) == SIZE + fleet.others_want
+        fleet.happens(f"request {name}")
+        fleet.happens(f"finish {name}")
+    assert fleet.desired == len(fleet.members) == SIZE + fleet.desired_by_others
     assert not {A, B} & {*fleet.members}
     successors = [fleet.records[name].replacement_intent for name in (A, B)]
-    named = [one.instance for intent in successors if intent for one in intent.successors]
-    assert len(named) == len({*named}) == 2, "one successor each, never two"
-    assert {*named} <= {*fleet.members}
+    launched = [one.instance for intent in successors if intent for one in intent.successors]
+    assert len(launched) == len({*launched}) == 2, "one successor for each retirement"
+    assert {*launched} <= {*fleet.members}
 
 
-def asked() -> tuple[Fleet, str]:
+def requested() -> tuple[Fleet, str]:
     """A group that has launched the successor of A, and the successor."""
     fleet = Fleet()
-    fleet.happens(f"ask {A}")
+    fleet.happens(f"request {A}")
     intent = fleet.records[A].replacement_intent
     assert intent is not None
     return fleet, intent.successors[0].instance
 
 
-def test_who_takes_the_successor_away_has_lowered_the_group_already() -> None:
-    fleet, successor = asked()
+def test_a_terminated_successor_with_a_decrement_counts_as_the_restored_capacity() -> None:
+    fleet, successor = requested()
     fleet.members.remove(successor)
     fleet.desired -= 1
-    fleet.happens(f"end {A}")
+    fleet.happens(f"finish {A}")
     assert fleet.desired == SIZE, "the instance is replaced"
     assert A not in fleet.members
 
 
 @pytest.mark.parametrize("gone", [A, "its successor"])
-def test_what_its_group_replaces_meanwhile_changes_no_size(gone: str) -> None:
-    fleet, successor = asked()
+def test_a_replacement_by_the_group_does_not_change_its_capacity(gone: str) -> None:
+    fleet, successor = requested()
     fleet.members.remove(A if gone == A else successor)
     fleet.settle()
-    fleet.happens(f"end {A}")
+    fleet.happens(f"finish {A}")
     assert fleet.desired == len(fleet.members) == SIZE
 
 
-def test_who_sets_the_former_size_and_ends_the_instance_by_that_has_done_it_all() -> None:
-    fleet, successor = asked()
+def test_a_capacity_that_a_person_restored_is_not_lowered_again() -> None:
+    fleet, successor = requested()
     fleet.desired = SIZE
     fleet.settle()
     assert A not in fleet.members
-    fleet.happens(f"end {A}")
+    fleet.happens(f"finish {A}")
     assert fleet.desired == len(fleet.members) == SIZE
     assert successor in fleet.members
 
 
-def test_an_answer_that_comes_eight_hours_late_changes_nothing() -> None:
-    fleet, successor = asked()
-    fleet.happens(f"end {A}")
+def test_a_launch_that_is_repeated_with_its_token_changes_nothing() -> None:
+    fleet, successor = requested()
+    fleet.happens(f"finish {A}")
     [token] = fleet.tokens
     late = fleet.launch("ng", "us-east-1a", 1, token)
     assert late.instances[0].instance == successor

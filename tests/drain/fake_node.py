@@ -1,4 +1,4 @@
-"""A cluster of one node, for tests of the engine that drains it."""
+"""The Cluster Protocol with one node in real time, for tests of DrainExecutor with threads."""
 
 import threading
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes import Marks, NodeEvent
 from leeway.ports.kubernetes_objects import Attachment, Controller, Node, Pod, Response
 
-from tests.drain.feeds import ListedPods
+from tests.fakes.pod_feed import ListedPods
 
 GRANTED = Response(201)
 
@@ -30,8 +30,13 @@ def pod(name: str, **more: object) -> Pod:
 
 
 @dataclass
-class StandIn:
-    """A cluster of one node, whose pods end as soon as they are evicted; time is real."""
+class FakeNode:
+    """A cluster of one node, whose pods end as soon as they are evicted.
+
+    - `hangs`: the names of the pods whose evictions hang until `others_done`.
+    - `late_pod`: appears when all other pods are gone.
+    - `lists`, `balancers`, `volumes`: what the next calls return or raise.
+    """
 
     there: dict[str, Pod]
     attached: list[str] = field(default_factory=list)
@@ -42,10 +47,10 @@ class StandIn:
     hangs: frozenset[str] = frozenset()
     others_done: threading.Event = field(default_factory=threading.Event)
     evicted: list[str] = field(default_factory=list)
-    latecomer: Pod | None = None
-    told_balancers: int = 0
+    late_pod: Pod | None = None
+    exclusions: int = 0
     machine: str = "machine-1"
-    looked_up: int = 0
+    node_reads: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def watch_pods(self, node: str, selector: str = "") -> ListedPods:
@@ -60,12 +65,12 @@ class StandIn:
 
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         if pod.name in self.hangs:
-            assert self.others_done.wait(20), "the others are held up"
+            assert self.others_done.wait(20), "the other pods are delayed"
         with self._lock:
             self.evicted.append(pod.name)
             self.there.pop(pod.uid, None)
-            if not self.there and self.latecomer:
-                self.there[self.latecomer.uid], self.latecomer = self.latecomer, None
+            if not self.there and self.late_pod:
+                self.there[self.late_pod.uid], self.late_pod = self.late_pod, None
             if not {p.name for p in self.there.values()} - self.hangs:
                 self.others_done.set()
         return GRANTED
@@ -80,11 +85,11 @@ class StandIn:
         return [Attachment("pv-1", claim)] if claim else []
 
     def exclude_from_load_balancers(self, node: str) -> bool:
-        self.told_balancers += 1
-        said = self.balancers.pop(0)
-        if isinstance(said, Exception):
-            raise said
-        return said
+        self.exclusions += 1
+        answer = self.balancers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def eviction_is_granted(self, pod: Pod) -> bool:
         return False
@@ -96,7 +101,7 @@ class StandIn:
         return None
 
     def node(self, name: str) -> Node | None:
-        self.looked_up += 1
+        self.node_reads += 1
         return Node(name, self.machine, "", True, True, {}) if self.machine else None
 
     def cordon(self, node: str, marks: Marks | None) -> None: ...
@@ -115,13 +120,13 @@ class StandIn:
     def write_event(self, event: NodeEvent) -> None: ...
 
 
-def standing(*pods: Pod) -> StandIn:
-    return StandIn({p.uid: p for p in pods})
+def node_with(*pods: Pod) -> FakeNode:
+    return FakeNode({p.uid: p for p in pods})
 
 
-def drain(cluster: StandIn, seconds: float = 30, **more: object) -> Drain:
+def drain(cluster: FakeNode, seconds: float = 30, **more: object) -> Drain:
     now = SystemClock().now()
     terms = Terms(now + timedelta(seconds=seconds), OnBlocked.DELETE)
     until = now + timedelta(minutes=1)
-    draining = DrainExecutor(cluster, SystemClock())
-    return draining.work("node-1", Drain(), terms, until, **more)  # type: ignore[arg-type]
+    executor = DrainExecutor(cluster, SystemClock())
+    return executor.run("node-1", Drain(), terms, until, **more)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Which pods of a node go: kubectl drain's filters, each with a reason."""
+"""The decision about a pod: kubectl drain's filters, each with a reason code."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,46 +28,50 @@ def decide(returned: bool = False, **changes: Any) -> PodDecision:
 
 
 @pytest.mark.parametrize(
-    ("changes", "verdict", "word"),
+    ("changes", "action", "code"),
     [
-        ({"mirror": True}, PodAction.LEAVE, "static"),
+        ({"mirror": True}, PodAction.LEAVE, "StaticPodStays"),
         (
             {"controller": Controller("DaemonSet", "cni", True)},
             PodAction.LEAVE,
-            "DaemonSet shop/cni",
+            "DaemonSetPodStays",
         ),
-        ({"controller": Controller("DaemonSet", "cni", False)}, PodAction.EVICT, "exists no more"),
-        ({"phase": "Succeeded"}, PodAction.EVICT, "finished"),
-        ({"phase": "Failed"}, PodAction.EVICT, "finished"),
-        ({"deletion": NOW + timedelta(seconds=9)}, PodAction.AWAIT, "terminating"),
-        ({"deletion": NOW - timedelta(minutes=9)}, PodAction.LEAVE, "9 minutes ago"),
-        ({}, PodAction.EVICT, "elsewhere"),
+        (
+            {"controller": Controller("DaemonSet", "cni", False)},
+            PodAction.EVICT,
+            "DaemonSetMissing",
+        ),
+        ({"phase": "Succeeded"}, PodAction.EVICT, "PodFinished"),
+        ({"phase": "Failed"}, PodAction.EVICT, "PodFinished"),
+        ({"deletion": NOW + timedelta(seconds=9)}, PodAction.AWAIT, "PodTerminating"),
+        ({"deletion": NOW - timedelta(minutes=9)}, PodAction.LEAVE, "PodDeletionOverdue"),
+        ({}, PodAction.EVICT, "PodToEvict"),
     ],
 )
-def test_every_pod_gets_a_decision_with_its_reason(
-    changes: dict[str, Any], verdict: PodAction, word: str
+def test_each_kind_of_pod_has_a_decision_with_its_reason(
+    changes: dict[str, Any], action: PodAction, code: str
 ) -> None:
     decision = decide(**changes)
-    assert decision.verdict is verdict
-    assert word in decision.reason
+    assert decision.action is action
+    assert decision.reason.code == code
 
 
-def test_a_static_pod_of_a_daemonset_is_static_first() -> None:
+def test_a_static_pod_of_a_missing_daemonset_stays() -> None:
     decision = decide(mirror=True, controller=Controller("DaemonSet", "cni", False))
-    assert decision.verdict is PodAction.LEAVE
+    assert decision.action is PodAction.LEAVE
 
 
-def test_a_pod_that_came_back_over_the_cordon_is_named_with_its_toleration() -> None:
+def test_a_pod_that_tolerates_the_cordon_is_reported_with_its_toleration() -> None:
     decision = decide(returned=True, cordon_toleration="(operator Exists for every key)")
-    assert decision.verdict is PodAction.RETURNED
-    assert "operator Exists" in decision.reason
+    assert decision.action is PodAction.RETURNED
+    assert "operator Exists" in decision.reason.message
 
 
-def test_a_pod_without_that_toleration_has_come_back_only_where_its_like_keep_coming() -> None:
-    assert decide(returned=True).verdict is PodAction.EVICT
+def test_a_pod_without_the_toleration_has_returned_only_after_several_of_its_workload() -> None:
+    assert decide(returned=True).action is PodAction.EVICT
     decision = decide_pod(pod(), NOW, returned=True, persists=True)
-    assert decision.verdict is PodAction.RETURNED
-    assert "names this node" in decision.reason
+    assert decision.action is PodAction.RETURNED
+    assert "names this node" in decision.reason.message
 
 
 @pytest.mark.parametrize(
@@ -83,20 +87,20 @@ def test_a_pod_without_that_toleration_has_come_back_only_where_its_like_keep_co
         ({"controller": None, "deletion": NOW}, (Refusal.UNMANAGED,)),
     ],
 )
-def test_what_kubectl_would_refuse_is_marked_with_the_flags_that_allow_it(
+def test_a_pod_that_kubectl_refuses_has_the_flags_that_allow_it(
     changes: dict[str, Any], refusals: tuple[Refusal, ...]
 ) -> None:
     assert decide(**changes).refusals == refusals
 
 
-def test_how_long_an_overdue_deletion_is_waited_for_is_a_choice() -> None:
+def test_the_wait_for_an_overdue_deletion_is_configurable() -> None:
     overdue = pod(deletion=NOW - timedelta(seconds=40))
-    assert decide_pod(overdue, NOW).verdict is PodAction.AWAIT
-    assert decide_pod(overdue, NOW, False, timedelta(seconds=30)).verdict is PodAction.LEAVE
+    assert decide_pod(overdue, NOW).action is PodAction.AWAIT
+    assert decide_pod(overdue, NOW, False, timedelta(seconds=30)).action is PodAction.LEAVE
     ages_ago = pod(deletion=NOW - timedelta(days=9))
-    assert decide_pod(ages_ago, NOW, False, None).verdict is PodAction.AWAIT
+    assert decide_pod(ages_ago, NOW, False, None).action is PodAction.AWAIT
 
 
-def test_a_critical_pod_is_told_to_go_last() -> None:
+def test_a_critical_pod_is_evicted_after_the_ordinary_pods() -> None:
     decision = decide(priority_class="system-cluster-critical")
-    assert "after the ordinary pods" in decision.reason
+    assert "after the ordinary pods" in decision.reason.message

@@ -1,4 +1,4 @@
-"""What any drain keeps to, whatever pods, budgets, deadlines and failures it meets."""
+"""Invariants of drains with any pods, budgets, deadlines and failures."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tests.drain.budget_model import BudgetedNode, Workload
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
-of_any_kind = st.builds(
+any_workload = st.builds(
     Workload,
     name=st.uuids().map(lambda u: f"w{u.hex[:6]}"),
     here=st.integers(1, 4),
@@ -34,13 +34,13 @@ of_any_kind = st.builds(
     mirror=st.sampled_from([False, False, False, True]),
     terminating=st.sampled_from([None, None, None, 5, 300]),
 )
-workloads = st.lists(of_any_kind, max_size=5, unique_by=lambda one: one.name)
+workloads = st.lists(any_workload, max_size=5, unique_by=lambda one: one.name)
 
 
-def leaving(*, critical: bool) -> st.SearchStrategy[Workload]:
-    """Draw a workload whose pods the drain must send away, and which ends once it is told to."""
+def evictable(*, critical: bool) -> st.SearchStrategy[Workload]:
+    """Draw a workload whose pods the drain must evict, and which ends when it is evicted."""
     name = "critical" if critical else "ordinary"
-    return of_any_kind.map(
+    return any_workload.map(
         lambda one: replace(
             one,
             name=name,
@@ -71,7 +71,7 @@ def run(some: list[Workload], rules: Terms, fails_every: int = 0) -> tuple[Budge
 
 @settings(max_examples=40)
 @given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
-def test_what_must_stay_is_never_asked_to_go(
+def test_pods_that_stay_get_no_request(
     some: list[Workload], rules: Terms, fails_every: int
 ) -> None:
     node, drain = run(some, rules, fails_every)
@@ -84,7 +84,7 @@ def test_what_must_stay_is_never_asked_to_go(
 
 @settings(max_examples=40)
 @given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
-def test_no_budget_is_bypassed_before_its_moment_nor_against_the_policy(
+def test_no_budget_is_bypassed_before_the_latest_moment_or_against_the_policy(
     some: list[Workload], rules: Terms, fails_every: int
 ) -> None:
     node, _ = run(some, rules, fails_every)
@@ -92,19 +92,19 @@ def test_no_budget_is_bypassed_before_its_moment_nor_against_the_policy(
     for one in node.asked:
         latest = latest_moment(one.ask.pod, rules)
         assert latest is not None
-        if one.ask.way is RemovalMethod.DELETE:
+        if one.ask.method is RemovalMethod.DELETE:
             assert one.at >= latest
-            sent_away_before = evicted[one.ask.pod.workload] > 0
-            assert rules.on_blocked is OnBlocked.DELETE or sent_away_before
-        if one.ask.way is RemovalMethod.EVICT and one.granted:
+            removed_before = evicted[one.ask.pod.workload] > 0
+            assert rules.on_blocked is OnBlocked.DELETE or removed_before
+        if one.ask.method is RemovalMethod.EVICT and one.granted:
             evicted[one.ask.pod.workload] += 1
-        if one.ask.way is RemovalMethod.SHORTEN:
+        if one.ask.method is RemovalMethod.SHORTEN:
             assert one.ask.pod.deletion is not None
 
 
 @settings(max_examples=40)
 @given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
-def test_no_drain_waits_past_its_deadline_nor_gives_a_grace_that_does(
+def test_no_drain_and_no_grace_period_exceeds_the_deadline(
     some: list[Workload], rules: Terms, fails_every: int
 ) -> None:
     node, drain = run(some, rules, fails_every)
@@ -118,14 +118,14 @@ def test_no_drain_waits_past_its_deadline_nor_gives_a_grace_that_does(
 
 @settings(max_examples=40)
 @given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
-def test_one_pod_is_not_asked_for_more_often_than_the_pace_allows(
+def test_requests_for_one_pod_have_pauses_between_them(
     some: list[Workload], rules: Terms, fails_every: int
 ) -> None:
     node, _ = run(some, rules, fails_every)
     assert rules.deadline is not None
     last: dict[tuple[str, RemovalMethod], datetime] = {}
     for one in node.asked:
-        key = (one.ask.pod.uid, one.ask.way)
+        key = (one.ask.pod.uid, one.ask.method)
         if key in last and one.at < rules.deadline:
             assert one.at - last[key] >= timedelta(seconds=0.7)
         last[key] = one.at
@@ -133,7 +133,7 @@ def test_one_pod_is_not_asked_for_more_often_than_the_pace_allows(
 
 @settings(max_examples=40)
 @given(some=workloads, seconds=st.integers(0, 240))
-def test_under_delete_every_pod_that_can_end_is_gone_or_going(
+def test_under_delete_every_pod_that_can_end_is_gone_or_terminating(
     some: list[Workload], seconds: int
 ) -> None:
     rules = Terms(NOW + timedelta(seconds=seconds), OnBlocked.DELETE)
@@ -149,32 +149,32 @@ def test_under_delete_every_pod_that_can_end_is_gone_or_going(
 
 @settings(max_examples=40)
 @given(some=workloads, rules=terms)
-def test_ordinary_pods_are_asked_first_unless_a_critical_one_s_moment_has_come(
+def test_ordinary_pods_are_evicted_first_unless_a_critical_pods_latest_moment_has_come(
     some: list[Workload], rules: Terms
 ) -> None:
     node, drain = run(some, rules)
     for one in node.asked:
-        if one.ask.pod.critical and one.ask.way is RemovalMethod.EVICT:
+        if one.ask.pod.critical and one.ask.method is RemovalMethod.EVICT:
             latest = latest_moment(one.ask.pod, rules)
             assert latest is not None
             if one.at < latest:
                 for uid, progress in drain.pods.items():
-                    ordinary = not node.of[uid].critical and progress.asked_at is not None
+                    ordinary = not node.of[uid].critical and progress.requested_at is not None
                     if ordinary and progress.seen_at and progress.seen_at < one.at:
-                        assert progress.asked_at is not None
-                        assert progress.asked_at <= one.at or node.of[uid].returns
+                        assert progress.requested_at is not None
+                        assert progress.requested_at <= one.at or node.of[uid].returns
 
 
 @settings(max_examples=40)
 @given(
     some=workloads,
-    critical=leaving(critical=True),
-    ordinary=leaving(critical=False),
+    critical=evictable(critical=True),
+    ordinary=evictable(critical=False),
     seconds=st.integers(70, 240),
     on_blocked=st.sampled_from(OnBlocked),
     fails_every=st.sampled_from([0, 0, 3, 10]),
 )
-def test_no_critical_pod_is_evicted_before_its_moment_beside_an_ordinary_one_that_has_to_go(
+def test_no_critical_pod_is_evicted_before_its_latest_moment_beside_an_ordinary_pod(
     some: list[Workload],
     critical: Workload,
     ordinary: Workload,
@@ -194,12 +194,12 @@ def test_no_critical_pod_is_evicted_before_its_moment_beside_an_ordinary_one_tha
     for one in node.asked:
         latest = latest_moment(one.ask.pod, rules)
         assert latest is not None
-        if one.ask.pod.critical and one.ask.way is RemovalMethod.EVICT and one.at < latest:
+        if one.ask.pod.critical and one.ask.method is RemovalMethod.EVICT and one.at < latest:
             assert not [pod.name for pod in one.beside if holds_up(node, pod, rules, one.at)]
 
 
 def holds_up(node: BudgetedNode, pod: Pod, rules: Terms, at: datetime) -> bool:
-    """Whether a critical pod has to wait for this one: for an ordinary pod that goes and ends.
+    """Return whether a critical pod has to wait for this pod: an ordinary one that can end.
 
     Under `fail`, a pod that is blocked at its latest moment is given up.
     """
