@@ -80,7 +80,7 @@ class Bench:
         """Fail: a problem makes the measurement invalid."""
         raise AssertionError(f"{cluster}: {manifest}: {problem}")
 
-    def headroom_kept(self, report: HeadroomReport) -> None:
+    def headroom_reconciled(self, report: HeadroomReport) -> None:
         """Ignore the report of a cluster."""
 
     def tick(self) -> Measured:
@@ -95,7 +95,7 @@ class Bench:
         )
         before = dict(self.calls)
         began = time.perf_counter()
-        reports = keeper.tick(self._connections)
+        reports = keeper.run(self._connections)
         return Measured(
             time.perf_counter() - began,
             self.calls["kubernetes"] - before["kubernetes"],

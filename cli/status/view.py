@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -64,11 +65,11 @@ def _line(name: str, place: str, text: str) -> Text:
 def _retirement_lines(one: RetirementStatus, now: datetime) -> Iterator[Text]:
     record, drain = one.record, one.drain
     parts = [f"{record.kind}, {record.phase}", *_time_left(record, now)]
-    if record.replaced:
-        parts.append(f"replacement {record.replaced.method}")
-    if record.phase in OVER and record.owes:
+    if record.replacement_intent:
+        parts.append(f"replacement {record.replacement_intent.method}")
+    if record.phase in OVER and record.must_restore_capacity:
         parts.append("still in its group, whose desired capacity is one higher")
-    if record.phase in OVER and record.is_to_be_terminated:
+    if record.phase in OVER and record.needs_termination:
         parts.append("detached from its group, not terminated yet")
     parts += _counts(drain)
     node = drain.node if drain else record.facts.private_dns_name
@@ -131,9 +132,9 @@ def _cluster(status: ClusterStatus) -> dict[str, Any]:
                 "subject": one.subject,
                 "manifest": one.source,
                 "replicas": one.replicas,
-                "pending": one.pending if one.running is not None else None,
-                "reason": one.reason,
-                "problem": one.problem or None,
+                "pending": one.pending if one.ready is not None else None,
+                "reason": asdict(one.reason) if one.reason else None,
+                "problem": asdict(one.problem) if one.problem else None,
             }
             for one in status.headroom
         ],
@@ -150,15 +151,15 @@ def _retirement(one: RetirementStatus) -> dict[str, Any]:
         "phase": record.phase.value,
         "noticedAt": record.noticed_at.isoformat(),
         "deadline": record.deadline.isoformat() if record.deadline else None,
-        "replacement": record.replaced.method if record.replaced else None,
-        "reason": record.reason,
+        "replacement": record.replacement_intent.method if record.replacement_intent else None,
+        "reason": asdict(record.reason),
         "seenAt": drain.at.isoformat() if drain else None,
         "pods": [
             {
                 "pod": pod.pod,
                 "stage": pod.stage.value,
-                "way": pod.way.value if pod.way else None,
-                "reason": pod.reason,
+                "method": pod.method.value if pod.method else None,
+                "reason": asdict(pod.reason),
             }
             for pod in (drain.pods if drain else ())
         ],

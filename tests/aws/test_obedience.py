@@ -10,21 +10,20 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.interruption.receive_notice import Dependencies, NoticeResult, ReceiveNotice
+from leeway.interruption.dependencies import Dependencies
+from leeway.interruption.outcome import NoticeResult
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.manifests.configuration import Configuration
 
 from cli import main
 from tests.aws.receiving import TAGS, interruption, launch, maker
 from tests.aws.stored import TABLE
+from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.functions import CleanUps, Starts
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.schedules import SchedulesInMemory
+from tests.notices.events import HERE
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import (
-    HERE,
-    ClaimsInMemory,
-    CleanUps,
-    OfferingsInMemory,
-    SchedulesInMemory,
-    Starts,
-)
 
 
 class Reported:
@@ -49,7 +48,7 @@ class Deployed:
         self._reception = ReceiveNotice(
             Dependencies(
                 records=self.records,
-                place=HERE,
+                origin=HERE,
                 instances=Ec2Instances(maker(aws, "ec2")),
                 current=Ec2Instances(maker(aws, "ec2")),
                 changes=Ec2Instances(maker(aws, "ec2")),
@@ -59,9 +58,9 @@ class Deployed:
                 offerings=OfferingsInMemory(),
                 clusters=frozenset({"prod"}),
                 clock=SystemClock(),
-                arrivals=self.records,
+                admissions=self.records,
                 admit_node=Starts(),
-                cleaning=CleanUps(),
+                clean_up=CleanUps(),
                 claims=ClaimsInMemory(),
             )
         )
