@@ -14,6 +14,7 @@ from leeway.interruption.dependencies import Dependencies
 from leeway.interruption.outcome import NoticeResult
 from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.manifests.configuration import Configuration
+from leeway.reasons import Reason
 
 from cli import main
 from tests.aws.receiving import TAGS, interruption, launch, maker
@@ -32,8 +33,8 @@ class Reported:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
-        self.lines.append(problem)
+    def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
+        self.lines.append(reason.message)
 
 
 class Deployed:
