@@ -168,7 +168,7 @@ def test_a_scheduled_change_that_is_called_off_leaves_nothing(rehearsal: Rehears
     told = rehearsal.until(
         again, lambda s: [x for x in lines_about(s, instance) if x.get("result") == "ignored"], 20
     )
-    assert "called off or over" in told[0]["message"]
+    assert "is cancelled or over" in told[0]["message"]
     assert not rehearsal.since(since).of("node-cordoned", node=node)
 
 
@@ -234,7 +234,7 @@ def test_a_paused_cluster_waits_with_what_can_wait_and_drains_what_cannot(small:
     since = time.time()
     small.sandbox.interrupt([waiting], rebalance=True, warning=False)
     (line, *_) = small.until(
-        since, lambda s: [x for x in lines_about(s, waiting) if "waits" in x["message"]]
+        since, lambda s: [x for x in lines_about(s, waiting) if x.get("code") == "ClusterPaused"]
     )
     assert "Cluster small is paused" in line["message"]
     assert f"retire-{waiting}-1-" in line["execution"]
@@ -259,7 +259,7 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(small: Rehearsal) -> N
     assert (outcome["result"], outcome["replacement"]) == ("dry-run", "terminate-in-group")
     assert outcome["node"] == node
     assert outcome["pods"]
-    assert seen.of("put-events")[0]["detail_type"] == "Leeway Node Retirement Rehearsed"
+    assert seen.of("put-events")[0]["detail_type"] == "Leeway Node Retirement Dry Run"
     for kind in ("node-cordoned", "node-tainted", "eviction", "lifecycle-action"):
         assert not seen.of(kind), kind
 
