@@ -64,11 +64,11 @@ def _line(what: str, where: str, told: str) -> Text:
 def _retirement_lines(one: Leaving, now: datetime) -> Iterator[Text]:
     record, drain = one.record, one.drain
     told = [f"{record.kind}, {record.phase}", *_left(record, now)]
-    if record.replaced:
-        told.append(f"replacement {record.replaced.method}")
-    if record.phase in OVER and record.owes:
+    if record.replacement_intent:
+        told.append(f"replacement {record.replacement_intent.method}")
+    if record.phase in OVER and record.must_restore_capacity:
         told.append("left in its group, which is one larger")
-    if record.phase in OVER and record.is_to_be_terminated:
+    if record.phase in OVER and record.needs_termination:
         told.append("detached from its group, and not terminated yet")
     told += _counts(drain)
     node = drain.node if drain else record.facts.private_dns_name
@@ -150,7 +150,7 @@ def _retirement(one: Leaving) -> dict[str, Any]:
         "phase": record.phase.value,
         "noticedAt": record.noticed_at.isoformat(),
         "deadline": record.deadline.isoformat() if record.deadline else None,
-        "replacement": record.replaced.method if record.replaced else None,
+        "replacement": record.replacement_intent.method if record.replacement_intent else None,
         "reason": record.reason,
         "seenAt": drain.at.isoformat() if drain else None,
         "pods": [

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.table import Offering
 from leeway.selection.offers.unavailable import Unavailable
 
-HERE = Place("123456789012", "eu-west-1")
+HERE = EventOrigin("123456789012", "eu-west-1")
 """Where the events of tests come from."""
 
 

@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.clock import GuidedClock, Lead
+from leeway.clock import ClockOffset, CorrectedClock
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -15,7 +15,7 @@ def seconds(number: float) -> timedelta:
     return timedelta(seconds=number)
 
 
-def learn(lead: Lead, theirs: datetime, ahead: timedelta, there: float, back: float) -> None:
+def learn(lead: ClockOffset, theirs: datetime, ahead: timedelta, there: float, back: float) -> None:
     """Let somebody whose clock is so far ahead answer at this moment of theirs."""
     date = format_datetime(theirs, usegmt=True)
     lead.learn(date, theirs - ahead - seconds(there), theirs - ahead + seconds(back))
@@ -29,7 +29,7 @@ MOMENTS = st.integers(0, 10_000_000).map(lambda ms: NOON + timedelta(millisecond
 def test_slow_answers_never_put_a_clock_wrong_that_is_right(
     answers: list[tuple[datetime, float, float]],
 ) -> None:
-    lead = Lead()
+    lead = ClockOffset()
     for theirs, there, back in answers:
         learn(lead, theirs, timedelta(0), there, back)
     assert lead.ahead == timedelta(0)
@@ -44,7 +44,7 @@ def test_slow_answers_never_put_a_clock_wrong_that_is_right(
 def test_one_quick_answer_tells_the_difference_to_its_second_and_slow_ones_spoil_nothing(
     ahead: float, theirs: datetime, back: float, later: list[tuple[datetime, float, float]]
 ) -> None:
-    lead = Lead()
+    lead = ClockOffset()
     learn(lead, theirs, seconds(ahead), 0.1, back)
     for answer in later:
         learn(lead, answer[0], seconds(ahead), *answer[1:])
@@ -52,7 +52,7 @@ def test_one_quick_answer_tells_the_difference_to_its_second_and_slow_ones_spoil
 
 
 def test_a_clock_that_was_set_right_meanwhile_is_believed_again() -> None:
-    lead = Lead()
+    lead = ClockOffset()
     learn(lead, NOON, seconds(60), 0.01, 0.01)
     learn(lead, NOON + seconds(90), seconds(0), 0.01, 0.01)
     assert abs(lead.ahead) < seconds(1.1)
@@ -72,7 +72,7 @@ def test_a_clock_that_was_set_right_meanwhile_is_believed_again() -> None:
     ],
 )
 def test_a_date_that_says_nothing_or_cannot_be_true_teaches_nothing(date: str) -> None:
-    lead = Lead()
+    lead = ClockOffset()
     lead.learn(date, NOON + seconds(50), NOON + seconds(51))
     assert lead.ahead == timedelta(0)
 
@@ -87,6 +87,6 @@ class Stopped:
 
 
 def test_a_guided_clock_shows_the_others_time() -> None:
-    clock = GuidedClock(Stopped())
-    clock.lead.learn(format_datetime(NOON + seconds(60), usegmt=True), NOON, NOON)
+    clock = CorrectedClock(Stopped())
+    clock.offset.observe(format_datetime(NOON + seconds(60), usegmt=True), NOON, NOON)
     assert clock.now() == NOON + seconds(60)

@@ -128,7 +128,7 @@ class World:
             raise ClusterRefused('403: cannot patch resource "nodes"')
         self.nodes[node] = replace(self.nodes[node], labels={**labels})
 
-    def note(self, event: NodeEvent) -> None:
+    def write_event(self, event: NodeEvent) -> None:
         self._look_whether_it_is_up()
         self.events.append((event.reason, event.message))
 
@@ -137,7 +137,7 @@ class World:
             raise ClusterUnavailable("connection refused")
 
     # Announcements and Telemetry
-    def announce(self, detail_type: str, detail: str) -> None:
+    def publish(self, detail_type: str, detail: str) -> None:
         if not self.announces:
             raise CloudRefused("AccessDenied: events:PutEvents")
         self.told.append(detail_type)

@@ -209,7 +209,7 @@ def test_one_function_spreads_its_starts_and_the_first_does_not_wait() -> None:
 
 
 def test_leeways_own_events_reach_the_bus(aws: Sandbox) -> None:
-    EventBridgeLeewayEvents(maker(aws, "events")).announce("Leeway Node Retired", '{"node": "n"}')
+    EventBridgeLeewayEvents(maker(aws, "events")).publish("Leeway Node Retired", '{"node": "n"}')
     (put,) = aws.journal("put-events", source="leeway")
     assert put["detail"] == {"node": "n"}
 

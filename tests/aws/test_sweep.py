@@ -386,7 +386,7 @@ def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termina
         assert waiting.of_groups(["eks-general"]) == Waiting((expected,))
         rules = AutoScalingGroups(lambda: client).rules("eks-general")
         assert rules.terminate_hooks == ("Terminate-LC-Hook",)
-        assert rules.others_hooks == ("somebody-elses",)
+        assert rules.foreign_terminate_hooks == ("somebody-elses",)
         assert rules.with_target == {"somebody-elses", "Terminate-LC-Hook"}
         settings = AutoScalingGroups(lambda: client).hook_settings(own)
         assert settings == HookSettings(60, has_target=True)
@@ -445,9 +445,9 @@ def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
     records.write(retirement.model_copy(update=ended))
     assert records.unfinished("under-way") == UnderWay((arrival,))
     raised = ReplacementIntent(
-        method="launch-successor", reason="", asked_at=retirement.noticed_at, owed=True
+        method="launch-successor", reason="", asked_at=retirement.noticed_at, to_restore=True
     )
-    owing = retirement.model_copy(update={**ended, "version": 3, "replaced": raised})
+    owing = retirement.model_copy(update={**ended, "version": 3, "replacement_intent": raised})
     records.write(owing)
     assert owing in records.unfinished("under-way").records, "its group is one larger still"
     records.write(retirement.model_copy(update={**ended, "version": 4}))

@@ -108,12 +108,12 @@ def test_a_detached_instance_that_still_runs_is_shown_until_it_is_seen_to(
     intent = ReplacementIntent(
         method=Method.DETACH, reason="no hook", asked_at=datetime.now(UTC), detached=True
     )
-    left = interrupted(Phase.FINISHED).model_copy(update={"replaced": intent})
+    left = interrupted(Phase.FINISHED).model_copy(update={"replacement_intent": intent})
     records = DynamoRecords(partial(aws.client, "dynamodb"), TABLE)
     records.write(left)
     told = " ".join(run("--cluster", "prod")[1].split())
     assert "detached from its group, and not terminated yet" in told
-    settled = {"replaced": intent.model_copy(update={"settled": True}), "version": 2}
+    settled = {"replacement_intent": intent.model_copy(update={"settled": True}), "version": 2}
     records.write(left.model_copy(update=settled))
     assert "nothing under way" in run("--cluster", "prod")[1]
 

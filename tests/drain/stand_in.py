@@ -48,7 +48,7 @@ class StandIn:
     looked_up: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def follow(self, node: str, selector: str = "") -> ListedPods:
+    def watch_pods(self, node: str, selector: str = "") -> ListedPods:
         return ListedPods(self.pods_on, node, lambda seconds: SystemClock().sleep(0.01))
 
     def pods_on(self, node: str, selector: str = "") -> list[Pod]:
@@ -79,7 +79,7 @@ class StandIn:
         claim = self.attached.pop(0) if self.attached else ""
         return [Attachment("pv-1", claim)] if claim else []
 
-    def leave_load_balancers(self, node: str) -> bool:
+    def exclude_from_load_balancers(self, node: str) -> bool:
         self.told_balancers += 1
         said = self.balancers.pop(0)
         if isinstance(said, Exception):
@@ -112,7 +112,7 @@ class StandIn:
     def ready_nodes(self) -> int:
         return 0
 
-    def note(self, event: NodeEvent) -> None: ...
+    def write_event(self, event: NodeEvent) -> None: ...
 
 
 def standing(*pods: Pod) -> StandIn:

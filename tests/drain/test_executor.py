@@ -121,7 +121,7 @@ def test_load_balancers_are_told_once(answers: list[bool | Exception], said: str
 def test_load_balancers_are_told_when_every_pod_has_been_asked_to_go() -> None:
     cluster = standing(*(pod(f"web-{number}") for number in range(40)))
     begun: list[str] = []
-    at_once, granted = cluster.leave_load_balancers, cluster.evict
+    at_once, granted = cluster.exclude_from_load_balancers, cluster.evict
     told: list[int] = []
 
     def evict(pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
@@ -129,11 +129,11 @@ def test_load_balancers_are_told_when_every_pod_has_been_asked_to_go() -> None:
         SystemClock().sleep(0.05)
         return granted(pod, grace)
 
-    def leave_load_balancers(node: str) -> bool:
+    def exclude_from_load_balancers(node: str) -> bool:
         told.append(len(begun))
         return at_once(node)
 
-    cluster.evict, cluster.leave_load_balancers = evict, leave_load_balancers  # type: ignore[method-assign]
+    cluster.evict, cluster.exclude_from_load_balancers = evict, exclude_from_load_balancers  # type: ignore[method-assign]
     assert drain(cluster).drained
     (asked,) = told
     assert asked >= 40 - AT_ONCE, "none waits in the queue; the last may be on their way"

@@ -57,7 +57,7 @@ def test_owners_that_retire_their_own_nodes_are_left_to_unless_the_policy_takes_
 ) -> None:
     desk = Desk(owner=Owner(kind, "general"))
     assert desk.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.LEFT_TO_OWNER]
-    desk.policies = OnePolicy(ClusterPolicy(takes=frozenset({kind})))
+    desk.policies = OnePolicy(ClusterPolicy(retires_for=frozenset({kind})))
     assert desk.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.STARTED]
 
 
@@ -87,7 +87,7 @@ def test_a_retirement_after_another_knows_whose_the_instance_is_by_now() -> None
 
 
 def test_fargates_nodes_are_never_taken() -> None:
-    takes = ClusterPolicy(takes=frozenset(OwnerKind))
+    takes = ClusterPolicy(retires_for=frozenset(OwnerKind))
     desk = Desk(owner=Owner(OwnerKind.FARGATE), policies=OnePolicy(takes))
     assert desk.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.LEFT_TO_OWNER]
 
@@ -127,7 +127,7 @@ def test_an_instance_that_was_stopped_and_runs_again_is_freed_and_can_be_retired
     assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [NoticeResult.IGNORED]
     assert desk.results(warning("2026-11-20T12:00:00Z", action)) == [NoticeResult.STARTED]
     assert desk.stored[FIRST].attempt == 3
-    assert desk.stored[FIRST].replaced is None
+    assert desk.stored[FIRST].replacement_intent is None
 
 
 def test_a_stop_while_it_is_drained_that_is_over_at_once_is_undone() -> None:
@@ -231,17 +231,17 @@ def test_an_empty_node_is_left_to_the_minute_and_one_that_filled_up_again_is_not
     desk.finished()
     before = desk.stored[FIRST]
     ended_at = before.noticed_at + timedelta(seconds=60)
-    desk.stored[FIRST] = before.model_copy(update={"emptied": True, "ended_at": ended_at})
+    desk.stored[FIRST] = before.model_copy(update={"node_is_empty": True, "ended_at": ended_at})
     desk.receive(state("terminated", "2026-11-20T09:47:30Z"))
     assert desk.cleaning.started == []
     desk.receive(state("terminated", "2026-11-20T11:47:30Z"))
     assert desk.cleaning.started == [(FIRST, "prod")], "it has lived on, and may have had pods"
     desk.claims.until.clear()
-    undone = {"emptied": True, "phase": Phase.UNDONE}
+    undone = {"node_is_empty": True, "phase": Phase.UNDONE}
     desk.stored[FIRST] = before.model_copy(update=undone)
     desk.receive(state("terminated", "2026-11-20T11:47:31Z"))
     assert desk.cleaning.started == [(FIRST, "prod")] * 2
-    assert not desk.stored[FIRST].emptied, "another retirement has begun"
+    assert not desk.stored[FIRST].node_is_empty, "another retirement has begun"
 
 
 def test_hundreds_of_failures_are_told_in_some_lines() -> None:
@@ -322,7 +322,7 @@ def test_what_a_strangers_instance_or_a_stopped_one_leaves_is_not() -> None:
 
 
 def test_a_hook_of_ekss_own_is_drained_for_and_left_for_eks_to_answer() -> None:
-    takes = ClusterPolicy(takes=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
+    takes = ClusterPolicy(retires_for=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
     desk = Desk(owner=Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), policies=OnePolicy(takes))
     detail = {
         "EC2InstanceId": FIRST,
@@ -336,7 +336,7 @@ def test_a_hook_of_ekss_own_is_drained_for_and_left_for_eks_to_answer() -> None:
 
 
 def test_a_launch_hook_of_ekss_own_is_left_for_eks_to_answer() -> None:
-    takes = ClusterPolicy(takes=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
+    takes = ClusterPolicy(retires_for=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
     desk = Desk(owner=Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), policies=OnePolicy(takes))
     told = launching()
     told["detail"]["LifecycleHookName"] = "Launch-LC-Hook"

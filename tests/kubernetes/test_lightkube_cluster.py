@@ -213,8 +213,8 @@ def test_a_rehearsed_delete_deletes_nothing(live: Live, cluster: LightkubeCluste
 def test_an_event_that_is_there_already_is_no_error(live: Live, cluster: LightkubeCluster) -> None:
     name, _ = fresh_node(live)
     event = NodeEvent(f"{name}.leeway-1", name, "uid", "LeewayRetired", "done")
-    cluster.note(event)
-    cluster.note(event)
+    cluster.write_event(event)
+    cluster.write_event(event)
     listed = live.api.get("/api/v1/namespaces/default/events").json()["items"]
     assert [e["message"] for e in listed if e["metadata"]["name"] == event.name] == ["done"]
 

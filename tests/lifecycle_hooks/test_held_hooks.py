@@ -84,7 +84,7 @@ def test_a_hook_waits_since_the_notice_that_told_of_it_or_since_the_group_was_as
     assert [h.since for h in held_for(told, (), later)] == [NOTICED]
     asked = ReplacementIntent(method=Method.TERMINATE_IN_GROUP, reason="", asked_at=later)
     interrupted = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record
-    joined = interrupted.model_copy(update={"replaced": asked, "hooks": (HOOK,)})
+    joined = interrupted.model_copy(update={"replacement_intent": asked, "hooks": (HOOK,)})
     assert [h.since for h in held_for(joined, (), later)] == [later]
 
 

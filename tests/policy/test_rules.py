@@ -53,25 +53,25 @@ def test_every_kind_of_notice_has_its_default(kind: NoticeKind) -> None:
 
 def test_by_default_nothing_is_held_and_a_tenth_of_the_nodes_may_go_in_ten_minutes() -> None:
     policy = ClusterPolicy()
-    assert (policy.paused, policy.dry_run, policy.takes) == (False, False, frozenset())
+    assert (policy.paused, policy.dry_run, policy.retires_for) == (False, False, frozenset())
     assert policy.churn == ChurnCap(percent=10, at_least=1, within=10 * MINUTE)
     assert policy.notices == DEFAULTS
 
 
 def test_owners_that_retire_their_own_nodes_are_covered_where_they_are_taken() -> None:
     karpenter, group = Owner(OwnerKind.KARPENTER, "spot"), Owner(OwnerKind.AUTO_SCALING_GROUP, "ng")
-    assert ClusterPolicy().covers(group)
-    assert not ClusterPolicy().covers(karpenter)
-    taken = ClusterPolicy(takes=frozenset({OwnerKind.KARPENTER, OwnerKind.FARGATE}))
-    assert taken.covers(karpenter)
-    assert not taken.covers(Owner(OwnerKind.FARGATE))
+    assert ClusterPolicy().retires_nodes_of(group)
+    assert not ClusterPolicy().retires_nodes_of(karpenter)
+    taken = ClusterPolicy(retires_for=frozenset({OwnerKind.KARPENTER, OwnerKind.FARGATE}))
+    assert taken.retires_nodes_of(karpenter)
+    assert not taken.retires_nodes_of(Owner(OwnerKind.FARGATE))
 
 
 def test_a_kind_that_is_ignored_is_not_heeded() -> None:
     ignored = dict(DEFAULTS) | {NoticeKind.REBALANCE: Policy(Action.IGNORE)}
     policy = ClusterPolicy(ignored)
-    assert not policy.heeds(NoticeKind.REBALANCE)
-    assert policy.heeds(NoticeKind.SPOT_INTERRUPTION)
+    assert not policy.acts_on(NoticeKind.REBALANCE)
+    assert policy.acts_on(NoticeKind.SPOT_INTERRUPTION)
 
 
 def test_an_interruption_leaves_two_minutes_less_the_margin_from_the_events_own_time() -> None:

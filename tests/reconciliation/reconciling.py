@@ -19,7 +19,7 @@ from leeway.interruption.ports import InstanceState
 from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, NoticeResult
 from leeway.notices import LifecycleHook
 from leeway.notices.parse import parse_notice
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.policy.rules import Action, ClusterPolicy
 from leeway.ports.aws import (
     CloudRefused,
@@ -282,7 +282,7 @@ class World:
         return Reconciliation(
             Dependencies(
                 clusters=frozenset(clusters or self.clusters),
-                place=Place("123456789012", "us-east-1"),
+                place=EventOrigin("123456789012", "us-east-1"),
                 sweep=self,
                 hasty_sweep=self,
                 waiting=self,

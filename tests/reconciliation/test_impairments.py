@@ -10,7 +10,7 @@ from leeway.instances.observed import ObservedImpairment
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import Notice, NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy, StatusCheck
 from leeway.reconciliation.lost_events import (
     Lost,
@@ -19,13 +19,13 @@ from leeway.reconciliation.lost_events import (
     about_retirement,
 )
 from leeway.retirement.attempts import undo
-from leeway.retirement.record import Retirement, due
+from leeway.retirement.record import Retirement, latest_end
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.reconciliation.reconciling import OURS, World, run, seen
 from tests.retirement.retirements import FACTS, NOTICED, at, take
 
-PLACE = Place("123456789012", "us-east-1")
+PLACE = EventOrigin("123456789012", "us-east-1")
 I = FACTS.instance  # noqa: E741
 DEFAULT = DEFAULTS[NoticeKind.IMPAIRED_STATUS]
 TOLERATED = timedelta(minutes=2)
@@ -101,7 +101,7 @@ def test_checks_that_fail_anew_are_told_of_anew() -> None:
 
 def test_what_came_to_nothing_is_told_of_again_after_an_hour() -> None:
     declined = impaired(Phase.FINISHED, ended_at=NOTICED, answer=None)
-    assert declined.came_to_nothing
+    assert declined.had_no_effect
     assert about(declined, timedelta(minutes=59)) is None
     assert told(about(declined, timedelta(minutes=61))).instances == (I,)
     assert about(declined, timedelta(minutes=61), dry_run=True) is None
@@ -132,12 +132,12 @@ def test_what_has_begun_is_not_undone_when_the_checks_pass_again() -> None:
     notice = told(about_recovery(impaired(), [], DEFAULT, PLACE, now))
     assert undo(impaired(Phase.RUNNING), notice) is None
     asked = ReplacementIntent(method=Method.DETACH, reason="", asked_at=NOTICED)
-    assert undo(impaired(replaced=asked), notice) is None
+    assert undo(impaired(replacement_intent=asked), notice) is None
 
 
 def test_a_dead_retirement_for_it_goes_on_as_one() -> None:
     record = impaired(Phase.RUNNING)
-    late = due(record) + OVERDUE
+    late = latest_end(record) + OVERDUE
     notice = told(about_retirement(record, "running", PLACE, late))
     assert (notice.kind, notice.over) == (NoticeKind.IMPAIRED_STATUS, frozenset())
 

@@ -15,7 +15,7 @@ from leeway.instances.observed import (
 )
 from leeway.notices import InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.policy.rules import DEFAULTS, Action, Policy, rule
 from leeway.ports.aws import HookResult
 from leeway.reconciliation.lost_events import (
@@ -36,13 +36,13 @@ from leeway.reconciliation.lost_events import (
     about_state,
 )
 from leeway.retirement.attempts import receive, undo
-from leeway.retirement.record import Retirement, due
+from leeway.retirement.record import Retirement, latest_end
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.admission.admissions import LAUNCH_HOOK, arriving, ask
 from tests.retirement.retirements import FACTS, HOOK, NOTICED, at, interrupted, take
 
-PLACE = Place("123456789012", "us-east-1")
+PLACE = EventOrigin("123456789012", "us-east-1")
 MINUTE = timedelta(minutes=1)
 I = FACTS.instance  # noqa: E741
 
@@ -240,7 +240,7 @@ def left_running(failures: int = 0, **changes: Any) -> Retirement:
         failures=failures,
     )
     ended = interrupted(Phase.FINISHED).model_copy(
-        update={"replaced": intent, "ended_at": NOTICED - MINUTE}
+        update={"replacement_intent": intent, "ended_at": NOTICED - MINUTE}
     )
     return ended.model_copy(update=changes)
 
@@ -258,14 +258,14 @@ def test_a_detached_instance_is_retired_to_its_end_whatever_the_policy_says_by_n
 
 
 def test_only_leeways_own_record_says_that_an_instance_was_detached() -> None:
-    intent = left_running().replaced
+    intent = left_running().replacement_intent
     assert intent is not None
     for other in (
         None,
         intent.model_copy(update={"detached": False}),
         intent.model_copy(update={"settled": True}),
     ):
-        record = left_running(replaced=other)
+        record = left_running(replacement_intent=other)
         assert detached(record) is None
         assert not record.is_open
 
@@ -542,11 +542,13 @@ def test_one_that_has_no_deadline_and_one_that_is_undone_are_found_dead_too() ->
 
 
 def test_what_left_its_group_one_larger_is_found_though_it_ended_and_not_rehearsed() -> None:
-    asked = ReplacementIntent(method="launch-successor", reason="", asked_at=NOTICED, owed=True)
+    asked = ReplacementIntent(
+        method="launch-successor", reason="", asked_at=NOTICED, to_restore=True
+    )
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
-    changes = {"replaced": asked, "begun_at": NOTICED, "action": Action.CORDON}
+    changes = {"replacement_intent": asked, "begun_at": NOTICED, "action": Action.CORDON}
     left = at(rebalance, Phase.FINISHED).model_copy(update=changes)
-    late = due(left) + OVERDUE
+    late = latest_end(left) + OVERDUE
     assert about_retirement(left, "running", PLACE, late - MINUTE) is None
     assert about_retirement(left, "running", PLACE, late, dry_run=True) is None
     omission = about_retirement(left, "running", PLACE, late)
@@ -643,7 +645,7 @@ def test_a_change_that_only_health_knows_of_is_over_a_day_after_its_time() -> No
 
 def test_a_node_that_something_succeeds_or_that_was_not_drained_is_not_freed() -> None:
     for more in (
-        {"replaced": left_running().replaced},
+        {"replacement_intent": left_running().replacement_intent},
         {"phase": Phase.RUNNING},
         {"phase": Phase.UNDONE},
         {"answer": None},

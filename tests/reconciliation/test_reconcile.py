@@ -81,7 +81,7 @@ def managed(*hooks: LifecycleHook, launching: bool = False) -> World:
     return World([seen(theirs, group="eks-general-5f1c")], hooks=waiting)
 
 
-TAKEN = ClusterPolicy(takes=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
+TAKEN = ClusterPolicy(retires_for=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
 THEIRS = LifecycleHook("eks-general-5f1c", "drain")
 
 
@@ -269,7 +269,12 @@ def left_running(**changes: Any) -> Retirement:
     intent = ReplacementIntent(
         method=Method.DETACH, reason="no hook", asked_at=NOTICED, group="ng", detached=True
     )
-    ended = {"facts": DETACHED, "phase": Phase.FINISHED, "ended_at": NOTICED, "replaced": intent}
+    ended = {
+        "facts": DETACHED,
+        "phase": Phase.FINISHED,
+        "ended_at": NOTICED,
+        "replacement_intent": intent,
+    }
     return take(None, NoticeKind.REBALANCE, "n-1").record.model_copy(update=ended | changes)
 
 
@@ -278,7 +283,7 @@ def test_whatever_tags_an_instance_outside_any_group_has_it_is_not_ended() -> No
     tagged = World([seen(DETACHED)])
     assert run(tagged).found == []
     assert tagged.received == []
-    of_others = left_running(replaced=None)
+    of_others = left_running(replacement_intent=None)
     retired = World([seen(DETACHED)], records=[of_others])
     retired.under_way = False
     assert run(retired).found == []
@@ -377,7 +382,7 @@ def test_instances_of_owners_that_retire_their_own_are_left_alone() -> None:
     theirs = World([seen(managed)], marked=[mark])
     run(theirs)
     assert theirs.received == []
-    theirs.policy = ClusterPolicy(takes=frozenset({OwnerKind.KARPENTER}))
+    theirs.policy = ClusterPolicy(retires_for=frozenset({OwnerKind.KARPENTER}))
     run(theirs)
     assert len(theirs.received) == 1
 
@@ -468,7 +473,7 @@ def test_what_owners_that_retire_their_own_leave_is_theirs_to_clean_up() -> None
     world = gone(instances_=[seen(theirs, "terminated")], index={OURS.instance: theirs})
     assert run(world).cleaned == []
     assert world.clusters["prod"].vouched == []
-    world.policy = ClusterPolicy(takes=frozenset({OwnerKind.KARPENTER}))
+    world.policy = ClusterPolicy(retires_for=frozenset({OwnerKind.KARPENTER}))
     assert [one.result for one in run(world).cleaned] == [CleanUpResult.CLEANED]
 
 

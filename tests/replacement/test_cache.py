@@ -44,7 +44,7 @@ class SlowReader(CacheStoreInMemory):
     written: CachedValue | None = None
     looked: list[datetime] = field(default_factory=list)
 
-    def recall(self, what: str) -> CachedValue | None:
+    def get(self, what: str) -> CachedValue | None:
         self.looks_left -= 1
         return self.written if self.looks_left < 0 else None
 
@@ -128,14 +128,14 @@ def test_who_waited_in_vain_does_not_wait_again_at_once() -> None:
 @pytest.mark.parametrize("off", [timedelta(minutes=-1), timedelta(hours=1)])
 def test_what_was_read_long_ago_or_by_a_clock_that_was_ahead_is_read_afresh(off: timedelta) -> None:
     world = surrounding(**HOOKS)
-    world.memory.remember("group/ng", CachedValue("{}", world.now_ + off))
+    world.memory.put("group/ng", CachedValue("{}", world.now_ + off))
     assert recollecting(world).rules_of("ng").name == "ng"
     assert world.looks == ["rules of ng"]
 
 
 def test_what_another_version_remembered_is_read_afresh() -> None:
     world = surrounding(**HOOKS)
-    world.memory.remember("group/ng", CachedValue('{"name": "ng"}', world.now_))
+    world.memory.put("group/ng", CachedValue('{"name": "ng"}', world.now_))
     assert recollecting(world).rules_of("ng").terminate_hooks == ("leeway-drain",)
     assert recollecting(world).rules_of("ng").terminate_hooks == ("leeway-drain",)
     assert world.looks == ["rules of ng"]
@@ -144,10 +144,10 @@ def test_what_another_version_remembered_is_read_afresh() -> None:
 class Broken(CacheStoreInMemory):
     """A table that is throttled."""
 
-    def recall(self, what: str) -> CachedValue | None:
+    def get(self, what: str) -> CachedValue | None:
         raise CloudUnavailable("ThrottlingException")
 
-    def remember(self, what: str, recalled: CachedValue) -> None:
+    def put(self, what: str, value: CachedValue) -> None:
         raise CloudUnavailable("ThrottlingException")
 
 

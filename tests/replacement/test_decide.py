@@ -126,8 +126,8 @@ def test_a_group_without_a_hook_launches_one_more_and_ends_the_instance_when_it_
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        ({"not_by_name": "has a warm pool"}, "has a warm pool"),
-        ({"not_by_name": "mixes On-Demand and Spot Instances"}, "mixes On-Demand and Spot"),
+        ({"launch_unsupported": "has a warm pool"}, "has a warm pool"),
+        ({"launch_unsupported": "mixes On-Demand and Spot Instances"}, "mixes On-Demand and Spot"),
         ({"maximum": 3}, "is at its maximum of 3"),
         ({"desired": 8, "units": 4, "maximum": 11}, "is at its maximum of 11"),
         ({"suspended": frozenset({"Terminate"})}, "has its Terminate process suspended"),
@@ -176,7 +176,7 @@ def test_a_successor_that_a_policy_wants_beside_the_drain_is_not_waited_for() ->
         assert (decision.method, decision.before) == (Method.LAUNCH, False)
 
 
-OTHERS = {"others_hooks": ("cmdb",), "desired": 3, "maximum": 4}
+OTHERS = {"foreign_terminate_hooks": ("cmdb",), "desired": 3, "maximum": 4}
 
 
 def test_a_hook_that_calls_somebody_else_keeps_no_instance_for_its_pods() -> None:

@@ -37,9 +37,9 @@ def test_an_interrupted_instance_that_ec2_does_not_end_at_once_is_left_to_it() -
 def test_one_that_would_stay_is_terminated_by_a_later_attempt_of_the_step(stops: bool) -> None:
     kind = NoticeKind.SPOT_INTERRUPTION if stops else NoticeKind.REBALANCE
     world = throttled(kind)
-    world.facts_ = {"not_by_name": "has a warm pool"}
+    world.facts_ = {"launch_unsupported": "has a warm pool"}
     world.record = world.record.model_copy(update={"stops": stops})
     with pytest.raises(CloudUnavailable):
         retire(world)
     assert world.order_of("detach") == ["detach"]
-    assert world.record.is_to_be_terminated
+    assert world.record.needs_termination

@@ -22,7 +22,7 @@ from tests.retire_node.retiring import (
 )
 from tests.retirement.retirements import FACTS, NOTICED
 
-BY_ITSELF = {"not_by_name": "mixes On-Demand and Spot Instances"}
+BY_ITSELF = {"launch_unsupported": "mixes On-Demand and Spot Instances"}
 
 
 def test_where_nothing_is_launched_by_name_it_is_detached_and_waits_as_well() -> None:
@@ -139,7 +139,7 @@ def test_where_no_zone_has_capacity_the_group_replaces_it_and_the_outcome_says_s
     said = "no zone of group ng has" if known else "InsufficientInstanceCapacity for m5.large in"
     assert said in outcome.replacement_reason
     assert world.order_of("launch", "terminate", "evict") == ["terminate", "evict"]
-    assert (world.desired, world.record.owes) == (3, False)
+    assert (world.desired, world.record.must_restore_capacity) == (3, False)
 
 
 def test_what_the_group_refuses_is_said_and_it_replaces_the_instance_by_itself() -> None:

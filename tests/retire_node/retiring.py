@@ -51,11 +51,11 @@ class DisruptionLedgersInMemory:
 
     churns: dict[str, DisruptionLedger] = field(default_factory=dict)
 
-    def churn(self, cluster: str) -> DisruptionLedger:
+    def ledger(self, cluster: str) -> DisruptionLedger:
         return self.churns.get(cluster, DisruptionLedger(cluster=cluster))
 
     def write(self, ledger: DisruptionLedger) -> None:
-        if ledger.version != self.churn(ledger.cluster).version + 1:
+        if ledger.version != self.ledger(ledger.cluster).version + 1:
             raise RecordChanged(ledger.cluster)
         self.churns[ledger.cluster] = ledger
 
@@ -82,7 +82,7 @@ class CacheStoreInMemory:
     recalled: dict[str, CachedValue] = field(default_factory=dict)
     asked_until: dict[str, datetime] = field(default_factory=dict)
 
-    def recall(self, what: str) -> CachedValue | None:
+    def get(self, what: str) -> CachedValue | None:
         return self.recalled.get(what)
 
     def claim(self, what: str, now: datetime, until: datetime) -> bool:
@@ -91,8 +91,8 @@ class CacheStoreInMemory:
         self.asked_until[what] = until
         return True
 
-    def remember(self, what: str, recalled: CachedValue) -> None:
-        self.recalled[what] = recalled
+    def put(self, what: str, value: CachedValue) -> None:
+        self.recalled[what] = value
 
 
 @dataclass
@@ -325,7 +325,7 @@ class Surrounding:
         self.ended.append("terminated")
 
     # Announcements and Telemetry
-    def announce(self, detail_type: str, detail: str) -> None:
+    def publish(self, detail_type: str, detail: str) -> None:
         if not self.announces:
             raise CloudRefused("AccessDenied: events:PutEvents")
 
@@ -370,7 +370,7 @@ class Surrounding:
         self.marked = False
         return True
 
-    def leave_load_balancers(self, node: str) -> bool:
+    def exclude_from_load_balancers(self, node: str) -> bool:
         return True
 
     def nodes(self) -> list[Node]:
@@ -382,7 +382,7 @@ class Surrounding:
     def attachments_on(self, node: str) -> list[Attachment]:
         return []
 
-    def follow(self, node: str, selector: str = "") -> ListedPods:
+    def watch_pods(self, node: str, selector: str = "") -> ListedPods:
         return ListedPods(lambda name: self.pods_on(name), node, self.sleep)
 
     def eviction_is_granted(self, pod: Pod) -> bool:
@@ -424,7 +424,7 @@ class Surrounding:
     def label(self, node: str, labels: Mapping[str, str]) -> None:
         raise AssertionError("a node on its way out is asked to have no labels")
 
-    def note(self, event: NodeEvent) -> None:
+    def write_event(self, event: NodeEvent) -> None:
         self.told.append(event.reason)
 
     def show(self, state: DrainState) -> None:

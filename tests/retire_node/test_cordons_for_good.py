@@ -9,7 +9,7 @@ from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, rule
 from leeway.retire_node.outcome import RetirementResult
 from leeway.retirement.attempts import receive, undo
-from leeway.retirement.record import due
+from leeway.retirement.record import latest_end
 
 from tests.retire_node.retiring import HOOKED, POD, Surrounding, next_attempt, retire, surrounding
 from tests.retirement.retirements import FACTS, NOTICED, notice, take
@@ -116,7 +116,7 @@ def test_a_cordon_that_never_succeeds_is_said_in_the_end(kind: NoticeKind) -> No
     assert world.done == []
     assert world.operations < 1000
     assert outcome.ended_at is not None
-    assert outcome.ended_at < due(world.record) + timedelta(minutes=6)
+    assert outcome.ended_at < latest_end(world.record) + timedelta(minutes=6)
     assert world.answers == len(world.record.hooks), "no hook is left open"
 
 

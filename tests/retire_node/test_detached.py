@@ -22,7 +22,7 @@ NEVER = 10**9
 
 def voluntary(**changes: Any) -> Surrounding:
     """A recommendation for an instance of a group without a hook, which launches none by name."""
-    usual = {"pods": [POD], "blocks": False, "facts_": {"not_by_name": "has a warm pool"}}
+    usual = {"pods": [POD], "blocks": False, "facts_": {"launch_unsupported": "has a warm pool"}}
     return surrounding(NoticeKind.REBALANCE, **usual | changes)
 
 
@@ -46,8 +46,8 @@ def test_an_instance_that_leeway_detached_is_terminated_once_and_its_record_is_c
     world = voluntary()
     assert retire(world).terminated
     assert world.ended == ["terminated"]
-    assert world.record.replaced is not None
-    assert (world.record.replaced.detached, world.record.is_open) == (True, False)
+    assert world.record.replacement_intent is not None
+    assert (world.record.replacement_intent.detached, world.record.is_open) == (True, False)
 
 
 @pytest.mark.parametrize("joined", [False, True])
@@ -66,8 +66,10 @@ def test_a_detachment_that_was_intended_and_not_done_terminates_nothing() -> Non
     world = voluntary(facts_={"capacity_rebalance": True})
     intended = voluntary(detaches=False)
     retire(intended)
-    assert intended.record.replaced is not None
-    world.record = world.record.model_copy(update={"replaced": intended.record.replaced})
+    assert intended.record.replacement_intent is not None
+    world.record = world.record.model_copy(
+        update={"replacement_intent": intended.record.replacement_intent}
+    )
     assert retire(world).replacement == "left-to-owner"
     assert world.ended == []
 
@@ -75,12 +77,12 @@ def test_a_detachment_that_was_intended_and_not_done_terminates_nothing() -> Non
 def test_an_instance_that_somebody_attached_to_a_group_again_is_not_terminated() -> None:
     world = voluntary(blocks=True)
     retire(world)
-    assert world.record.is_to_be_terminated
+    assert world.record.needs_termination
     again(world)
     world.state, world.blocks, world.facts_ = "InService", False, {"capacity_rebalance": True}
     assert next_attempt(world).replacement == "left-to-owner"
     assert world.ended == []
-    assert not world.record.is_to_be_terminated
+    assert not world.record.needs_termination
 
 
 def test_a_detached_instance_whose_pods_are_blocked_stays_open_until_it_is_drained() -> None:
@@ -89,11 +91,11 @@ def test_a_detached_instance_whose_pods_are_blocked_stays_open_until_it_is_drain
     assert (outcome.result, outcome.terminated) == (RetirementResult.INCOMPLETE, False)
     assert "detached and left running, since it is not drained" in outcome.sentence
     assert world.record.phase is Phase.FINISHED
-    assert world.record.is_to_be_terminated
+    assert world.record.needs_termination
     for _ in range(ATTEMPTS + 1):
         again(world)
         next_attempt(world)
-    assert world.record.is_to_be_terminated, "a budget that blocks is waited for without an end"
+    assert world.record.needs_termination, "a budget that blocks is waited for without an end"
     again(world)
     world.blocks = False
     assert next_attempt(world).terminated
@@ -145,7 +147,7 @@ def test_no_node_is_not_taken_for_a_drained_one() -> None:
     )
     assert outcome.troubled
     assert world.ended == []
-    assert world.record.is_to_be_terminated
+    assert world.record.needs_termination
 
 
 def test_an_instance_that_joined_by_ekss_own_tag_and_has_no_node_any_more_is_terminated() -> None:
@@ -157,7 +159,7 @@ def test_an_instance_that_joined_by_ekss_own_tag_and_has_no_node_any_more_is_ter
 def test_an_instance_whose_node_was_emptied_before_it_went_is_terminated() -> None:
     world = voluntary(protected=True)
     retire(world)
-    assert world.record.emptied
+    assert world.record.node_is_empty
     world.joins_in, world.protected = NEVER, False
     again(world)
     assert next_attempt(world).terminated
@@ -209,4 +211,4 @@ def test_a_detached_instance_that_cannot_be_asked_about_is_not_terminated() -> N
     world.facts = refused  # type: ignore[method-assign]
     assert next_attempt(world).replacement == "failed"
     assert world.ended == []
-    assert world.record.is_to_be_terminated
+    assert world.record.needs_termination

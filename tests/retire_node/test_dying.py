@@ -112,7 +112,7 @@ CASES: dict[str, tuple[NoticeKind, dict[str, Any], list[str]]] = {
     ),
     "rebalance, by the group": (
         NoticeKind.REBALANCE,
-        {"facts_": {"not_by_name": "has a warm pool"}},
+        {"facts_": {"launch_unsupported": "has a warm pool"}},
         ["detach", "evict"],
     ),
     "interruption, hooked": (
@@ -146,4 +146,4 @@ def test_wherever_it_dies_everything_is_done_and_nothing_twice(case: str, when: 
         assert world.desired == 3, number
         if kind is NoticeKind.REBALANCE:
             assert [one.instance for one in outcome.successors] == [SUCCESSOR], number
-            assert world.ledgers.churns["prod"].turns.keys() == {FACTS.instance}, number
+            assert world.ledgers.churns["prod"].begun.keys() == {FACTS.instance}, number

@@ -171,7 +171,11 @@ class Fleet:
 
     def end(self, name: str) -> None:
         record = self.records[name]
-        if record.ended_at is None and record.replaced is not None and record.replaced.successors:
+        if (
+            record.ended_at is None
+            and record.replacement_intent is not None
+            and record.replacement_intent.successors
+        ):
             standing = RetirementProgress(
                 CordonResult(True, record), ReplacementResult(True, record)
             )
@@ -201,7 +205,7 @@ def test_however_they_interleave_the_groups_size_ends_where_it_should(events: li
         fleet.happens(f"end {name}")
     assert fleet.desired == len(fleet.members) == SIZE + fleet.others_want
     assert not {A, B} & {*fleet.members}
-    successors = [fleet.records[name].replaced for name in (A, B)]
+    successors = [fleet.records[name].replacement_intent for name in (A, B)]
     named = [one.instance for intent in successors if intent for one in intent.successors]
     assert len(named) == len({*named}) == 2, "one successor each, never two"
     assert {*named} <= {*fleet.members}
@@ -211,7 +215,7 @@ def asked() -> tuple[Fleet, str]:
     """A group that has launched the successor of A, and the successor."""
     fleet = Fleet()
     fleet.happens(f"ask {A}")
-    intent = fleet.records[A].replaced
+    intent = fleet.records[A].replacement_intent
     assert intent is not None
     return fleet, intent.successors[0].instance
 

@@ -6,13 +6,13 @@ import pytest
 from leeway.execution.attempt import OVERDUE
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.policy.rules import DEFAULTS, ClusterPolicy, OnBlocked, rule
 from leeway.ports.aws import CloudRefused
 from leeway.reconciliation.lost_events import about_retirement
 from leeway.retire_node.outcome import RetirementResult
 from leeway.retirement.attempts import receive, undo
-from leeway.retirement.record import due
+from leeway.retirement.record import latest_end
 from leeway.retirement.replacement_intent import ReplacementIntent, ZoneChoice
 
 from tests.retire_node.retiring import (
@@ -26,12 +26,12 @@ from tests.retire_node.retiring import (
 )
 from tests.retirement.retirements import FACTS, HOOK, NOTICED, notice, take
 
-PLACE = Place("123456789012", "us-east-1")
+PLACE = EventOrigin("123456789012", "us-east-1")
 
 
 def found(world: Surrounding, state: str | None, late: timedelta = timedelta(0)) -> None:
     """Have reconcile look at the record when it is overdue, and receive what it makes of it."""
-    world.now_ = max(world.now_, due(world.record) + OVERDUE) + late
+    world.now_ = max(world.now_, latest_end(world.record) + OVERDUE) + late
     lost = about_retirement(world.record, state, PLACE, world.now_)
     assert lost is not None
     told = parse_notice(lost.event)
@@ -58,7 +58,11 @@ def test_an_end_in_the_group_that_is_refused_is_said_and_found_again() -> None:
     outcome = retire(world)
     assert outcome.replacement == "launch-successor"
     assert any("AccessDenied" in said for said in outcome.refused)
-    assert (world.record.owes, world.record.is_open, world.desired) == (True, True, 4)
+    assert (world.record.must_restore_capacity, world.record.is_open, world.desired) == (
+        True,
+        True,
+        4,
+    )
     found(world, "running")
     assert not next_attempt(world).refused
     assert world.order_of("launch", "terminate and decrement") == [
@@ -181,9 +185,9 @@ def test_a_successor_that_was_never_launched_is_launched_when_its_instance_stops
         group="ng",
         zones=(ZoneChoice("us-east-1a", "its own"),),
         desired=4,
-        owed=True,
+        to_restore=True,
     )
-    world.record = world.record.model_copy(update={"replaced": asked})
+    world.record = world.record.model_copy(update={"replacement_intent": asked})
     told = take(world.record, NoticeKind.STATE_CHANGE, "n-2", after=5, state="stopping")
     world.record = told.record
     next_attempt(world)

@@ -30,7 +30,7 @@ def done_at(world: Surrounding, wanted: str) -> timedelta:
 def test_a_node_that_joins_late_is_cordoned_before_a_successor_is_asked_for_and_then_drained(
     kind: NoticeKind,
 ) -> None:
-    world = booting(kind, joins_in=20, facts_={"not_by_name": "has a warm pool"})
+    world = booting(kind, joins_in=20, facts_={"launch_unsupported": "has a warm pool"})
     outcome = retire(world)
     assert (outcome.result, outcome.node) == (RetirementResult.DRAINED, "node-1")
     assert world.order_of("detach", "cordon", "evict")[:2] == ["cordon", "detach"]

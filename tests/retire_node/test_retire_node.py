@@ -36,11 +36,11 @@ def test_all_is_well_in_a_world_that_refuses_nothing() -> None:
 def test_the_record_tells_whether_anything_was_left_on_the_node() -> None:
     empty = surrounding(pods=[POD], blocks=False)
     retire(empty)
-    assert empty.record.left_nothing
-    record = empty.record.model_copy(update={"emptied": False})
+    assert empty.record.left_empty_node
+    record = empty.record.model_copy(update={"node_is_empty": False})
     blocked = surrounding(NoticeKind.REBALANCE, pods=[POD], hooks=("leeway-drain",))
     retire(blocked)
-    assert not blocked.record.left_nothing
+    assert not blocked.record.left_empty_node
     gone = PodProgress("shop/db-0", "u-2", "db", Stage.GONE, "evicted", attached=("shop/data",))
     located = CordonResult(True, empty.record, "node", "uid")
     replaced = ReplacementResult(True, empty.record)
@@ -54,7 +54,7 @@ def test_the_record_tells_whether_anything_was_left_on_the_node() -> None:
 
 
 def test_a_replacement_that_is_refused_is_tried_at_a_pace_and_then_said() -> None:
-    by_itself = {"not_by_name": "has a warm pool"}
+    by_itself = {"launch_unsupported": "has a warm pool"}
     refusing = surrounding(NoticeKind.REBALANCE, detaches=False, facts_=by_itself)
     outcome = retire(refusing)
     assert outcome.replacement == "failed"
@@ -182,7 +182,7 @@ def test_what_a_group_was_asked_for_in_vain_long_ago_does_not_date_the_hook_of_i
     world = surrounding(NoticeKind.TERMINATE_HOOK, pods=[POD], timeout=30)
     hours_ago = NOTICED - timedelta(hours=5)
     asked = ReplacementIntent(method="terminate-in-group", reason="", asked_at=hours_ago)
-    world.record = world.record.model_copy(update={"replaced": asked})
+    world.record = world.record.model_copy(update={"replacement_intent": asked})
     outcome = retire(world)
     assert outcome.deleted == 1
     deleted = next(at for what, at in world.done if what == "delete")
@@ -275,7 +275,7 @@ def test_an_event_bus_that_does_not_answer_delays_no_log_line_and_no_kubernetes_
     def fails(detail_type: str, detail: str) -> None:
         raise CloudUnavailable("EventBridge")
 
-    world.announce = fails  # type: ignore[method-assign]
+    world.publish = fails  # type: ignore[method-assign]
     with pytest.raises(CloudUnavailable):
         world.run_attempt()
     assert [line.split(":")[0] for line in world.told] == ["spot-interruption", "LeewayRetired"]

@@ -13,7 +13,7 @@ from leeway.ports.kubernetes_objects import Pod
 from leeway.retire_node.outcome import RetirementResult
 from leeway.retirement.attempts import undo
 from leeway.retirement.disruption_budget import DisruptionLedger
-from leeway.retirement.record import due
+from leeway.retirement.record import latest_end
 from leeway.retirement.replacement_intent import ReplacementIntent, ZoneChoice
 
 from tests.retire_node.retiring import (
@@ -132,7 +132,7 @@ def test_an_interruption_ends_no_instance_before_its_pods_whose_group_has_lost_i
         "evict",
         "terminate and decrement",
     ]
-    assert (world.desired, world.record.owes) == (3, False)
+    assert (world.desired, world.record.must_restore_capacity) == (3, False)
 
 
 STEPS = ["cordon", "replace", "successor-1", "begin", "drain-1", "finish"]
@@ -303,7 +303,7 @@ def test_who_asked_for_its_successor_before_its_function_died_takes_no_second_tu
         group="ng",
         zones=(ZoneChoice("us-east-1a", "its own"),),
     )
-    world.record = world.record.model_copy(update={"replaced": asked})
+    world.record = world.record.model_copy(update={"replacement_intent": asked})
     outcome = world.run_attempt(2)
     assert outcome is not None
     assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, "launch-successor")
@@ -317,7 +317,7 @@ def test_an_interruption_of_a_paused_cluster_is_drained_all_the_same() -> None:
 
 def test_who_exceeds_the_churn_cap_waits_and_says_so() -> None:
     world = rebalanced(ready=10)
-    earlier, _ = DisruptionLedger(cluster="prod").take("i-0earlier", 10, ChurnCap(), NOTICED)
+    earlier, _ = DisruptionLedger(cluster="prod").request("i-0earlier", 10, ChurnCap(), NOTICED)
     assert earlier is not None
     world.ledgers.churns["prod"] = earlier
     assert retire(world).result is RetirementResult.DRAINED
@@ -334,7 +334,7 @@ def test_nobody_takes_it_for_dead_while_it_waits_long_for_its_turn_and_then_its_
         if world.now_ - NOTICED > timedelta(hours=3):
             world.policy = ClusterPolicy()
         seen.add(step.split("-")[0])
-        assert world.now_ < due(world.record) + OVERDUE
+        assert world.now_ < latest_end(world.record) + OVERDUE
 
     world.before_step = look
     assert retire(world).result is RetirementResult.DRAINED
@@ -416,7 +416,7 @@ def test_karpenters_node_that_the_policy_takes_is_drained_and_left_for_karpenter
 
 
 def test_a_group_that_rebalances_by_itself_and_whose_hook_calls_others_is_not_waited_for() -> None:
-    rules = {"capacity_rebalance": True, "others_hooks": ("cmdb",)}
+    rules = {"capacity_rebalance": True, "foreign_terminate_hooks": ("cmdb",)}
     world = rebalanced(hooks=(), facts_=rules)
     outcome = retire(world)
     assert outcome.result is RetirementResult.DRAINED, "nobody would tell when its group ends it"
@@ -424,7 +424,7 @@ def test_a_group_that_rebalances_by_itself_and_whose_hook_calls_others_is_not_wa
 
 
 def test_a_drained_instance_is_ended_by_its_group_where_its_hooks_call_others() -> None:
-    world = rebalanced(hooks=(), facts_={"others_hooks": ("cmdb",)})
+    world = rebalanced(hooks=(), facts_={"foreign_terminate_hooks": ("cmdb",)})
     assert retire(world).result is RetirementResult.DRAINED
     assert world.order_of("launch", "evict", "terminate and decrement", "detach") == [
         "launch",

@@ -11,7 +11,7 @@ from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, OnBlocked, rule
 from leeway.ports.aws import HookResult
 from leeway.retirement.attempts import receive, undo
-from leeway.retirement.record import LONGEST, Retirement, due
+from leeway.retirement.record import LONGEST, Retirement, latest_end
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from tests.retirement.retirements import FACTS, HOOK, NOTICED, at, interrupted, notice, take
@@ -210,14 +210,14 @@ def test_a_recommendation_does_not_soften_a_terminate_hook() -> None:
 def test_the_hook_of_a_termination_that_was_asked_for_is_only_remembered() -> None:
     asked = ReplacementIntent(method="terminate-in-group", reason="it has a hook", asked_at=NOTICED)
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
-    running = rebalance.model_copy(update={"phase": Phase.RUNNING, "replaced": asked})
+    running = rebalance.model_copy(update={"phase": Phase.RUNNING, "replacement_intent": asked})
     reception = take(running, NoticeKind.TERMINATE_HOOK, "n-2", hook=HOOK, after=2)
     assert (reception.write, reception.start) == (True, False)
     assert reception.record.hooks == (HOOK,)
     assert take(running, NoticeKind.SPOT_INTERRUPTION, "n-3", after=2).start, "that leaves less"
-    raised = asked.model_copy(update={"method": Method.LAUNCH, "owed": True})
+    raised = asked.model_copy(update={"method": Method.LAUNCH, "to_restore": True})
     for replaced in (None, raised, asked.model_copy(update={"method": Method.DETACH})):
-        other = running.model_copy(update={"replaced": replaced})
+        other = running.model_copy(update={"replacement_intent": replaced})
         by_its_group = take(other, NoticeKind.TERMINATE_HOOK, "n-4", hook=HOOK, after=2)
         assert by_its_group.start, "nobody asked for that"
 
@@ -254,18 +254,18 @@ MINUTE = timedelta(minutes=1)
 
 def test_every_phase_has_its_latest_moment() -> None:
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
-    assert due(rebalance) == NOTICED + DAY + 40 * MINUTE, "its turn, its successor, its pods"
+    assert latest_end(rebalance) == NOTICED + DAY + 40 * MINUTE, "its turn, its successor, its pods"
     turn = NOTICED + 20 * HOUR
     running = rebalance.model_copy(update={"phase": Phase.RUNNING, "running_at": turn})
-    assert due(running) == turn + 40 * MINUTE
+    assert latest_end(running) == turn + 40 * MINUTE
     ends = turn + 39 * MINUTE
     begun = running.model_copy(update={"begun_at": turn + 9 * MINUTE, "deadline": ends})
-    assert due(begun) == ends
-    assert due(interrupted()) == interrupted().deadline
+    assert latest_end(begun) == ends
+    assert latest_end(interrupted()) == interrupted().deadline
     change = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", effective_at=NOTICED + 4 * HOUR).record
-    assert due(change) == change.deadline, "EC2 does not wait for its turn"
+    assert latest_end(change) == change.deadline, "EC2 does not wait for its turn"
     undoing = interrupted().model_copy(update={"phase": Phase.UNDOING})
-    assert due(undoing) == NOTICED + HOUR
+    assert latest_end(undoing) == NOTICED + HOUR
 
 
 @given(st.sampled_from(Phase), st.sampled_from([NoticeKind.REBALANCE, NoticeKind.STATE_CHANGE]))
@@ -273,7 +273,7 @@ def test_what_has_no_deadline_is_due_all_the_same(phase: Phase, kind: NoticeKind
     endless = take(None, kind, "n-1", state="stopping").record.model_copy(
         update={"deadline": None, "phase": phase}
     )
-    assert due(endless) <= NOTICED + LONGEST
+    assert latest_end(endless) <= NOTICED + LONGEST
 
 
 def test_a_rebalance_that_waited_long_for_its_turn_is_not_dead_before_its_successor_is() -> None:
@@ -364,7 +364,9 @@ def test_who_came_through_a_scheduled_change_and_has_no_successor_is_freed() -> 
     declined = drained.model_copy(update={"answer": None})
     assert undo(declined, over) is None, "nothing was done to it"
     asked = ReplacementIntent(method="detach", reason="", asked_at=NOTICED)
-    assert undo(drained.model_copy(update={"replaced": asked}), over) is None, "it is to end"
+    assert undo(drained.model_copy(update={"replacement_intent": asked}), over) is None, (
+        "it is to end"
+    )
     assert undo(at(told, Phase.RUNNING), over) is None, "its pods are going"
 
 
@@ -461,12 +463,14 @@ def test_what_a_group_is_still_owed_is_taken_up_by_what_tells_of_the_end_but_by_
     None
 ):
     asked = ReplacementIntent(
-        method="launch-successor", reason="one more", asked_at=NOTICED, owed=True
+        method="launch-successor", reason="one more", asked_at=NOTICED, to_restore=True
     )
-    kept = ended(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
+    kept = ended(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": asked})
     assert take(kept, NoticeKind.STATE_CHANGE, "n-2", after=60, state="stopping").start
     assert not take(kept, NoticeKind.REBALANCE, "n-3", after=-5).start
-    paid = kept.model_copy(update={"replaced": asked.model_copy(update={"owed": False})})
+    paid = kept.model_copy(
+        update={"replacement_intent": asked.model_copy(update={"to_restore": False})}
+    )
     assert not take(paid, NoticeKind.STATE_CHANGE, "n-4", after=60, state="stopping").start
 
 
@@ -474,22 +478,27 @@ def test_what_begins_after_an_undoing_knows_nothing_of_the_life_before_but_what_
     asked = ReplacementIntent(method="launch-successor", reason="one more", asked_at=NOTICED)
     for owed in (False, True):
         before = interrupted(Phase.UNDONE).model_copy(
-            update={"hooks": (HOOK,), "replaced": asked.model_copy(update={"owed": owed})}
+            update={
+                "hooks": (HOOK,),
+                "replacement_intent": asked.model_copy(update={"to_restore": owed}),
+            }
         )
         anew = take(before, NoticeKind.SPOT_INTERRUPTION, "n-2", after=600).record
         assert anew.hooks == ()
-        assert (anew.replaced is not None) is owed
+        assert (anew.replacement_intent is not None) is owed
     hooked = at(take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record, Phase.RUNNING)
-    taken = take(hooked.model_copy(update={"replaced": asked}), NoticeKind.SPOT_INTERRUPTION, "n-2")
-    assert (taken.record.hooks, taken.record.replaced) == ((HOOK,), asked)
+    taken = take(
+        hooked.model_copy(update={"replacement_intent": asked}), NoticeKind.SPOT_INTERRUPTION, "n-2"
+    )
+    assert (taken.record.hooks, taken.record.replacement_intent) == ((HOOK,), asked)
 
 
 def test_the_end_that_it_asked_its_group_for_begins_no_other_retirement() -> None:
     for ending, starts in ((False, True), (True, False)):
         asked = ReplacementIntent(
-            method="launch-successor", reason="", asked_at=NOTICED, owed=True, ending=ending
+            method="launch-successor", reason="", asked_at=NOTICED, to_restore=True, ending=ending
         )
         stored = take(None, NoticeKind.REBALANCE, "n-1").record
-        stored = stored.model_copy(update={"phase": Phase.RUNNING, "replaced": asked})
+        stored = stored.model_copy(update={"phase": Phase.RUNNING, "replacement_intent": asked})
         told = take(stored, NoticeKind.STATE_CHANGE, "n-2", after=60, state="shutting-down")
         assert told.start is starts

@@ -12,11 +12,11 @@ from leeway.retirement.disruption_budget import (
     BudgetDecision,
     BudgetVerdict,
     DisruptionLedger,
-    begun,
     decide_disruption,
+    decline_after_timeout,
     is_voluntary,
-    pause_before_asking,
-    with_patience,
+    retry_pause,
+    start_drain,
 )
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import ReplacementIntent
@@ -75,29 +75,29 @@ DAY = timedelta(hours=24)
 
 def test_a_recommendation_whose_turn_does_not_come_in_a_day_is_declined() -> None:
     recommended = noticed(NoticeKind.REBALANCE)
-    assert with_patience(recommended, WAITS, NOTICED + DAY - timedelta(seconds=1)) == WAITS
-    turn = with_patience(recommended, WAITS, NOTICED + DAY)
+    assert decline_after_timeout(recommended, WAITS, NOTICED + DAY - timedelta(seconds=1)) == WAITS
+    turn = decline_after_timeout(recommended, WAITS, NOTICED + DAY)
     assert turn.verdict is BudgetVerdict.DECLINE
     assert turn.reason == "its turn has not come in 24 hours: cluster prod is paused"
     go = BudgetDecision(BudgetVerdict.GO)
-    assert with_patience(recommended, go, NOTICED + DAY) == go
+    assert decline_after_timeout(recommended, go, NOTICED + DAY) == go
 
 
 def test_what_comes_anyway_and_what_has_asked_for_its_successor_are_never_declined() -> None:
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
-    assert with_patience(change, WAITS, NOTICED + DAY) == WAITS
+    assert decline_after_timeout(change, WAITS, NOTICED + DAY) == WAITS
     asked = ReplacementIntent(method="launch-successor", reason="", asked_at=NOTICED)
-    asked_for = noticed(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
-    assert with_patience(asked_for, WAITS, NOTICED + DAY) == WAITS
+    asked_for = noticed(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": asked})
+    assert decline_after_timeout(asked_for, WAITS, NOTICED + DAY) == WAITS
 
 
 def test_a_recommendations_deadline_counts_from_when_its_pods_are_asked_to_go() -> None:
     turn = NOTICED + timedelta(hours=3)
-    recommended = begun(noticed(NoticeKind.REBALANCE), turn)
+    recommended = start_drain(noticed(NoticeKind.REBALANCE), turn)
     assert (recommended.begun_at, recommended.deadline) == (turn, turn + timedelta(minutes=30))
-    assert begun(recommended, turn + timedelta(hours=1)) == recommended
+    assert start_drain(recommended, turn + timedelta(hours=1)) == recommended
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
-    assert begun(change, turn).deadline == change.deadline
+    assert start_drain(change, turn).deadline == change.deadline
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_only_where_its_group_ends_it_a_blocked_pod_is_waited_for_as_long_as_the
     method: str, hours: float, then: OnBlocked
 ) -> None:
     asked = ReplacementIntent(
-        method=method, reason="", asked_at=NOTICED, owed=method == "launch-successor"
+        method=method, reason="", asked_at=NOTICED, to_restore=method == "launch-successor"
     )
-    noted = noticed(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
-    on = begun(noted, NOTICED)
+    noted = noticed(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": asked})
+    on = start_drain(noted, NOTICED)
     assert (on.deadline, on.on_blocked) == (NOTICED + timedelta(hours=hours), then)
-    fails = begun(noted.model_copy(update={"on_blocked": OnBlocked.FAIL}), NOTICED)
+    fails = start_drain(noted.model_copy(update={"on_blocked": OnBlocked.FAIL}), NOTICED)
     assert fails.deadline == NOTICED + timedelta(minutes=30)
 
 
@@ -126,7 +126,7 @@ def test_asking_again_is_never_put_off_past_the_last_call(after: int) -> None:
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
     assert change.deadline is not None
     now = NOTICED + timedelta(seconds=after)
-    pause = pause_before_asking(change, now)
+    pause = retry_pause(change, now)
     assert timedelta(seconds=1) <= pause <= timedelta(minutes=5)
     last_call = change.deadline - LAST_CALL
     assert now + pause <= max(last_call, now + timedelta(seconds=1))
@@ -135,23 +135,24 @@ def test_asking_again_is_never_put_off_past_the_last_call(after: int) -> None:
 def test_a_tenth_of_the_nodes_may_go_and_one_at_least() -> None:
     cap, ledger = ChurnCap(), DisruptionLedger(cluster="prod")
     for number in range(2):
-        taken, turn = ledger.take(f"i-{number}", 25, cap, NOTICED)
+        taken, turn = ledger.request(f"i-{number}", 25, cap, NOTICED)
         assert turn.verdict is BudgetVerdict.GO
         assert taken is not None
         ledger = taken
-    none, turn = ledger.take("i-2", 25, cap, NOTICED + timedelta(minutes=9))
+    none, turn = ledger.request("i-2", 25, cap, NOTICED + timedelta(minutes=9))
     assert none is None
     assert turn.verdict is BudgetVerdict.WAIT
     assert turn.reason == "2 of 25 nodes went in the last 10 minutes, and at most 2 may"
     assert (
-        DisruptionLedger(cluster="prod").take("i-0", 3, cap, NOTICED)[1].verdict is BudgetVerdict.GO
+        DisruptionLedger(cluster="prod").request("i-0", 3, cap, NOTICED)[1].verdict
+        is BudgetVerdict.GO
     )
 
 
 def test_who_has_its_turn_keeps_it_and_takes_no_second() -> None:
-    ledger, _ = DisruptionLedger(cluster="prod").take("i-0", 3, ChurnCap(), NOTICED)
+    ledger, _ = DisruptionLedger(cluster="prod").request("i-0", 3, ChurnCap(), NOTICED)
     assert ledger is not None
-    changed, turn = ledger.take("i-0", 3, ChurnCap(), NOTICED)
+    changed, turn = ledger.request("i-0", 3, ChurnCap(), NOTICED)
     assert (changed, turn.verdict) == (None, BudgetVerdict.GO)
 
 
@@ -169,7 +170,7 @@ def test_in_no_window_do_more_go_than_the_cap_allows(
     went: dict[str, datetime] = {}
     for number, second in sorted(asks, key=lambda ask: ask[1]):
         now = NOTICED + timedelta(seconds=second)
-        changed, turn = ledger.take(f"i-{number}", nodes, cap, now)
+        changed, turn = ledger.request(f"i-{number}", nodes, cap, now)
         if changed is not None:
             assert turn.verdict is BudgetVerdict.GO
             assert changed.version == ledger.version + 1

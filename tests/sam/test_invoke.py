@@ -17,7 +17,7 @@ from leeway.clock import SystemClock
 from leeway.interruption.receive_notice import Dependencies, ReceiveNotice
 from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 
 from sandbox.aws.cloud import ACCOUNT
 from sandbox.up import Sandbox
@@ -96,7 +96,7 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
     ReceiveNotice(
         Dependencies(
             records=records,
-            place=Place(ACCOUNT, sandbox.environment()["AWS_REGION"]),
+            place=EventOrigin(ACCOUNT, sandbox.environment()["AWS_REGION"]),
             instances=Ec2Instances(partial(client_of, sandbox, "ec2")),
             current=Ec2Instances(partial(client_of, sandbox, "ec2")),
             changes=Ec2Instances(partial(client_of, sandbox, "ec2")),

@@ -31,12 +31,12 @@ class SystemClock:
             time.sleep(seconds)
 
 
-LARGEST_LEAD = timedelta(hours=1)
+MAX_OFFSET = timedelta(hours=1)
 """AWS takes no request whose time is off by a quarter of an hour, and API servers no such token: an
 answer that is dated further off is somebody's in between, or one that was kept."""
 
 
-class Lead:
+class ClockOffset:
     """How far somebody else's clock is ahead of one's own, as far as its answers' dates tell.
 
     It is only ever as much as a date proves, and nothing where the two may agree: an answer that
@@ -46,7 +46,7 @@ class Lead:
     def __init__(self) -> None:
         self.ahead = timedelta(0)
 
-    def learn(self, date: str, sent: datetime, received: datetime) -> None:
+    def observe(self, date: str, sent: datetime, received: datetime) -> None:
         """Take in the `Date` of an answer, and when by one's own clock its request was sent and it
         was received. A date that can't be read, or can't be true, teaches nothing.
 
@@ -59,20 +59,20 @@ class Lead:
             least, most = dated - received, dated + timedelta(seconds=1) - sent
         except (ValueError, OverflowError):
             return
-        if least <= LARGEST_LEAD and most >= -LARGEST_LEAD:
+        if least <= MAX_OFFSET and most >= -MAX_OFFSET:
             self.ahead = min(max(self.ahead, least), most)
 
 
-class GuidedClock:
+class CorrectedClock:
     """A clock that is put right by the dates of others' answers. Safe to use from any thread."""
 
     def __init__(self, own: Clock) -> None:
         self.own = own
-        self.lead = Lead()
+        self.offset = ClockOffset()
 
     def now(self) -> datetime:
         """Return the others' time, aware and in UTC."""
-        return self.own.now() + self.lead.ahead
+        return self.own.now() + self.offset.ahead
 
     def sleep(self, seconds: float) -> None:
         """Let this many seconds pass; nothing where the number is not positive."""

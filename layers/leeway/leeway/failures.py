@@ -4,7 +4,7 @@ import traceback
 from pathlib import PurePath
 
 
-def described(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Name an error and what it says; one that is none of Leeway's own with the line that it came
     from, since nobody foresaw it and its message alone seldom helps."""
     said = f"{type(error).__name__}: {error}"

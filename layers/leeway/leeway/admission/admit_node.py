@@ -143,7 +143,7 @@ class AdmitNode:
             if outcome.node:
                 steps.run("note", str, partial(self._note, outcome, ended.node_uid))
             if answer := _ANSWERS.get(outcome.result):
-                self._actions.insist(order.instance, ended.answered, answer, steps)
+                self._actions.retry_refused(order.instance, ended.answered, answer, steps)
         return outcome
 
     def _current(self, order: AttemptId) -> Admission | None:
@@ -159,7 +159,9 @@ class AdmitNode:
             return NodeLookup(None)
         now = self._clock.now()
         held = joined(before.held, record.hooks, record.noticed_at, now)
-        looked = replace(before, record=record, held=self._actions.keep(order.instance, held))
+        looked = replace(
+            before, record=record, held=self._actions.send_heartbeats(order.instance, held)
+        )
         looked, lacks = self._see(looked, record)
         now = self._clock.now()
         verdict = decide(
@@ -284,7 +286,7 @@ class AdmitNode:
     def _announce(self, outcome: AdmissionOutcome) -> str:
         """Put the Leeway event; one that is refused holds up nothing."""
         try:
-            self._announcements.announce(outcome.title, outcome.to_json())
+            self._announcements.publish(outcome.title, outcome.to_json())
         except CloudRefused as error:
             self._telemetry.admission_not_reported(outcome, f"no Leeway event: {error}")
             return f"not put: {error}"
@@ -294,7 +296,7 @@ class AdmitNode:
         """Write the Kubernetes Event; a cluster that does not take it holds up nothing."""
         event = outcome.as_node_event(node_uid)
         try:
-            self._open_cluster(outcome.cluster).note(event)
+            self._open_cluster(outcome.cluster).write_event(event)
         except _TROUBLE as error:
             self._telemetry.admission_not_reported(outcome, f"no Kubernetes Event: {error}")
             return f"not written: {error}"

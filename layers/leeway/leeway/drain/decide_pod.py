@@ -103,16 +103,16 @@ def _decide_daemon(
     if controller.exists is not False:
         refusals = () if finished else (Refusal.DAEMONSET,)
         reason = f"{name} would put it back at once"
-        if controller.exists is None and controller.said:
-            reason = f"it stays, since {name} could not be looked up: {controller.said}"
+        if controller.exists is None and controller.problem:
+            reason = f"it stays, since {name} could not be looked up: {controller.problem}"
         return PodDecision(pod, PodAction.LEAVE, reason, refusals=refusals)
     refusals = () if finished else (Refusal.UNMANAGED,)
     if pod.deletion is not None:
         decision = _decide_terminating(pod, pod.deletion, now, skip_deleted_for)
         return replace(decision, refusals=refusals)
     reason = f"{name} exists no more: nothing brings it back"
-    if controller.said:
-        reason = f"{controller.said} ({name})"
+    if controller.problem:
+        reason = f"{controller.problem} ({name})"
     return PodDecision(pod, PodAction.EVICT, reason, refusals=refusals)
 
 

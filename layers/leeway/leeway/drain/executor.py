@@ -117,7 +117,7 @@ class DrainExecutor:
         With a label selector, only pods that it selects are drained.
         """
         with (
-            self._cluster.follow(node, selector) as feed,
+            self._cluster.watch_pods(node, selector) as feed,
             Requests(self._ask, feed.wake) as requests,
         ):
             turn = _Turn(self._cluster, self._clock, node, terms, feed, requests, machine)
@@ -143,7 +143,7 @@ class DrainExecutor:
                     return displaced(drain)
                 drain = turn.act(drain, asks, LAST_ANSWERS if expired else TOGETHER)
             if self._for_good and not (expired and turn.tried_balancers):
-                drain = turn.leave_load_balancers(drain)
+                drain = turn.exclude_from_load_balancers(drain)
             if expired:
                 drain = expire(drain)
             elif drain.over:
@@ -299,7 +299,7 @@ class _Turn:
         """Whether load balancers have been told, or were to be."""
         return self._balancers_at > self._began
 
-    def leave_load_balancers(self, drain: Drain) -> Drain:
+    def exclude_from_load_balancers(self, drain: Drain) -> Drain:
         """Have load balancers leave the node out, when its pods have been asked to go: that takes
         several calls. Where asking takes long, it is not waited for."""
         now = self._clock.now()
@@ -311,7 +311,7 @@ class _Turn:
         if not self.is_the_machines(drain):
             return drain
         try:
-            left_out = self._cluster.leave_load_balancers(self._node)
+            left_out = self._cluster.exclude_from_load_balancers(self._node)
         except ClusterUnavailable:
             return drain
         except ClusterRefused as error:

@@ -33,7 +33,7 @@ AWAY = frozenset({Stage.DETACHING, Stage.GONE})
 
 
 class RemovalMethod(StrEnum):
-    """How a pod is asked to go: by the Eviction API, which heeds budgets, or by DELETE; or, where
+    """How a pod is asked to go: by the Eviction API, which acts_on budgets, or by DELETE; or, where
     it is going already, to go sooner."""
 
     EVICT = "evict"

@@ -103,7 +103,7 @@ class DrainStep:
         if record is None:
             return DrainPassResult(Drain(), None)
         held = held_for(record, passed.held, clock.now())
-        held = self._actions.keep(order.instance, held)
+        held = self._actions.send_heartbeats(order.instance, held)
         deadline = with_hooks(record.deadline, held)
         limits = _Limits(deadline, next_heartbeat(held), settled=not tries)
         if located.node:

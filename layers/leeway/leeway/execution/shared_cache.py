@@ -37,7 +37,7 @@ class SharedCache:
         self._known: dict[str, CachedValue] = {}
         self._in_vain: dict[str, datetime] = {}
 
-    def recall[T](self, what: str, kind: type[T], read: Callable[[], T]) -> T:
+    def get_or_read[T](self, what: str, kind: type[T], read: Callable[[], T]) -> T:
         """Return what is remembered under this name, or else read it for all. A table that does not
         answer is not waited for; what `read` raises is raised."""
         with suppress(CloudUnavailable, CloudRefused, ValidationError):  # or another version's
@@ -50,7 +50,7 @@ class SharedCache:
         value = read()
         self._known[what] = CachedValue(adapter_of(kind).dump_json(value).decode(), read_at)
         with suppress(CloudUnavailable, CloudRefused):  # the next one asks, too
-            self._memory.remember(what, self._known[what])
+            self._memory.put(what, self._known[what])
         return value
 
     def _recalled(self, what: str) -> CachedValue | None:
@@ -61,7 +61,7 @@ class SharedCache:
         anothers_since: datetime | None = None
         for _ in range(LOOKS if self._may_wait(what) else 1):
             now = self._clock.now()
-            recalled = self._memory.recall(what)
+            recalled = self._memory.get(what)
             if recalled is not None and _is_fresh(recalled, now):
                 return recalled
             # A claim that fails costs a write like one that succeeds, and hundreds wait here.

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from leeway.clock import Clock
-from leeway.failures import described
+from leeway.failures import describe_error
 from leeway.headroom.plan import USUAL_JOIN, Need, needs_ahead
 from leeway.headroom.ports import HeadroomManifests, HeadroomStates, Workloads
 from leeway.headroom.reconciler import HeadroomReconciler
@@ -153,4 +153,4 @@ def _guarded(cluster: str, work: Callable[[], HeadroomReport]) -> HeadroomReport
     try:
         return work()
     except Exception as error:  # noqa: BLE001 (it is said and counted, and the others go on)
-        return HeadroomReport(cluster, problem=described(error))
+        return HeadroomReport(cluster, problem=describe_error(error))

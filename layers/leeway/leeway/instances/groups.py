@@ -9,10 +9,10 @@ class GroupRules:
     """What holds for every instance of an Auto Scaling group alike, and seldom changes.
 
     `terminate_hooks` are the names of its hooks on `autoscaling:EC2_INSTANCE_TERMINATING` that call
-    Leeway, which keeps the instance by them, and `others_hooks` of those that call somebody else,
+    Leeway, which keeps the instance by them, and `foreign_terminate_hooks` of those that call somebody else,
     who lets it go when he is done. `timeouts` is the HeartbeatTimeout of each of its hooks, in
     seconds, and `with_target` are the names of those that notify a target of their own. `types` are
-    the instance types that it may launch, where it names them, and `not_by_name` says why
+    the instance types that it may launch, where it names them, and `launch_unsupported` says why
     LaunchInstances does not work on it; empty where it does.
     """
 
@@ -21,15 +21,15 @@ class GroupRules:
     refreshing: bool
     suspended: frozenset[str]
     terminate_hooks: tuple[str, ...]
-    others_hooks: tuple[str, ...] = ()
+    foreign_terminate_hooks: tuple[str, ...] = ()
     timeouts: Mapping[str, int] = field(default_factory=dict)
     with_target: frozenset[str] = frozenset()
     zones: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
-    not_by_name: str = ""
+    launch_unsupported: str = ""
 
     @property
-    def holds(self) -> bool:
+    def terminate_hook_waits(self) -> bool:
         """Whether a terminate hook keeps an instance that the group terminates, until Leeway lets
         it go."""
         return bool(self.terminate_hooks) and "Terminate" not in self.suspended
@@ -40,7 +40,7 @@ class GroupFacts(GroupRules):
     """An Auto Scaling group as it is now, and one of its instances in it.
 
     `units` is how much of the group's capacity the instance is: 1, or its type's weight, or what
-    the group counts in. `protected` says that this instance is protected from scale-in. `recalled`
+    the group counts in. `protected` says that this instance is protected from scale-in. `from_cache`
     says that only the group's rules were looked at, some seconds ago, and that the instance is
     taken for one in service.
     """
@@ -51,10 +51,10 @@ class GroupFacts(GroupRules):
     maximum: int = 0
     units: int = 1
     protected: bool = False
-    recalled: bool = False
+    from_cache: bool = False
 
     @property
-    def serves(self) -> bool:
+    def stays_in_group(self) -> bool:
         """Whether the instance is in the group to stay, as far as the group is concerned."""
         return self.lifecycle_state.startswith(("Pending", "InService"))
 
@@ -67,4 +67,4 @@ class GroupFacts(GroupRules):
 def in_service(rules: GroupRules) -> GroupFacts:
     """Return the facts of an instance of which nothing is known but its group's rules."""
     known = {one.name: getattr(rules, one.name) for one in fields(GroupRules)}
-    return GroupFacts(**known, lifecycle_state="InService", recalled=True)
+    return GroupFacts(**known, lifecycle_state="InService", from_cache=True)

@@ -57,7 +57,7 @@ class ObservedImpairment:
     instance: str
     since: Mapping[str, datetime]
 
-    def lasts_since(self, checks: Collection[str]) -> datetime | None:
+    def failing_since(self, checks: Collection[str]) -> datetime | None:
         """Return since when one of these checks fails; None where none of them does."""
         return min((at for check, at in self.since.items() if check in checks), default=None)
 

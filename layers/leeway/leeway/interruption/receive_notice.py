@@ -22,7 +22,7 @@ from leeway.lifecycle_hooks.held_hooks import EKS_HOOKS
 from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.notices.health import narrowed
 from leeway.notices.parse import parse_notice
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
 from leeway.policy.ports import ClusterPolicies
 from leeway.policy.rules import (
@@ -117,7 +117,7 @@ class Dependencies:
     """What receiving takes, beside the notice. `clusters` are those under Leeway's care, and
     `place` is the account and region that they are in."""
 
-    place: Place
+    place: EventOrigin
     records: InstanceRecords
     instances: Instances
     current: CurrentInstances
@@ -315,7 +315,7 @@ class ReceiveNotice:
         """Have cleaned up at once what a terminated instance leaves, but not after more than some
         in a while: the minute's reconcile does the same for all at once. Nor after a retirement
         that left nothing on its node but the Node, which can wait for that."""
-        before = case.stored if case.stored is not None and case.stored.left_nothing else None
+        before = case.stored if case.stored is not None and case.stored.left_empty_node else None
         emptied = before is not None and not has_lived_on(before, case.notice.time)
         if case.dry_run or emptied:
             return received
@@ -413,7 +413,7 @@ def _besides(received: InstanceOutcome, otherwise: str, work: Callable[[], str])
 
 def _left_to_owner(case: _Case, policy: ClusterPolicy) -> InstanceOutcome | None:
     owner = case.facts.owner
-    if policy.covers(owner):
+    if policy.retires_nodes_of(owner):
         return None
     reason = f"{owner.kind} {owner.name} drains and replaces its own nodes"
     return case.became(NoticeResult.LEFT_TO_OWNER, reason)

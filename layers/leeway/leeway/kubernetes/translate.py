@@ -159,9 +159,11 @@ def _controller(owner: OwnerReference | None) -> Controller | None:
         return Controller(kind, name)
     if owner.apiVersion != "apps/v1":
         said = f"its owner is of {printable(owner.apiVersion)}, and no DaemonSet of apps/v1"
-        return Controller(kind, name, exists=False, said=said)
+        return Controller(kind, name, exists=False, problem=said)
     if not is_subdomain(owner.name):
-        return Controller(kind, name, exists=False, said="no DaemonSet can have the owner's name")
+        return Controller(
+            kind, name, exists=False, problem="no DaemonSet can have the owner's name"
+        )
     return Controller(kind, name)
 
 

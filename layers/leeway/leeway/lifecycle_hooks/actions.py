@@ -60,7 +60,7 @@ class LifecycleActions:
         self._clock = clock
         self._known = known or groups
 
-    def keep(self, instance: str, held: Sequence[HeldHook]) -> tuple[HeldHook, ...]:
+    def send_heartbeats(self, instance: str, held: Sequence[HeldHook]) -> tuple[HeldHook, ...]:
         """Do what is due now. Nothing that fails is raised: it is tried again in time, by the next
         call after `next_heartbeat`, and stands in `problem`."""
         now = self._clock.now()
@@ -126,7 +126,7 @@ class LifecycleActions:
         except CloudRefused:
             return None
 
-    def insist(
+    def retry_refused(
         self, instance: str, answered: HookAnswers, result: HookResult, steps: Steps
     ) -> None:
         """Go on answering what was refused, until it is taken or its hook's timeout has run out:

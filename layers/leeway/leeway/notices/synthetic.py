@@ -18,7 +18,7 @@ type Event = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EventOrigin:
     """The account and region that events come from."""
 
     account: str

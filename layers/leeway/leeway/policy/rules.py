@@ -116,10 +116,10 @@ VOLUNTARY = frozenset(
 """Notices that leave the choice when the node goes, for a while at least. Pausing and the churn cap
 hold for these, and annotations that forbid disruption for rebalance recommendations."""
 
-LONGEST_TURN = timedelta(hours=24)
+BUDGET_TIMEOUT = timedelta(hours=24)
 """How long a retirement waits for its turn, where nothing happens to the instance by itself."""
 
-SUCCESSOR_WITHIN = timedelta(minutes=10)
+SUCCESSOR_TIMEOUT = timedelta(minutes=10)
 """How long a successor is waited for before the pods are asked to go all the same."""
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
@@ -149,15 +149,15 @@ class ClusterPolicy:
     paused: bool = False
     dry_run: bool = False
     churn: ChurnCap = ChurnCap()
-    takes: frozenset[OwnerKind] = frozenset()
+    retires_for: frozenset[OwnerKind] = frozenset()
 
-    def covers(self, owner: Owner) -> bool:
+    def retires_nodes_of(self, owner: Owner) -> bool:
         """Whether Leeway retires this owner's nodes. Fargate's it never touches."""
         if owner.kind is OwnerKind.FARGATE:
             return False
-        return not owner.retires_itself or owner.kind in self.takes
+        return not owner.retires_itself or owner.kind in self.retires_for
 
-    def heeds(self, kind: NoticeKind) -> bool:
+    def acts_on(self, kind: NoticeKind) -> bool:
         """Whether anything is to come of notices of a kind."""
         return self.notices[kind].action is not Action.IGNORE
 

@@ -254,7 +254,7 @@ class Clusters(Protocol):
 class LeewayEvents(Protocol):
     """The event bus that Leeway's own events go to."""
 
-    def announce(self, detail_type: str, detail: str) -> None:
+    def publish(self, detail_type: str, detail: str) -> None:
         """Put one event of source `leeway` with this JSON detail."""
         ...
 

@@ -98,7 +98,7 @@ class Cluster(Protocol):
         """
         ...
 
-    def leave_load_balancers(self, node: str) -> bool:
+    def exclude_from_load_balancers(self, node: str) -> bool:
         """Have load balancers outside the cluster leave out a node that is marked as retiring.
 
         False, and nothing done, where it would be one of more than half of the Ready nodes.
@@ -125,7 +125,7 @@ class Cluster(Protocol):
         """List a node's pods, completely and not from a cache; with a label selector, those."""
         ...
 
-    def follow(self, node: str, selector: str = "") -> AbstractContextManager[PodFeed]:
+    def watch_pods(self, node: str, selector: str = "") -> AbstractContextManager[PodFeed]:
         """Keep up with a node's pods; with a label selector, with those."""
         ...
 
@@ -146,6 +146,6 @@ class Cluster(Protocol):
         """Delete a pod past its budgets; an answer of any status is returned, not raised."""
         ...
 
-    def note(self, event: NodeEvent) -> None:
+    def write_event(self, event: NodeEvent) -> None:
         """Write a Kubernetes Event; one that is there already is no error."""
         ...

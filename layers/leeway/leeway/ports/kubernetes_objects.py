@@ -15,7 +15,7 @@ class Controller:
     kind: str
     name: str
     exists: bool | None = None
-    said: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,11 +45,11 @@ class Claims(Protocol):
 class CacheStore(Claims, Protocol):
     """What the table remembers by name, so that many functions need not all ask for it."""
 
-    def recall(self, what: str) -> CachedValue | None:
+    def get(self, what: str) -> CachedValue | None:
         """Read what is remembered; None where nothing is. It may be a second old."""
         ...
 
-    def remember(self, what: str, recalled: CachedValue) -> None:
+    def put(self, what: str, value: CachedValue) -> None:
         """Write down what was read."""
         ...
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from leeway.admission.record import Admission
 from leeway.clock import Clock
-from leeway.failures import described
+from leeway.failures import describe_error
 from leeway.instances.observed import (
     ObservedChange,
     ObservedHook,
@@ -18,7 +18,7 @@ from leeway.instances.observed import (
 from leeway.interruption.ports import InstanceState
 from leeway.lifecycle_hooks.held_hooks import EKS_HOOKS
 from leeway.notices import NoticeKind
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import Sweep, Waiting, WaitingActions
@@ -90,7 +90,7 @@ class Finding:
         records: Unfinished,
         waiting: WaitingActions,
         sweep: Sweep,
-        place: Place,
+        place: EventOrigin,
         clock: Clock,
     ) -> None:
         self._records = records
@@ -107,7 +107,9 @@ class Finding:
                 can be said.
         """
         ours = {one.facts.instance: one for one in region.instances if one.facts.cluster == cluster}
-        cared = {name: one for name, one in ours.items() if policy.covers(one.facts.owner)}
+        cared = {
+            name: one for name, one in ours.items() if policy.retires_nodes_of(one.facts.owner)
+        }
         under_way = self._records.unfinished(cluster)
         case = _Case(policy, cared, _by_instance(under_way.records))
         looks: list[Look] = []
@@ -124,7 +126,7 @@ class Finding:
         try:
             hooks = self._waiting.of_groups({one.group for one in cared.values() if one.group})
         except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
-            hooks = Waiting((), (described(error),))
+            hooks = Waiting((), (describe_error(error),))
         problems += [f"lifecycle hooks: {wrong}" for wrong in hooks.unread]
         looks += [partial(self._hook, case, one) for one in hooks.seen if one.instance in cared]
         looks += self._at_interruptions(case, region.interruptions)
@@ -146,7 +148,7 @@ class Finding:
     def _at_interruptions(
         self, case: _Case, seen: Iterable[ObservedInterruption]
     ) -> Iterator[Look]:
-        if case.policy.heeds(NoticeKind.SPOT_INTERRUPTION):
+        if case.policy.acts_on(NoticeKind.SPOT_INTERRUPTION):
             for one in seen:
                 there = case.cared.get(one.instance)
                 if there is not None and there.state == "running":
@@ -155,7 +157,7 @@ class Finding:
     def _at_changes(self, case: _Case, seen: Sequence[ObservedChange] | None) -> Iterator[Look]:
         if seen is None:
             return  # nobody knows, and nothing is called off
-        if case.policy.heeds(NoticeKind.SCHEDULED_CHANGE):
+        if case.policy.acts_on(NoticeKind.SCHEDULED_CHANGE):
             yield from (
                 partial(self._change, case, one)
                 for one in seen
@@ -170,7 +172,7 @@ class Finding:
     ) -> Iterator[Look]:
         if seen is None:
             return  # nobody knows, and nothing is undone
-        if case.policy.heeds(NoticeKind.IMPAIRED_STATUS):
+        if case.policy.acts_on(NoticeKind.IMPAIRED_STATUS):
             for one in seen:
                 there = case.cared.get(one.instance)
                 if there is not None and there.state == "running":
@@ -180,7 +182,7 @@ class Finding:
                 yield partial(self._recovery, case, known.retirement, seen)
 
     def _at_instances(self, case: _Case) -> Iterator[Look]:
-        heeds_states = case.policy.heeds(NoticeKind.STATE_CHANGE)
+        heeds_states = case.policy.acts_on(NoticeKind.STATE_CHANGE)
         for one in case.cared.values():
             if heeds_states and one.state in STOPS_OR_ENDS:
                 yield partial(self._state, case, one)
@@ -202,7 +204,7 @@ class Finding:
             omission = about_hook(seen, retirement, arrival, self._place, now, dry_run)
         kind = NoticeKind.LAUNCH_HOOK if seen.launching else NoticeKind.TERMINATE_HOOK
         # A rehearsal leaves launches to whoever admits them now, and is told of each only once.
-        heeded = case.policy.heeds(kind) and not (case.policy.dry_run and seen.launching)
+        heeded = case.policy.acts_on(kind) and not (case.policy.dry_run and seen.launching)
         return omission if heeded or not isinstance(omission, Lost) else None
 
     def _interruption(
@@ -278,7 +280,7 @@ def _collected(looks: Sequence[Look], problems: list[str]) -> Search:
         try:
             return look()
         except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
-            return f"records: {described(error)}"
+            return f"records: {describe_error(error)}"
 
     seen = in_parallel(take, looks, HANDS)
     problems += [one for one in seen if isinstance(one, str)]

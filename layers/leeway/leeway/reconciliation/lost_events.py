@@ -20,11 +20,11 @@ from leeway.instances.observed import (
     is_over,
 )
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
-from leeway.notices.synthetic import Event, Place
+from leeway.notices.synthetic import Event, EventOrigin
 from leeway.policy.rules import SAFETY_MARGIN, VOLUNTARY, Action, Policy
 from leeway.ports.aws import HookResult
 from leeway.retirement.attempts import has_lived_on
-from leeway.retirement.record import OVER, TERMINATED_WITHIN, Retirement, due
+from leeway.retirement.record import OVER, TERMINATED_WITHIN, Retirement, latest_end
 
 PATIENCE = timedelta(seconds=10)
 """How old something is before its event counts as lost."""
@@ -104,7 +104,7 @@ def about_hook(
     seen: ObservedHook,
     retirement: Retirement | None,
     arrival: Admission | None,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
     dry_run: bool = False,
 ) -> Lost | LostAnswer | None:
@@ -149,7 +149,7 @@ def _waits_for_another(
 def about_eks_hook(
     seen: ObservedHook,
     retirement: Retirement | None,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
     dry_run: bool = False,
 ) -> Lost | None:
@@ -168,16 +168,16 @@ def about_eks_hook(
 def _serves_a_termination(retirement: Retirement, dry_run: bool) -> bool:
     if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
         return False
-    if retirement.came_to_nothing and not dry_run:
+    if retirement.had_no_effect and not dry_run:
         return False
-    return retirement.kind not in VOLUNTARY or retirement.replaced is not None
+    return retirement.kind not in VOLUNTARY or retirement.replacement_intent is not None
 
 
 def about_interruption(
     seen: ObservedInterruption,
     launched_at: datetime,
     retirement: Retirement | None,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
     dry_run: bool = False,
 ) -> Lost | None:
@@ -197,7 +197,7 @@ def about_interruption(
 def _serves_an_interruption(retirement: Retirement, since: datetime, dry_run: bool) -> bool:
     if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
         return False
-    if retirement.came_to_nothing and not dry_run:
+    if retirement.had_no_effect and not dry_run:
         return False
     return retirement.kind in _ENDS_SURELY and retirement.noticed_at >= since
 
@@ -205,7 +205,7 @@ def _serves_an_interruption(retirement: Retirement, since: datetime, dry_run: bo
 def about_state(
     seen: ObservedInstance,
     retirement: Retirement | None,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
     dry_run: bool = False,
 ) -> Lost | None:
@@ -223,7 +223,7 @@ def about_state(
 def _serves_an_end(retirement: Retirement, now: datetime, dry_run: bool) -> bool:
     if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
         return False
-    if retirement.came_to_nothing and not dry_run:
+    if retirement.had_no_effect and not dry_run:
         return False
     if retirement.kind in _ENDS_SURELY:
         return retirement.kind is NoticeKind.STATE_CHANGE or not _only_cordoned(retirement)
@@ -237,7 +237,7 @@ def _only_cordoned(retirement: Retirement) -> bool:
 
 
 def about_return(
-    seen: ObservedInstance, retirement: Retirement | None, place: Place, now: datetime
+    seen: ObservedInstance, retirement: Retirement | None, place: EventOrigin, now: datetime
 ) -> Lost | None:
     """Decide about an instance whose node is marked as retiring: one that was stopped and runs
     again is to be freed. EC2 counts a launch from each start."""
@@ -258,15 +258,15 @@ def about_change_over(
     retirement: Retirement | None,
     changes: Collection[ObservedChange],
     policy: Policy,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
 ) -> Lost | None:
     """Decide about an instance whose node is marked as retiring, and was drained for a scheduled
     change: one that came through it, and that nothing succeeds, is to be freed. A reboot changes
     neither its state nor its launch. `changes` are all that EC2 has scheduled, or had of late."""
-    if seen.state != "running" or retirement is None or retirement.replaced is not None:
+    if seen.state != "running" or retirement is None or retirement.replacement_intent is not None:
         return None
-    drained = retirement.phase is Phase.FINISHED and not retirement.came_to_nothing
+    drained = retirement.phase is Phase.FINISHED and not retirement.had_no_effect
     if retirement.kind is not NoticeKind.SCHEDULED_CHANGE or not drained:
         return None
     if not (
@@ -297,7 +297,7 @@ def about_change(
     seen: ObservedChange,
     retirement: Retirement | None,
     policy: Policy,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
     dry_run: bool = False,
 ) -> Lost | None:
@@ -325,9 +325,9 @@ def _serves_a_change(
     if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
         return False
     ended_at = retirement.ended_at
-    if retirement.came_to_nothing and not dry_run:
+    if retirement.had_no_effect and not dry_run:
         return ended_at is not None and now < ended_at + ASKED_AGAIN_AFTER
-    if retirement.counts_from_its_turn:
+    if retirement.deadline_from_begin:
         if retirement.begun_at is None:
             return False  # its turn may never come
         if ended_at is not None and now >= ended_at + TERMINATED_WITHIN:
@@ -339,12 +339,12 @@ def about_impairment(
     seen: ObservedImpairment,
     retirement: Retirement | None,
     policy: Policy,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
     dry_run: bool = False,
 ) -> Lost | None:
     """Decide about an instance whose status checks fail: once for each time that they begin to."""
-    since = seen.lasts_since(policy.checks)
+    since = seen.failing_since(policy.checks)
     if since is None or now < since + policy.tolerates:
         return None
     if retirement is not None and _serves_an_impairment(retirement, since, now, dry_run):
@@ -363,12 +363,12 @@ def _serves_an_impairment(
     if retirement.phase in {Phase.UNDOING, Phase.UNDONE}:
         return False
     if retirement.phase is Phase.FINISHED:
-        if retirement.came_to_nothing and not dry_run:
+        if retirement.had_no_effect and not dry_run:
             ended_at = retirement.ended_at
             return ended_at is not None and now < ended_at + ASKED_AGAIN_AFTER
         return retirement.noticed_at >= since
     if retirement.kind in VOLUNTARY - {NoticeKind.IMPAIRED_STATUS}:
-        return retirement.begun_at is not None or retirement.replaced is not None
+        return retirement.begun_at is not None or retirement.replacement_intent is not None
     return True
 
 
@@ -376,14 +376,14 @@ def about_recovery(
     retirement: Retirement,
     seen: Collection[ObservedImpairment],
     policy: Policy,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
 ) -> Lost | None:
     """Decide about a retirement that waits for its turn since status checks failed: they may pass
     again by now. `seen` are all instances of which some fail."""
     waits = retirement.kind is NoticeKind.IMPAIRED_STATUS and retirement.phase is Phase.NOTICED
     fails = any(
-        one.instance == retirement.instance and one.lasts_since(policy.checks) is not None
+        one.instance == retirement.instance and one.failing_since(policy.checks) is not None
         for one in seen
     )
     if not waits or fails or now < retirement.noticed_at + PATIENCE:
@@ -397,7 +397,7 @@ def about_called_off(
     retirement: Retirement,
     changes: Collection[ObservedChange],
     policy: Policy,
-    place: Place,
+    place: EventOrigin,
     now: datetime,
 ) -> Lost | None:
     """Decide about a retirement that waits for its turn since a change was announced: that may be
@@ -436,14 +436,18 @@ def _is_called_off(
 def is_detached_too_long(record: Retirement, now: datetime) -> bool:
     """Whether it is time to look for an instance that Leeway's own record says it detached, and did
     not end: twice as long after each failure."""
-    if record.phase not in OVER or not record.is_to_be_terminated or record.replaced is None:
+    if (
+        record.phase not in OVER
+        or not record.needs_termination
+        or record.replacement_intent is None
+    ):
         return False
-    waits = TERMINATED_WITHIN * 2**record.replaced.failures
+    waits = TERMINATED_WITHIN * 2**record.replacement_intent.failures
     return record.ended_at is None or now >= record.ended_at + waits
 
 
 def about_detached(
-    record: Retirement, state: str | None, place: Place, now: datetime
+    record: Retirement, state: str | None, place: EventOrigin, now: datetime
 ) -> Lost | None:
     """Decide about an instance that Leeway's own record says it detached, and did not end: nobody
     else does. `state` is a fresh read, None where EC2 knows no such instance any more."""
@@ -478,13 +482,13 @@ def about_start(record: Retirement | Admission, now: datetime) -> LostStart | No
 
 
 def about_retirement(
-    record: Retirement, state: str | None, place: Place, now: datetime, dry_run: bool = False
+    record: Retirement, state: str | None, place: EventOrigin, now: datetime, dry_run: bool = False
 ) -> Lost | None:
     """Decide about a retirement that has not ended, or that has and left its group one larger.
     `state` is its instance's, None where EC2 lists it no more."""
-    if record.phase in OVER and not record.owes:
+    if record.phase in OVER and not record.must_restore_capacity:
         return None
-    if now < due(record) + OVERDUE or (dry_run and record.phase in OVER):
+    if now < latest_end(record) + OVERDUE or (dry_run and record.phase in OVER):
         return None
     about = f"dead-retirement-{record.instance}-{record.attempt}"
     if state is None or state in GONE:
@@ -505,12 +509,14 @@ def about_retirement(
         action = InterruptionAction.STOP if record.stops else InterruptionAction.TERMINATE
         event = place.interruption(about, now, record.instance, action)
     left = "it left its group one larger, which is to be as large as before"
-    why = left if record.phase in OVER else _died(due(record))
-    begun = Action.RETIRE if record.owes else record.action
+    why = left if record.phase in OVER else _died(latest_end(record))
+    begun = Action.RETIRE if record.must_restore_capacity else record.action
     return Lost(record.instance, event, why, begun=begun)
 
 
-def about_arrival(record: Admission, state: str | None, place: Place, now: datetime) -> Lost | None:
+def about_arrival(
+    record: Admission, state: str | None, place: EventOrigin, now: datetime
+) -> Lost | None:
     """Decide about an admission that has not ended, for which a hook may still wait."""
     if now < record.deadline + OVERDUE or state is None or state in GONE or not record.hooks:
         return None

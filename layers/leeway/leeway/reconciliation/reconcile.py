@@ -13,13 +13,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from leeway.clock import Clock
-from leeway.failures import described
+from leeway.failures import describe_error
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedChange, ObservedInstance
 from leeway.interruption.receive_notice import NoticeResult as Became
 from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.notices import INSTANCE_ID
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
 from leeway.policy.ports import ClusterPolicies
 from leeway.policy.rules import ClusterPolicy
@@ -98,7 +98,7 @@ class ClusterReport:
         try:
             return work()
         except Exception as error:  # noqa: BLE001 (it is said, counted, and makes an alarm)
-            self.problems.append(f"{what}: {described(error)}")
+            self.problems.append(f"{what}: {describe_error(error)}")
             return None
 
 
@@ -108,7 +108,7 @@ class Dependencies:
     where EC2 throttles."""
 
     clusters: frozenset[str]
-    place: Place
+    place: EventOrigin
     sweep: Sweep
     hasty_sweep: Sweep
     waiting: WaitingActions
@@ -173,7 +173,7 @@ class Reconciliation:
             if facts is not None and facts.cluster in self._world.clusters:
                 report.cleaned.append(self._cleaning_at_once.clean(facts))
         except _TROUBLE as error:
-            why = f"the next minute's run cleans up: {described(error)}"
+            why = f"the next minute's run cleans up: {describe_error(error)}"
             later = Cleaned(CleanUpResult.LATER, wanted.instance, report.cluster, "", why)
             report.cleaned.append(later)
         return report
@@ -260,7 +260,7 @@ class Reconciliation:
             if instance in remaining:
                 several.add(instance)
             remaining.add(instance)
-            if policy.covers(facts.owner):
+            if policy.retires_nodes_of(facts.owner):
                 left[instance] = facts, node
         if not left:
             return frozenset(remaining)

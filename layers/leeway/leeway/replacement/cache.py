@@ -29,7 +29,7 @@ class GroupCache:
                 no such group.
         """
         read = partial(self._groups.rules, group)
-        return self._recollection.recall(f"group/{group}", GroupRules, read)
+        return self._recollection.get_or_read(f"group/{group}", GroupRules, read)
 
     def hook_settings(self, hook: LifecycleHook) -> HookSettings | None:
         """Return a hook's settings; None where the group has no such hook.

@@ -67,8 +67,8 @@ def decide_replacement(
 
 def _why_not_by_name(group: GroupFacts) -> str:
     """Say why the group can't launch one more for this instance alone; empty where it can."""
-    if group.not_by_name:
-        return f"group {group.name} {group.not_by_name}"
+    if group.launch_unsupported:
+        return f"group {group.name} {group.launch_unsupported}"
     if group.desired + group.units > group.maximum:
         return f"group {group.name} is at its maximum of {group.maximum}"
     if "Terminate" in group.suspended:
@@ -114,7 +114,7 @@ def _by_the_group(
 ) -> Decision:
     """The group launches another one by itself when the instance leaves it, and is as large as
     before whatever happens."""
-    if not group.holds:
+    if not group.terminate_hook_waits:
         return _without_hook(kind, wanted, owner, group)
     return Decision(
         Method.TERMINATE_IN_GROUP,
@@ -130,8 +130,8 @@ def _without_hook(
     why = "has no terminate hook"
     if group.terminate_hooks:
         why = "has its Terminate process suspended"
-    elif group.others_hooks:
-        why = f"keeps no instance for its pods: its hook {group.others_hooks[0]} calls others"
+    elif group.foreign_terminate_hooks:
+        why = f"keeps no instance for its pods: its hook {group.foreign_terminate_hooks[0]} calls others"
     if owner.kind is OwnerKind.MANAGED_NODE_GROUP:
         return Decision(
             Method.NOTHING,

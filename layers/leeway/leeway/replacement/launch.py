@@ -68,7 +68,7 @@ class SuccessorLaunch:
             CloudUnavailable: it may have been launched; asking again tells.
             CloudRefused: no zone has room, or the group does not take that.
         """
-        intent = record.replaced
+        intent = record.replacement_intent
         if intent is None:
             return ()
         if intent.successors or not intent.zones:
@@ -106,7 +106,7 @@ class SuccessorLaunch:
         have been asked to end the instance before. Returns whether a hook keeps that now, of which
         is still to be told.
         """
-        intent, groups = record.replaced, self._groups
+        intent, groups = record.replacement_intent, self._groups
         if intent is None:
             return False
         group = groups.facts(record.instance)
@@ -118,9 +118,9 @@ class SuccessorLaunch:
             groups.terminate_in_group(
                 record.instance, decrement=launched and group.may_shrink and not lowered
             )
-            return group.holds
+            return group.terminate_hook_waits
         if again and not serves:
-            return group is not None and group.holds
+            return group is not None and group.terminate_hook_waits
         for successor, its_group in self._serving(self._launched(record)):
             if serves or its_group.desired >= intent.desired:
                 groups.terminate_in_group(successor.instance, decrement=its_group.may_shrink)
@@ -135,5 +135,5 @@ class SuccessorLaunch:
     def _serving(self, successors: Iterable[Successor]) -> Iterator[tuple[Successor, GroupFacts]]:
         for successor in successors:
             group = self._groups.facts(successor.instance)
-            if group is not None and group.serves:
+            if group is not None and group.stays_in_group:
                 yield successor, group

@@ -12,13 +12,13 @@ from leeway.instances.groups import GroupFacts, in_service
 from leeway.instances.owners import OwnerKind
 from leeway.lifecycle_hooks.actions import LifecycleActions
 from leeway.lifecycle_hooks.held_hooks import HeldHook
-from leeway.policy.rules import SUCCESSOR_WITHIN, VOLUNTARY, Replacement
+from leeway.policy.rules import SUCCESSOR_TIMEOUT, VOLUNTARY, Replacement
 from leeway.ports.aws import CloudRefused, CloudUnavailable, GroupInstances, Groups
 from leeway.replacement.cache import GroupCache
 from leeway.replacement.decide import Decision, decide_replacement, decide_without_group
 from leeway.replacement.launch import SuccessorLaunch
 from leeway.replacement.track import SuccessorStatus, SuccessorTracker
-from leeway.retirement.disruption_budget import begun
+from leeway.retirement.disruption_budget import start_drain
 from leeway.retirement.hooks_of_record import held_for
 from leeway.retirement.node_marks import marks_of
 from leeway.retirement.record import Retirement
@@ -28,7 +28,7 @@ from leeway.retirement.step_context import StepContext
 LOOK_EVERY = 10
 """Seconds between two looks for the successor, in which the execution is suspended."""
 
-LOOKS = int(SUCCESSOR_WITHIN.total_seconds()) // LOOK_EVERY
+LOOKS = int(SUCCESSOR_TIMEOUT.total_seconds()) // LOOK_EVERY
 
 _ACTING = frozenset({Method.TERMINATE_IN_GROUP, Method.LAUNCH, Method.DETACH})
 
@@ -113,7 +113,7 @@ class ReplacementStep:
                 carried_out = self._carry_out(order, running, decision, group)
             except CloudRefused as error:
                 by_name = decision.method is Method.LAUNCH
-                if not group.recalled and not by_name:
+                if not group.from_cache and not by_name:
                     raise
                 # The group, or the instance in it, is not what it was taken for. Or it was, and is
                 # detached by now: the answer to an attempt before got lost.
@@ -127,7 +127,7 @@ class ReplacementStep:
                 return ReplacementResult(settled=False, record=None)
             running = carried_out
         method, reason = decision.method, decision.reason
-        intent = running.replaced
+        intent = running.replacement_intent
         if intent is not None and _still_holds(intent, group):
             method, reason = intent.method, intent.reason
             reason = "; ".join([reason, *map(str, intent.successors)])
@@ -141,7 +141,7 @@ class ReplacementStep:
         """Decide how the instance is replaced."""
         since = record.running_at or self._context.clock.now()
         running = record.model_copy(update={"phase": Phase.RUNNING, "running_at": since})
-        known = record.replaced
+        known = record.replacement_intent
         begun = record.begun_at is not None
         wanted = record.replacement
         if begun and wanted is Replacement.BEFORE:
@@ -164,10 +164,10 @@ class ReplacementStep:
                 decision = decide(lacks)
         if group is None or decision.method not in _ACTING:
             return running, (decision, group)
-        owed = decision.method is Method.LAUNCH
+        to_restore = decision.method is Method.LAUNCH
         if known is not None and known.method == decision.method:
-            intent = known.model_copy(update={"owed": owed})
-            return running.model_copy(update={"replaced": intent}), (decision, group)
+            intent = known.model_copy(update={"to_restore": to_restore})
+            return running.model_copy(update={"replacement_intent": intent}), (decision, group)
         intent = ReplacementIntent(
             method=decision.method,
             reason=decision.reason,
@@ -177,17 +177,17 @@ class ReplacementStep:
             attempt=record.attempt,
             units=group.units,
             desired=group.desired + group.units,
-            owed=owed,
+            to_restore=to_restore,
         )
-        return running.model_copy(update={"replaced": intent}), (decision, group)
+        return running.model_copy(update={"replacement_intent": intent}), (decision, group)
 
     def _group_of(self, record: Retirement) -> GroupFacts | None:
         """Read the instance's group, as it is now. Of an instance that EC2 takes, and of which
         nobody has heard anything else, its group's rules of some seconds ago will do."""
         owner = record.facts.owner
-        untouched = record.replaced is None and not record.hooks
+        untouched = record.replacement_intent is None and not record.hooks
         grouped = owner.kind is OwnerKind.AUTO_SCALING_GROUP
-        if record.ec2_takes_it and untouched and grouped:
+        if record.ec2_terminates and untouched and grouped:
             # Refused where the group is gone, or is not to be read: the instance itself tells.
             with suppress(CloudRefused):
                 return in_service(self._known_groups.rules_of(owner.name))
@@ -206,8 +206,8 @@ class ReplacementStep:
                 self._groups.detach(instance, group.name)
             case Method.LAUNCH:
                 # Without a hook to keep it, the instance is ended when it is drained.
-                ends = record.kind not in VOLUNTARY and group.holds
-                again = record.replaced is not None and record.replaced.ending
+                ends = record.kind not in VOLUNTARY and group.terminate_hook_waits
+                again = record.replacement_intent is not None and record.replacement_intent.ending
                 launched = {"successors": self._launching.launch(record), "ending": ends}
                 noted = self._context.write(order, record, partial(_with_intent, launched))
                 if noted is None:
@@ -224,7 +224,7 @@ class ReplacementStep:
         if record is None:
             return replace(replaced, record=None)
         now = self._context.clock.now()
-        held = self._actions.keep(order.instance, held_for(record, replaced.held, now))
+        held = self._actions.send_heartbeats(order.instance, held_for(record, replaced.held, now))
         if not replaced.settled:
             again = replace(self.ask(order, record), held=held)
             return replace(again, rest=0) if look >= LOOKS else again
@@ -244,7 +244,7 @@ class ReplacementStep:
             replaced = replace(replaced, record=written[0] if written else None, reason=reason)
         if look < LOOKS:
             return replaced
-        minutes = SUCCESSOR_WITHIN.total_seconds() / 60
+        minutes = SUCCESSOR_TIMEOUT.total_seconds() / 60
         reason = f"{replaced.reason}; no successor was Ready in {minutes:g} minutes"
         return replace(replaced, reason=reason, rest=0)
 
@@ -268,7 +268,7 @@ class ReplacementStep:
     ) -> tuple[Retirement, None]:
         if record.begun_at is not None:
             return record, None
-        on = begun(record, self._context.clock.now())
+        on = start_drain(record, self._context.clock.now())
         return _with_intent({"successors": successors}, on) if successors else (on, None)
 
     def _mark(self, record: Retirement) -> None:
@@ -278,12 +278,14 @@ class ReplacementStep:
 
 
 def _not_asked(record: Retirement) -> tuple[Retirement, None]:
-    return record.model_copy(update={"replaced": None}), None
+    return record.model_copy(update={"replacement_intent": None}), None
 
 
 def _with_intent(fields: dict[str, Any], record: Retirement) -> tuple[Retirement, None]:
-    intent = record.replaced.model_copy(update=fields) if record.replaced else None
-    return record.model_copy(update={"replaced": intent}), None
+    intent = (
+        record.replacement_intent.model_copy(update=fields) if record.replacement_intent else None
+    )
+    return record.model_copy(update={"replacement_intent": intent}), None
 
 
 def _still_holds(intent: ReplacementIntent, group: GroupFacts | None) -> bool:

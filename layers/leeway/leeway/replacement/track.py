@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from leeway.policy.rules import SUCCESSOR_WITHIN
+from leeway.policy.rules import SUCCESSOR_TIMEOUT
 from leeway.ports.aws import GroupInstances, Groups
 from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
@@ -11,7 +11,7 @@ from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import ReplacementIntent, Successor
 from leeway.retirement.step_context import StepContext
 
-JOINS_WITHIN = SUCCESSOR_WITHIN / 2
+JOINS_WITHIN = SUCCESSOR_TIMEOUT / 2
 """How long a successor may take until it has a node: after that its group replaces it."""
 
 SHOWS_WITHIN = timedelta(seconds=30)
@@ -41,7 +41,7 @@ class SuccessorTracker:
 
     def look(self, record: Retirement) -> SuccessorStatus:
         """Look for the successor that was launched by name, else for what its group launched."""
-        intent = record.replaced
+        intent = record.replacement_intent
         if intent is None:
             return SuccessorStatus()
         cluster = self._context.open_cluster(record.facts.cluster)
@@ -66,7 +66,7 @@ class SuccessorTracker:
         if waited < SHOWS_WITHIN:
             return ""
         group = groups.facts(successor.instance)
-        if group is None or not group.serves:
+        if group is None or not group.stays_in_group:
             return f"successor {successor.instance} left group {intent.group} before it was Ready"
         if node is not None or waited < JOINS_WITHIN:
             return ""

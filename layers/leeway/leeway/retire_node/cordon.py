@@ -10,7 +10,7 @@ from leeway.execution.attempt import AttemptId, Phase
 from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY
 from leeway.execution.steps import Steps
 from leeway.policy.ports import ClusterPolicies
-from leeway.policy.rules import LONGEST_TURN, SUCCESSOR_WITHIN, VOLUNTARY, Action
+from leeway.policy.rules import BUDGET_TIMEOUT, SUCCESSOR_TIMEOUT, VOLUNTARY, Action
 from leeway.ports.aws import Groups
 from leeway.replacement.request import ReplacementResult
 from leeway.retire_node.dependencies import Telemetry
@@ -20,17 +20,17 @@ from leeway.retirement.disruption_budget import (
     BudgetDecision,
     BudgetVerdict,
     is_voluntary,
-    pause_before_asking,
+    retry_pause,
 )
 from leeway.retirement.node_marks import marks_of
-from leeway.retirement.record import INTERRUPTIONS, Retirement, due
+from leeway.retirement.record import INTERRUPTIONS, Retirement, latest_end
 from leeway.retirement.step_context import StepContext
 
 JOINS = timedelta(seconds=5)
 """Between two looks for the node of an interrupted instance that may still be booting."""
 
 JOIN_EVERY = 10
-JOIN_LOOKS = int(SUCCESSOR_WITHIN.total_seconds()) // JOIN_EVERY
+JOIN_LOOKS = int(SUCCESSOR_TIMEOUT.total_seconds()) // JOIN_EVERY
 """Seconds between two looks for the node of an instance that may be booting, in which the execution
 is suspended, and how many looks there are."""
 
@@ -157,7 +157,9 @@ class CordonStep:
         is tried again until the time is up."""
         now, course = self._context.clock.now(), course_of(record)
         rest = 0
-        if course is Course.CORDON and now < min(due(record), record.noticed_at + LONGEST_TURN):
+        if course is Course.CORDON and now < min(
+            latest_end(record), record.noticed_at + BUDGET_TIMEOUT
+        ):
             paced = pause_before_next(record.noticed_at, now, deadline=None)
             rest = int(max(paced.total_seconds(), LONGEST_RETRY))
         return CordonResult(False, record, problem=problem, course=course, rest=rest)
@@ -204,7 +206,7 @@ class CordonStep:
         self._telemetry.waiting(record, told.reason)
         with suppress(*API_ERRORS):  # tried again when its turn is asked for again
             self._unmarked(order, CordonResult(False, record))
-        rest = pause_before_asking(record, self._context.clock.now())
+        rest = retry_pause(record, self._context.clock.now())
         return CordonResult(
             settled=False,
             record=record,
@@ -219,7 +221,7 @@ class CordonStep:
         successor is asked for, or that its group has in hand already, keeps its marks to the end.
         """
         record = located.record
-        if record is None or record.replaced is not None:
+        if record is None or record.replacement_intent is not None:
             return located
         if record.attempt == 1 and not self._is_marked(record):
             return located
@@ -244,7 +246,7 @@ class CordonStep:
 
 def _may_still_join(record: Retirement) -> bool:
     """Whether EC2 leaves the instance its time: neither its group ends it before, nor Leeway."""
-    return record.kind in INTERRUPTIONS and not record.hooks and record.replaced is None
+    return record.kind in INTERRUPTIONS and not record.hooks and record.replacement_intent is None
 
 
 def never_joined(located: CordonResult) -> bool:
@@ -253,7 +255,9 @@ def never_joined(located: CordonResult) -> bool:
     record = located.record
     if record is None or not located.settled or located.node:
         return False
-    return record.kind in VOLUNTARY and record.replaced is None and not record.facts.joined
+    return (
+        record.kind in VOLUNTARY and record.replacement_intent is None and not record.facts.joined
+    )
 
 
 def course_of(record: Retirement) -> Course:

@@ -90,14 +90,18 @@ class FinishStep:
         its own doing, and a hook that is announced after it gets an attempt that answers it.
         """
         lowered = GroupRestored(record)
-        if standing.drained or not record.counts_from_its_turn:
+        if standing.drained or not record.deadline_from_begin:
             stays = standing.drained and not standing.is_known_to_be_empty(record)
             lowered = self._lower(order, record, stays)
         closed = self._close(order, lowered, Phase.FINISHED, HookResult.CONTINUE, standing)
         if closed is None:
             return FinishResult(None)
         terminated = TerminationResult()
-        if standing.replaced.settled and closed.replaced is not None and closed.replaced.detached:
+        if (
+            standing.replaced.settled
+            and closed.replacement_intent is not None
+            and closed.replacement_intent.detached
+        ):
             terminated = self._terminate(order, closed, standing)
         answered = self._actions.answer(order.instance, closed.hooks, HookResult.CONTINUE)
         return self._finished(closed, standing, answered, lowered.refused, terminated)
@@ -160,8 +164,8 @@ class FinishStep:
             left_running=terminated.left,
             pods=tuple(drain.pods.values()),
             load_balancers=drain.load_balancers,
-            kept=closed.owes,
-            successors=closed.replaced.successors if closed.replaced else (),
+            kept=closed.must_restore_capacity,
+            successors=closed.replacement_intent.successors if closed.replacement_intent else (),
             still_attached=tuple(pod.pod for pod in drain.unclean),
         )
         self._telemetry.retired(outcome)
@@ -170,8 +174,8 @@ class FinishStep:
     def _lower(self, order: AttemptId, record: Retirement, stays: bool = False) -> GroupRestored:
         """Have a group that was made larger be as large as before, and end the instance unless it
         stays. What is refused stays owed, and is found again."""
-        intent = record.replaced
-        if intent is None or not intent.owed:
+        intent = record.replacement_intent
+        if intent is None or not intent.to_restore:
             return GroupRestored(record)
         written = self._context.write(order, record, _ending)
         if written is None:
@@ -209,18 +213,20 @@ class FinishStep:
         ended_at = self._context.clock.now()
 
         def closed(record: Retirement) -> tuple[Retirement, None]:
-            intent = record.replaced
+            intent = record.replacement_intent
             if intent is not None:
-                owed = {"owed": intent.owed and not lowered.settled, "ending": False}
+                owed = {"to_restore": intent.to_restore and not lowered.settled, "ending": False}
                 intent = intent.model_copy(update=owed)
             if intent is not None and standing is not None:
-                intent = _detached(intent, standing.replaced, record.ec2_takes_it)
+                intent = _detached(intent, standing.replaced, record.ec2_terminates)
             fields = {
                 "phase": phase,
                 "answer": answer,
                 "ended_at": ended_at,
-                "emptied": standing.left_nothing(record) if standing else record.emptied,
-                "replaced": intent,
+                "node_is_empty": standing.left_nothing(record)
+                if standing
+                else record.node_is_empty,
+                "replacement_intent": intent,
             }
             return record.model_copy(update=fields), None
 
@@ -235,11 +241,11 @@ class FinishStep:
         if not standing.drained:
             return TerminationResult(left="since it is not drained")
         terminated = self._asked_to_terminate(record, standing)
-        if record.ec2_takes_it:
+        if record.ec2_terminates:
             return terminated
         failed = bool(terminated.left)
         written = self._context.write(order, record, partial(_tried, failed))
-        intent = written[0].replaced if written else None
+        intent = written[0].replacement_intent if written else None
         if intent is None or not failed or not intent.settled:
             return terminated
         last = f"{terminated.left}; this was the last of {ATTEMPTS} attempts: terminate it yourself"
@@ -255,7 +261,7 @@ class FinishStep:
         except CloudRefused as error:
             return TerminationResult(True, (str(error),), "since EC2 refuses to terminate it")
         except CloudUnavailable:
-            if not record.ec2_takes_it:
+            if not record.ec2_terminates:
                 raise
             return TerminationResult()
         return TerminationResult(asked=True)
@@ -267,7 +273,7 @@ class FinishStep:
         if finished.outcome is None:
             return
         steps.run("report", str, partial(self._report, finished.outcome, located))
-        self._actions.insist(order.instance, finished.answered, HookResult.CONTINUE, steps)
+        self._actions.retry_refused(order.instance, finished.answered, HookResult.CONTINUE, steps)
 
     def _report(self, outcome: Outcome, located: CordonResult) -> str:
         """One step, since each is paid for. What may have to wait for its service comes last: the
@@ -280,7 +286,7 @@ class FinishStep:
         """Put the Leeway event. A repeated one has the same instance and attempt, by which its
         readers can tell; one that is refused holds up nothing."""
         try:
-            self._announcements.announce(outcome.title, outcome.to_json())
+            self._announcements.publish(outcome.title, outcome.to_json())
         except CloudRefused as error:
             self._telemetry.retirement_not_reported(outcome, f"no Leeway event: {error}")
             return f"not put: {error}"
@@ -291,13 +297,13 @@ class FinishStep:
         event = outcome.as_node_event(node_uid)
         open_cluster = self._context.open_cluster
         try:
-            self._context.retry(lambda: open_cluster(outcome.cluster).note(event))
+            self._context.retry(lambda: open_cluster(outcome.cluster).write_event(event))
         except API_ERRORS as error:
             self._telemetry.retirement_not_reported(outcome, f"no Kubernetes Event: {error}")
 
 
 def _detached(
-    intent: ReplacementIntent, replaced: ReplacementResult, ec2_takes_it: bool
+    intent: ReplacementIntent, replaced: ReplacementResult, ec2_terminates: bool
 ) -> ReplacementIntent:
     """Note whether the instance has left its group for this retirement, so that Leeway has to end
     it, unless EC2 does. Somebody may have attached it to a group again."""
@@ -305,22 +311,22 @@ def _detached(
         return intent
     if replaced.method is not Method.DETACH:
         return intent.model_copy(update={"detached": False})
-    return intent.model_copy(update={"detached": True, "settled": ec2_takes_it})
+    return intent.model_copy(update={"detached": True, "settled": ec2_terminates})
 
 
 def _tried(failed: bool, record: Retirement) -> tuple[Retirement, None]:
     """Note what came of asking EC2 to end a detached instance."""
-    intent = record.replaced
+    intent = record.replacement_intent
     if intent is None:
         return record, None
     failures = intent.failures + failed
     settled = not failed or failures >= ATTEMPTS
     tried = intent.model_copy(update={"settled": settled, "failures": failures})
-    return record.model_copy(update={"replaced": tried}), None
+    return record.model_copy(update={"replacement_intent": tried}), None
 
 
 def _ending(record: Retirement) -> tuple[Retirement, None]:
-    if record.replaced is None:
+    if record.replacement_intent is None:
         return record, None
-    intent = record.replaced.model_copy(update={"ending": True})
-    return record.model_copy(update={"replaced": intent}), None
+    intent = record.replacement_intent.model_copy(update={"ending": True})
+    return record.model_copy(update={"replacement_intent": intent}), None

@@ -186,7 +186,7 @@ def _course(
 
 
 def _is_taken(policy: ClusterPolicy, owner: Owner) -> bool:
-    return owner.kind in policy.takes and owner.kind is not OwnerKind.FARGATE
+    return owner.kind in policy.retires_for and owner.kind is not OwnerKind.FARGATE
 
 
 def _replacement(

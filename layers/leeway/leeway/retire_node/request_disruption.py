@@ -12,7 +12,7 @@ from leeway.retirement.disruption_budget import (
     BudgetDecision,
     BudgetVerdict,
     decide_disruption,
-    with_patience,
+    decline_after_timeout,
 )
 from leeway.retirement.ports import DisruptionLedgers
 from leeway.retirement.record import Retirement
@@ -36,10 +36,10 @@ class DisruptionRequests:
         except API_ERRORS as error:
             # Nobody is in a hurry: a retirement of choice does not begin on guesses.
             told = BudgetDecision(BudgetVerdict.WAIT, f"{type(error).__name__}: {error}")
-        return with_patience(record, told, self._context.clock.now())
+        return decline_after_timeout(record, told, self._context.clock.now())
 
     def _turn_of(self, record: Retirement, policy: ClusterPolicy) -> BudgetDecision:
-        had_its_turn = record.replaced is not None
+        had_its_turn = record.replacement_intent is not None
         if not had_its_turn and (left := self._left_to_group(record)):
             return BudgetDecision(BudgetVerdict.DECLINE, left)
         cluster, node = self._context.node_of(record)
@@ -54,7 +54,7 @@ class DisruptionRequests:
         if record.replacement is Replacement.NONE or record.action is Action.CORDON:
             return None
         group = self._groups.facts(record.instance)
-        if group is None or not group.holds:
+        if group is None or not group.terminate_hook_waits:
             return None
         reason = groups_own_business(record.kind, group)
         return f"{reason}, and its terminate hook tells when" if reason else None
@@ -75,8 +75,8 @@ class DisruptionRequests:
 
         def take() -> BudgetDecision:
             now = self._context.clock.now()
-            ledger = ledgers.churn(record.facts.cluster)
-            changed, told = ledger.take(record.instance, nodes, policy.churn, now)
+            ledger = ledgers.ledger(record.facts.cluster)
+            changed, told = ledger.request(record.instance, nodes, policy.churn, now)
             if changed is not None:
                 ledgers.write(changed)
             return told

@@ -38,7 +38,7 @@ class RetirementProgress:
         """Whether there was a node, now or before, and nothing is left on it: no pod that had to
         go, no volume."""
         if not self.located.node:
-            return self.drained and record.emptied
+            return self.drained and record.node_is_empty
         return self.drained and not self.drain.unclean
 
     def is_known_to_be_empty(self, record: Retirement) -> bool:
@@ -46,7 +46,7 @@ class RetirementProgress:
         that is not known to have had one: it may be no node at all, and serve something else."""
         if self.located.node or not self.drained:
             return self.drained
-        return record.emptied or record.facts.joined
+        return record.node_is_empty or record.facts.joined
 
     @property
     def over(self) -> bool:

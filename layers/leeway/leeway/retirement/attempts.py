@@ -9,7 +9,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.lifecycle_hooks.held_hooks import LONGEST_TIMEOUT
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import SPOT_WARNING, VOLUNTARY, Action, Ruling
-from leeway.retirement.record import INTERRUPTIONS, TERMINATED_WITHIN, Retirement, due
+from leeway.retirement.record import INTERRUPTIONS, TERMINATED_WITHIN, Retirement, latest_end
 
 MATTERS = timedelta(seconds=5)
 """How much less time a second notice must leave to be worth starting again for: the same thing may
@@ -70,11 +70,13 @@ def undo(stored: Retirement | None, notice: Notice) -> RecordChange[Retirement] 
     """
     if stored is None or notice.time < stored.noticed_at:
         return None
-    died = notice.time >= due(stored) + OVERDUE
+    died = notice.time >= latest_end(stored) + OVERDUE
     if stored.phase is Phase.UNDOING and not died:
         # Started again, in case the start was lost.
         return RecordChange(stored, False, True, "its node is being freed")
-    if stored.phase is Phase.UNDOING or (stored.phase is Phase.UNDONE and stored.owes):
+    if stored.phase is Phase.UNDOING or (
+        stored.phase is Phase.UNDONE and stored.must_restore_capacity
+    ):
         reason = "it should long have been undone: its execution has died" if died else None
     else:
         reason = _why_undone(stored, notice)
@@ -103,14 +105,16 @@ def _why_undone(stored: Retirement, notice: Notice) -> str | None:
         return None  # it ran before it was interrupted
     if notice.kind is NoticeKind.IMPAIRED_STATUS:
         waits = stored.kind is notice.kind and stored.phase is Phase.NOTICED
-        return "the status checks pass again" if waits and stored.replaced is None else None
+        return (
+            "the status checks pass again" if waits and stored.replacement_intent is None else None
+        )
     if notice.kind is NoticeKind.SCHEDULED_CHANGE:
         same = stored.kind is notice.kind and stored.event in {"", notice.event}
-        if not same or stored.replaced is not None:
+        if not same or stored.replacement_intent is not None:
             return None
         if stored.phase is Phase.NOTICED:
             return "the scheduled change is called off, or comes later"
-        if stored.phase is Phase.FINISHED and not stored.came_to_nothing:
+        if stored.phase is Phase.FINISHED and not stored.had_no_effect:
             return "the scheduled change is over or comes later, and nothing succeeds the instance"
         return None
     if stored.stops or stored.phase is Phase.FINISHED:
@@ -161,7 +165,7 @@ def _why_newer(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None
         return _after_the_end(stored, notice, ruling)
     if _is_of_a_later_life(stored, notice):
         return "the instance was interrupted before, and has run again since"
-    if notice.time >= due(stored) + OVERDUE:
+    if notice.time >= latest_end(stored) + OVERDUE:
         return "the retirement before it should long have ended: its execution has died"
     return _why_more_urgent(stored, notice, ruling)
 
@@ -212,10 +216,10 @@ def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> str 
 def _is_its_own_doing(stored: Retirement, notice: Notice) -> bool:
     """Whether this tells of the termination that the retirement itself asked its group for: by the
     group's hook or, where none keeps the instance, by EC2."""
-    asked = stored.replaced
+    asked = stored.replacement_intent
     if notice.kind is NoticeKind.STATE_CHANGE and stored.kind in VOLUNTARY:
         return asked is not None and asked.ending
-    return stored.ends_in_its_group and notice.kind is NoticeKind.TERMINATE_HOOK
+    return stored.group_terminates and notice.kind is NoticeKind.TERMINATE_HOOK
 
 
 def _has_new_hook(stored: Retirement, notice: Notice) -> bool:
@@ -225,11 +229,11 @@ def _has_new_hook(stored: Retirement, notice: Notice) -> bool:
 def _after_the_end(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None:
     """A finished retirement stands for what came before it; only what came later begins anew. One
     that came to nothing, or left work, stands for nothing but recommendations."""
-    if stored.came_to_nothing and notice.kind not in VOLUNTARY:
+    if stored.had_no_effect and notice.kind not in VOLUNTARY:
         return "the retirement before it came to nothing"
-    if stored.owes and notice.kind not in VOLUNTARY:
+    if stored.must_restore_capacity and notice.kind not in VOLUNTARY:
         return "the retirement before it left its group one larger"
-    if stored.is_to_be_terminated and notice.kind is NoticeKind.STATE_CHANGE:
+    if stored.needs_termination and notice.kind is NoticeKind.STATE_CHANGE:
         # Its own end is told of within seconds of the request for it.
         late = stored.ended_at is not None and notice.time >= stored.ended_at + TERMINATED_WITHIN
         return "the retirement before it detached the instance and did not end it" if late else None
@@ -287,8 +291,8 @@ def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceF
     fresh = stored.phase in {Phase.UNDOING, Phase.UNDONE}
     over = fresh or _are_hooks_over(stored, notice.time)
     anew: dict[str, Any] = {"hooks": ()} if over else {}
-    if fresh and not (stored.owes or stored.is_to_be_terminated):
-        anew["replaced"] = None
+    if fresh and not (stored.must_restore_capacity or stored.needs_termination):
+        anew["replacement_intent"] = None
     if stored.action is Action.CORDON and not fresh:
         anew["stays_cordoned"] = True
     return _remember(stored.model_copy(update=anew), notice).model_copy(
@@ -298,7 +302,7 @@ def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceF
             "phase": Phase.NOTICED,
             "running_at": None,
             "begun_at": None,
-            "emptied": stored.emptied and stored.is_to_be_terminated,
+            "node_is_empty": stored.node_is_empty and stored.needs_termination,
             "answer": None,
             **_asked(notice, ruling),
         }

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from leeway.execution.attempt import Phase
 from leeway.lifecycle_hooks.held_hooks import LONGEST_WAIT
 from leeway.notices import NoticeKind
-from leeway.policy.rules import LONGEST_TURN, VOLUNTARY, ChurnCap, ClusterPolicy, OnBlocked
+from leeway.policy.rules import BUDGET_TIMEOUT, VOLUNTARY, ChurnCap, ClusterPolicy, OnBlocked
 from leeway.retirement.record import Retirement
 
 LAST_CALL = timedelta(hours=1)
@@ -48,14 +48,14 @@ class DisruptionLedger(BaseModel):
 
     cluster: str
     version: int = 0
-    turns: dict[str, AwareDatetime] = {}
+    begun: dict[str, AwareDatetime] = {}
 
-    def take(
+    def request(
         self, instance: str, nodes: int, cap: ChurnCap, now: datetime
     ) -> tuple["DisruptionLedger | None", BudgetDecision]:
         """Ask for a turn in a cluster of so many nodes; the ledger is what is to be written, None
         where nothing changes. An instance that asks again has its turn already."""
-        taken = {name: at for name, at in self.turns.items() if now - at < cap.within}
+        taken = {name: at for name, at in self.begun.items() if now - at < cap.within}
         if instance in taken:
             return None, BudgetDecision(BudgetVerdict.GO)
         allowed = max(cap.at_least, nodes * cap.percent // 100)
@@ -66,8 +66,8 @@ class DisruptionLedger(BaseModel):
                 f"{len(taken)} of {nodes} nodes went in the last {minutes:g} minutes, and at most "
                 f"{allowed} may",
             )
-        turns = {**taken, instance: now}
-        changed = self.model_copy(update={"turns": turns, "version": self.version + 1})
+        begun = {**taken, instance: now}
+        changed = self.model_copy(update={"begun": begun, "version": self.version + 1})
         return changed, BudgetDecision(BudgetVerdict.GO)
 
 
@@ -95,17 +95,19 @@ def decide_disruption(
     )
 
 
-def with_patience(record: Retirement, told: BudgetDecision, now: datetime) -> BudgetDecision:
+def decline_after_timeout(
+    record: Retirement, told: BudgetDecision, now: datetime
+) -> BudgetDecision:
     """Decline instead of waiting on, where a day was not enough, whatever the reason. A scheduled
     change comes anyway, and one whose successor is asked for has begun: these wait on."""
-    counts = record.counts_from_its_turn and record.replaced is None
+    counts = record.deadline_from_begin and record.replacement_intent is None
     if (
         told.verdict is not BudgetVerdict.WAIT
         or not counts
-        or now - record.noticed_at < LONGEST_TURN
+        or now - record.noticed_at < BUDGET_TIMEOUT
     ):
         return told
-    hours = LONGEST_TURN.total_seconds() / 3600
+    hours = BUDGET_TIMEOUT.total_seconds() / 3600
     return BudgetDecision(
         BudgetVerdict.DECLINE, f"its turn has not come in {hours:g} hours: {told.reason}"
     )
@@ -121,7 +123,7 @@ def _held(record: Retirement, policy: ClusterPolicy, protections: Sequence[str])
     return None
 
 
-def pause_before_asking(record: Retirement, now: datetime) -> timedelta:
+def retry_pause(record: Retirement, now: datetime) -> timedelta:
     """Return how long to wait before asking for the turn again."""
     pause = SOON if now - record.noticed_at < timedelta(hours=1) else LATER
     if record.kind is NoticeKind.SCHEDULED_CHANGE and record.deadline is not None:
@@ -130,7 +132,7 @@ def pause_before_asking(record: Retirement, now: datetime) -> timedelta:
     return pause
 
 
-def begun(record: Retirement, now: datetime) -> Retirement:
+def start_drain(record: Retirement, now: datetime) -> Retirement:
     """Return a retirement whose pods are asked to go from now on. Its deadline is counted from now
     where it counts from its turn.
 
@@ -141,8 +143,8 @@ def begun(record: Retirement, now: datetime) -> Retirement:
     if record.begun_at is not None:
         return record
     fields: dict[str, Any] = {"begun_at": now, "phase": Phase.RUNNING}
-    if record.counts_from_its_turn and record.deadline is not None:
+    if record.deadline_from_begin and record.deadline is not None:
         fields["deadline"] = now + (record.deadline - record.noticed_at)
-        if record.ends_in_its_group and record.on_blocked is OnBlocked.WAIT:
+        if record.group_terminates and record.on_blocked is OnBlocked.WAIT:
             fields |= {"deadline": now + LONGEST_WAIT, "on_blocked": OnBlocked.DELETE}
     return record.model_copy(update=fields)

@@ -19,7 +19,7 @@ def _waits_since(record: Retirement) -> datetime | None:
     attempt asked of the group may have been refused: it does not date a hook that came since."""
     if record.kind is NoticeKind.TERMINATE_HOOK:
         return record.noticed_at
-    asked = record.replaced
+    asked = record.replacement_intent
     if asked is None or asked.method is not Method.TERMINATE_IN_GROUP:
         return None
     return asked.asked_at if asked.asked_at >= record.noticed_at else None

@@ -25,7 +25,7 @@ class Records(Protocol):
 class DisruptionLedgers(Protocol):
     """What retirements must agree on, kept in the table."""
 
-    def churn(self, cluster: str) -> DisruptionLedger:
+    def ledger(self, cluster: str) -> DisruptionLedger:
         """Read consistently which of a cluster's instances went voluntarily of late."""
         ...
 

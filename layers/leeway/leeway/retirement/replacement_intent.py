@@ -43,16 +43,19 @@ class Successor:
 
 
 class ReplacementIntent(BaseModel):
-    """The replacement that a retirement asked for; written before the call that asks.
+    """The replacement that a retirement requests; written before the request.
 
-    A successor by name is asked for in `zones`, one after the other, each with its reason, with
-    tokens of this `attempt`, and is as many `units` of its group's capacity as the instance.
-    `desired` is what the group wants with it, at the least. No zones: none was asked for by name,
-    or it has failed since, and its group launches another one. `owed` says that the group may be
-    larger for it and is to be as large as before, `ending` that it is just being asked to end the
-    instance for that. `detached` says that the group has let the instance go, so that Leeway has to
-    end it: by this alone may it be terminated. `settled` says that Leeway has nothing more to do
-    for that end, and `failures` how often its node was drained and it did not end.
+    With the method `launch-successor`, the retirement calls LaunchInstances in `zones`, one zone
+    after the other, with client tokens of this `attempt`. Other methods have no zones.
+
+    - `units`: how much of the group's capacity the instance is. `desired`: the least desired
+      capacity of the group after the launch, in the same units.
+    - `to_restore`: the group may be larger because of the launch, and its desired capacity must be
+      lowered again. `ending`: the request to the group that terminates the instance and lowers the
+      capacity is being made.
+    - `detached`: the group has detached the instance. Only then may Leeway terminate it.
+    - `settled`: Leeway has nothing more to do to terminate the detached instance. `failures`: how
+      often the node was drained and the termination failed.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -66,7 +69,7 @@ class ReplacementIntent(BaseModel):
     units: int = 1
     desired: int = 0
     successors: tuple[Successor, ...] = ()
-    owed: bool = False
+    to_restore: bool = False
     ending: bool = False
     detached: bool = False
     settled: bool = False

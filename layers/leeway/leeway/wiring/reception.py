@@ -7,7 +7,7 @@ from leeway.aws.functions import LambdaCleanUp, LambdaExecutions, Pace
 from leeway.aws.shared_cache import DynamoSharedCache
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.interruption.receive_notice import Dependencies, ReceiveNotice
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.ports.functions import Schedules
 from leeway.wiring.clients import (
     client,
@@ -21,9 +21,9 @@ from leeway.wiring.clients import (
 
 
 @cache
-def place() -> Place:
+def place() -> EventOrigin:
     """Read which account and region this function is in."""
-    return Place(os.environ["LEEWAY_ACCOUNT"], session().region_name)
+    return EventOrigin(os.environ["LEEWAY_ACCOUNT"], session().region_name)
 
 
 @cache
