@@ -110,11 +110,11 @@ def _read_now(region: str) -> "Catalog":
     from leeway.clock import SystemClock
     from leeway.selection.offers.compressed import compressed, opened
     from leeway.selection.offers.survey import Survey
-    from leeway.wiring.clients import patient_client
+    from leeway.wiring.clients import background_client
 
     tell(f"{region}: no catalog is kept; reading what EC2 offers")
-    market = Ec2Market(partial(patient_client, "ec2", region))
-    prices = PricingPriceList(partial(patient_client, "pricing", pricing_region(region)))
+    market = Ec2Market(partial(background_client, "ec2", region))
+    prices = PricingPriceList(partial(background_client, "pricing", pricing_region(region)))
     try:
         now = SystemClock().now()
         survey, parts = Surveyor(market, prices).survey(region, now, Survey(region))

@@ -9,7 +9,7 @@ import pytest
 from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents
-from leeway.aws.functions import LambdaExecutions, Pace
+from leeway.aws.functions import LambdaExecutions, RateLimit
 from leeway.aws.records import DynamoRecords
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.interruption.receive_notice import NotAllInstancesReceived, NoticeResult
@@ -188,7 +188,7 @@ class SteppingClock:
 def test_executions_of_two_tables_never_share_a_name() -> None:
     told = TellsInvocations()
     for table in ("leeway-Table-1AAA", "leeway-Table-1BBB"):
-        pace = Pace(SteppingClock())
+        pace = RateLimit(SteppingClock())
         executions = LambdaExecutions(lambda: told, "arn", "retire", table, pace)
         executions.start("i-0b662ef9931388ba0", "prod", 1)
         executions.start("i-0b662ef9931388ba0", "prod", 1)
@@ -200,7 +200,7 @@ def test_executions_of_two_tables_never_share_a_name() -> None:
 
 def test_one_function_spreads_its_starts_and_the_first_does_not_wait() -> None:
     clock = SteppingClock()
-    pace = Pace(clock, per_second=100)
+    pace = RateLimit(clock, per_second=100)
     for _ in range(101):
         pace.wait()
     assert len(clock.slept) == 100

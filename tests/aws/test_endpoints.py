@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-from leeway.aws.endpoints import ASKED_EVERY, ASKS_FOR, KEPT_FOR, RememberedClusters
+from leeway.aws.endpoints import CLAIM_LASTS, KEPT_FOR, REFRESH_AFTER, CachedClusters
 from leeway.ports.aws import CloudRefused, CloudUnavailable, ClusterEndpoint
 
 from tests.aws.stored import TABLE
@@ -39,7 +39,7 @@ class Eks:
     def heard_by_a_function(self, name: str) -> str:
         """What one that has just started hears."""
         client = partial(self._aws.client, "dynamodb")
-        return RememberedClusters(client, TABLE, self, self, self.refused).endpoint(name).url
+        return CachedClusters(client, TABLE, self, self, self.refused).endpoint(name).url
 
     def refused(self, url: str) -> str:
         return "" if url.startswith("https://") else f"{url} is not https"
@@ -61,7 +61,7 @@ def test_when_it_is_time_in_the_midst_of_a_storm_one_asks_and_the_others_do_not_
     eks: Eks,
 ) -> None:
     eks.heard_by_a_function("stormy")
-    eks.now_ += ASKED_EVERY
+    eks.now_ += REFRESH_AFTER
     eks.url = "https://second.invalid"
     heard: list[str] = []
     eks.meanwhile = lambda: heard.extend(eks.heard_by_a_function("stormy") for _ in range(20))
@@ -76,12 +76,12 @@ def test_while_eks_does_not_answer_one_asks_now_and_then_and_all_go_by_what_is_r
     eks: Eks,
 ) -> None:
     eks.heard_by_a_function("throttled")
-    eks.now_ += ASKED_EVERY
+    eks.now_ += REFRESH_AFTER
     eks.fails = CloudUnavailable("TooManyRequestsException")
     for _ in range(10):
         assert eks.heard_by_a_function("throttled") == "https://first.invalid"
     assert eks.times == 2
-    eks.now_ += ASKS_FOR
+    eks.now_ += CLAIM_LASTS
     assert eks.heard_by_a_function("throttled") == "https://first.invalid"
     assert eks.times == 3
     eks.now_ += KEPT_FOR
@@ -91,7 +91,7 @@ def test_while_eks_does_not_answer_one_asks_now_and_then_and_all_go_by_what_is_r
 
 def test_a_cluster_that_is_no_more_is_said_to_be_none(eks: Eks) -> None:
     eks.heard_by_a_function("ended")
-    eks.now_ += ASKED_EVERY
+    eks.now_ += REFRESH_AFTER
     eks.fails = CloudRefused("No cluster found for name: ended.")
     with pytest.raises(CloudRefused):
         eks.heard_by_a_function("ended")
@@ -119,7 +119,7 @@ def test_a_remembered_address_that_is_not_trusted_is_asked_for_anew(aws: Sandbox
 
 def test_an_address_that_is_not_trusted_is_refused_whoever_says_it(eks: Eks) -> None:
     eks.url = "http://attacker.invalid"
-    with pytest.raises(CloudRefused, match="no token is sent to its endpoint"):
+    with pytest.raises(CloudRefused, match="its endpoint gets no token"):
         eks.heard_by_a_function("told")
 
 

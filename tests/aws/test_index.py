@@ -7,6 +7,7 @@ import pytest
 from leeway.aws.index import DynamoIndex
 from leeway.aws.records import FACTS as FACTS_KEY
 from leeway.aws.records import DynamoRecords, item_key
+from leeway.clock import SystemClock
 from leeway.instances.facts import InstanceFacts
 from leeway.interruption.ports import InstanceState
 from leeway.interruption.receive_notice import NoticeResult
@@ -26,7 +27,7 @@ def facts(number: int, cluster: str = "prod") -> InstanceFacts:
 
 @pytest.fixture
 def index(aws: Sandbox) -> Iterator[DynamoIndex]:
-    index = DynamoIndex(maker(aws, "dynamodb"), TABLE)
+    index = DynamoIndex(maker(aws, "dynamodb"), TABLE, SystemClock())
     yield index
     index.update((), [*index.of_cluster("prod"), *index.of_cluster("other")])
 
@@ -78,7 +79,7 @@ def test_what_a_throttled_table_left_undone_is_written_again(
     client = aws._build("dynamodb")
     client.meta.events.register("provide-client-params.dynamodb.BatchWriteItem", leave_half)
     client.meta.events.register("after-call.dynamodb.BatchWriteItem", hand_back)
-    DynamoIndex(lambda: client, TABLE).update(map(facts, range(25)), ())
+    DynamoIndex(lambda: client, TABLE, SystemClock()).update(map(facts, range(25)), ())
     assert len(index.of_cluster("prod")) == 25
     client.close()
 

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 from functools import partial
 
-from leeway.aws.drain_states import DynamoDrainStates, DynamoDrainStatesRead
+from leeway.aws.drain_states import DynamoDrainStates, DynamoDrainStatesReader
+from leeway.clock import SystemClock
 from leeway.drain.progress import Drain, PodProgress, RemovalMethod, Stage
 from leeway.drain.summary import PodState, summarise
 
@@ -39,7 +40,10 @@ def test_a_summary_tells_of_pods_that_have_to_go_and_how_they_were_asked() -> No
 
 def test_the_latest_state_of_each_drain_is_read(aws: Sandbox) -> None:
     client = partial(aws.client, "dynamodb")
-    shown, read = DynamoDrainStates(client, TABLE), DynamoDrainStatesRead(client, TABLE)
+    shown, read = (
+        DynamoDrainStates(client, TABLE),
+        DynamoDrainStatesReader(client, TABLE, SystemClock()),
+    )
     names = [f"i-{n:017x}" for n in range(120)]
     states = {name: summarise(name, 1, "n", drain(), AT) for name in names}
     for state in states.values():

@@ -12,6 +12,7 @@ from leeway.aws.index import DynamoIndex
 from leeway.aws.records import RETIREMENT, SHARDS, DynamoRecords, item_key
 from leeway.aws.sweep import Ec2Sweep
 from leeway.aws.waiting_hooks import AutoScalingWaitingActions
+from leeway.clock import SystemClock
 from leeway.execution.attempt import Phase
 from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedHook
 from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
@@ -242,14 +243,18 @@ def test_a_manifests_item_that_poses_as_a_record_in_the_index_is_none(
             "pk": {"S": "MANIFESTS#posing"},
             "sk": {"S": sort},
             "cluster": {"S": "posing"},
-            "open": {"S": "posing"},
+            "open": {"S": "posing#0"},
             "record": {"S": body.model_dump_json()},
         }
         aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
     under_way = records.unfinished("posing")
     assert under_way.records == ()
-    assert "MANIFESTS#posing RETIREMENT: no record of Leeway's own" in under_way.unread
-    assert DynamoIndex(maker(aws, "dynamodb"), TABLE).of_cluster("posing") == {}
+    assert (
+        f"MANIFESTS#posing RETIREMENT: the record names instance {record.instance}"
+        in under_way.unread
+    )
+    index = DynamoIndex(maker(aws, "dynamodb"), TABLE, SystemClock())
+    assert index.of_cluster("posing") == {}
 
 
 @pytest.mark.parametrize("body", [{}, {"record": {"N": "1"}}, {"record": {"S": ""}}])
@@ -258,11 +263,11 @@ def test_an_item_without_a_record_hides_no_record_from_an_index(
 ) -> None:
     record = interrupted(Phase.NOTICED)
     ours = record.facts.model_copy(update={"cluster": "hidden"})
-    index = DynamoIndex(maker(aws, "dynamodb"), TABLE)
+    index = DynamoIndex(maker(aws, "dynamodb"), TABLE, SystemClock())
     index.update([ours], [])
     for sort in ("RETIREMENT", "FACTS"):
         key = {"pk": {"S": "MANIFESTS#other"}, "sk": {"S": sort}}
-        shown = {"cluster": {"S": "hidden"}, "open": {"S": "hidden"}}
+        shown = {"cluster": {"S": "hidden"}, "open": {"S": "hidden#0"}}
         aws.client("dynamodb").put_item(TableName=TABLE, Item=key | shown | body)
     under_way = records.unfinished("hidden")
     assert under_way.records == ()
@@ -358,7 +363,7 @@ def test_a_group_that_is_throttled_hides_no_other_and_is_said(aws: Sandbox, call
     whole = call == "DescribeAutoScalingGroups"
     assert [one.hook.group for one in found.seen] == (names if whole else names[1:])
     (unread,) = found.unread
-    assert unread.startswith("100 groups from a000 on: " if whole else f"{names[0]}: ")
+    assert unread.startswith("groups a000 to a099: " if whole else f"{names[0]}: ")
     assert "Throttling" in unread
 
 

@@ -359,7 +359,7 @@ DENIED = (
 def test_what_aws_refuses_is_told_with_the_action(
     run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any], said: str
 ) -> None:
-    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
+    monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
     aws.control("PUT", "faults", {"faults": [{"service": "dynamodb", **fault}]})
     code, out, err = run("get")
     assert (code, out) == (1, "")
@@ -395,7 +395,7 @@ def test_an_environment_that_leads_nowhere_is_told_in_one_line(
             monkeypatch.setenv(name, value)
         else:
             monkeypatch.delenv(name)
-    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
+    monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
     forget_clients()
     code, out, err = run("get")
     assert (code, out) == (1, "")

@@ -107,7 +107,7 @@ def test_a_table_that_does_not_answer_is_explained_as_the_functions_would_act(
     explain: Explain, aws: Sandbox, store: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store(spec=CORDONS)
-    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
+    monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
     throttled = {"service": "dynamodb", "error": "ThrottlingException", "count": 99}
     aws.control("PUT", "faults", {"faults": [throttled]})
     plan, warned = explain()

@@ -145,7 +145,7 @@ def test_whoever_watches_sees_a_retirement_end(aws: Sandbox) -> None:
 def test_watching_goes_on_through_trouble_until_ctrl_c(
     run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
+    monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
     looks: list[float] = []
 
     def sleep(seconds: float) -> None:

@@ -1,7 +1,7 @@
 """A cluster's token goes to EKS's API servers of the region, and to no other host."""
 
 import pytest
-from leeway.kubernetes.eks_hosts import dns_suffix, refused_because
+from leeway.kubernetes.eks_hosts import dns_suffix, endpoint_problem
 
 ID = "FF1DE699AA64BDA14ED2F1570FB48502"
 
@@ -21,7 +21,7 @@ ID = "FF1DE699AA64BDA14ED2F1570FB48502"
     ],
 )
 def test_an_api_server_of_the_region_is_trusted(url: str, region: str) -> None:
-    assert refused_because(url, region) == ""
+    assert endpoint_problem(url, region) == ""
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_an_api_server_of_the_region_is_trusted(url: str, region: str) -> None:
     ],
 )
 def test_any_other_address_is_refused_with_a_reason(url: str, why: str) -> None:
-    assert why in refused_because(url, "us-east-1")
+    assert why in endpoint_problem(url, "us-east-1")
 
 
 def test_the_host_of_a_configured_endpoint_is_trusted_and_only_by_https() -> None:
-    assert refused_because("https://127.0.0.1:6443", "us-east-1", also="127.0.0.1") == ""
-    assert "not https" in refused_because("http://127.0.0.1:6443", "us-east-1", also="127.0.0.1")
-    assert refused_because("https://127.0.0.2", "us-east-1", also="127.0.0.1")
-    assert refused_because("https://evil.example", "us-east-1", also="")
+    assert endpoint_problem("https://127.0.0.1:6443", "us-east-1", also="127.0.0.1") == ""
+    assert "not https" in endpoint_problem("http://127.0.0.1:6443", "us-east-1", also="127.0.0.1")
+    assert endpoint_problem("https://127.0.0.2", "us-east-1", also="127.0.0.1")
+    assert endpoint_problem("https://evil.example", "us-east-1", also="")
 
 
 def test_each_partition_has_its_suffix() -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from leeway.kubernetes.open_clusters import ASKED_AGAIN_AFTER, ASKED_EVERY, OpenedClusters
+from leeway.kubernetes.open_clusters import ASKED_AGAIN_AFTER, ASKED_EVERY, OpenClusters
 from leeway.ports.aws import CloudRefused, CloudUnavailable, ClusterEndpoint
 
 
@@ -35,8 +35,8 @@ class Region:
         self.now_ += timedelta(seconds=seconds)
 
 
-def opened(region: Region) -> OpenedClusters[str]:
-    return OpenedClusters(region, region.open_at, region)
+def opened(region: Region) -> OpenClusters[str]:
+    return OpenClusters(region, region.open_at, region)
 
 
 def test_a_cluster_is_opened_once_and_asked_about_now_and_then() -> None:

@@ -159,7 +159,7 @@ def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 def _service_of(call: ast.Call) -> str:
     """The service whose client an adapter is built with: `Adapter(partial(client, "ec2"), …)`."""
     for argument in call.args[:1]:
-        put_off = ("partial(client, ", "partial(patient_client, ")
+        put_off = ("partial(client, ", "partial(background_client, ")
         if isinstance(argument, ast.Call) and ast.unparse(argument).startswith(put_off):
             return str(ast.literal_eval(argument.args[1]))
     return ""

@@ -24,9 +24,9 @@ def test_a_list_that_takes_longer_than_a_usual_answer_is_read_with_one_call(
             monkeypatch.setenv(name, value)
         forget_clients()
         slow: dict[str, object] = {"service": "ec2", "action": "DescribeInstances"}
-        slow |= {"latency": clients.ANSWERS_WITHIN + 1}
+        slow |= {"latency": clients.READ_TIMEOUT + 1}
         sandbox.control("PUT", "faults", {"faults": [slow]})
-        sweep = Ec2Sweep(partial(clients.client, "ec2", answers_within=clients.LISTS_WITHIN))
+        sweep = Ec2Sweep(partial(clients.client, "ec2", read_timeout=clients.LIST_READ_TIMEOUT))
         assert sweep.instances(["prod"]) == []
         calls = sandbox.control("GET", "status")["calls_by_access_key"]
         assert calls["AKIASWEEPS0000000001"]["ec2:DescribeInstances"] == 1

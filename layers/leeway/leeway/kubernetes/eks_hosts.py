@@ -27,7 +27,7 @@ def dns_suffix(region: str) -> str:
     return _suffixes(region)[0]
 
 
-def refused_because(url: str, region: str, also: str = "") -> str:
+def endpoint_problem(url: str, region: str, also: str = "") -> str:
     """Say why a cluster's token is not sent to an address; empty if it is sent.
 
     `also` is a host that the configuration names besides EKS's own: that of the endpoint URL which

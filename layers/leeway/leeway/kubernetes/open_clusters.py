@@ -26,7 +26,7 @@ class _Opened[C]:
     until: datetime
 
 
-class OpenedClusters[C]:
+class OpenClusters[C]:
     """Opens clusters; `ask` knows where each is, and `open_at` opens one that is there."""
 
     def __init__(

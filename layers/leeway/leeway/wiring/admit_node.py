@@ -1,4 +1,4 @@
-"""Puts together `admit_node`."""
+"""Builds `admit_node`."""
 
 from functools import cache
 

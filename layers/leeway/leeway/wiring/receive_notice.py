@@ -1,4 +1,4 @@
-"""Puts together `receive_notice`."""
+"""Builds `receive_notice`."""
 
 import os
 from functools import cache, partial
@@ -13,7 +13,7 @@ from leeway.wiring.reception import reception_with
 
 
 def _schedule_target() -> ScheduleTarget:
-    """Read where schedules are kept and what they invoke, as the template sets it."""
+    """Read the target of schedules from the environment, as the template sets it."""
     return ScheduleTarget(
         group=os.environ.get("LEEWAY_SCHEDULE_GROUP", ""),
         role=os.environ.get("LEEWAY_SCHEDULE_ROLE", ""),
@@ -34,4 +34,4 @@ def telemetry() -> NoticeTelemetry:
     return NoticeTelemetry(logger(), metrics())
 
 
-prepare(["dynamodb", "lambda", "ec2"], [Retirement, Admission], hasty=["dynamodb"])
+prepare(["dynamodb", "lambda", "ec2"], [Retirement, Admission], fail_fast=["dynamodb"])

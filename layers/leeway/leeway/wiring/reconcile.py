@@ -1,4 +1,4 @@
-"""Puts together `reconcile`."""
+"""Builds `reconcile`."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,9 +13,9 @@ from leeway.reconciliation.reconcile import Dependencies, Reconciliation, Round
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import (
-    HASTY_TRIES,
-    LISTS_WITHIN,
-    TRIES,
+    DEFAULT_TRIES,
+    FAIL_FAST_TRIES,
+    LIST_READ_TIMEOUT,
     client,
     clock,
     configuration,
@@ -30,15 +30,16 @@ from leeway.wiring.clusters import open_cluster
 from leeway.wiring.reception import admissions, place, reception_with, retirements
 
 
-class _NothingAhead:
-    """The Schedules Protocol for notices of what is, none of which is to come weeks later."""
+class _NoSchedules:
+    """The Schedules Protocol for the notices that reconcile writes: they describe the present, so
+    none of them is scheduled for later."""
 
     def put(self, name: str, at: datetime, event: Mapping[str, Any]) -> None:
-        """Refuse: what is found is made good now."""
-        raise CloudRefused(f"{name}: what was found is not to be received again at {at}")
+        """Refuse to schedule an event."""
+        raise CloudRefused(f"{name}: reconcile does not schedule notices, here for {at}")
 
     def remove(self, name: str) -> None:
-        """Do nothing: nothing was put."""
+        """Do nothing: no schedule exists."""
 
 
 @cache
@@ -48,14 +49,14 @@ def reconciliation() -> Reconciliation:
         Dependencies(
             clusters=frozenset(settings().clusters),
             place=place(),
-            sweep=Ec2Sweep(partial(client, "ec2", answers_within=LISTS_WITHIN)),
-            hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=HASTY_TRIES)),
-            waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=TRIES)),
+            sweep=Ec2Sweep(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
+            hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
+            waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=DEFAULT_TRIES)),
             groups=groups(),
-            index=DynamoIndex(partial(client, "dynamodb"), settings().table),
+            index=DynamoIndex(partial(client, "dynamodb"), settings().table, clock()),
             records=records(),
             policies=configuration(),
-            reception=reception_with(_NothingAhead()),
+            reception=reception_with(_NoSchedules()),
             retire_node=retirements(),
             admit_node=admissions(),
             open_cluster=open_cluster,
