@@ -478,19 +478,3 @@ def test_a_storms_records_feed_many_keys_of_the_index_and_all_are_found(aws: San
     assert len({item["open"]["S"] for item in stored}) == SHARDS
     assert all("cluster" not in item for item in stored), "the index of facts is for facts"
 
-
-def test_a_record_that_was_written_before_the_index_was_split_is_found(aws: Sandbox) -> None:
-    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
-    place = {"cluster": "split", "instance": "i-0cccccccccccccccc"}
-    record = interrupted().model_copy(
-        update={"facts": interrupted().facts.model_copy(update=place)}
-    )
-    records.write(record)
-    aws.client("dynamodb").update_item(
-        TableName=TABLE,
-        Key={"pk": {"S": f"INSTANCE#{record.instance}"}, "sk": {"S": "RETIREMENT"}},
-        UpdateExpression="SET #open = :cluster",
-        ExpressionAttributeNames={"#open": "open"},
-        ExpressionAttributeValues={":cluster": {"S": "split"}},
-    )
-    assert records.unfinished("split").records == (record,)

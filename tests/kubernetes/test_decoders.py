@@ -7,7 +7,7 @@ import sys
 
 import leeway.kubernetes
 import msgspec
-from leeway.kubernetes.decoders import READ
+from leeway.kubernetes.decoders import KINDS
 
 # In processes of their own: this one has used its decoders before. The short interval has threads
 # take turns in the midst of what they do, and without the preparation nine of ten processes die.
@@ -53,4 +53,4 @@ def test_all_that_leeway_reads_is_prepared() -> None:
             if named and isinstance(value, type) and issubclass(value, msgspec.Struct):
                 used.add(value)
     assert len(used) >= 7
-    assert used <= set(READ)
+    assert used <= set(KINDS)

@@ -151,7 +151,7 @@ def test_a_target_that_is_not_there_is_none(workloads: HttpWorkloads) -> None:
 def test_a_name_that_would_lead_to_another_path_is_refused(
     workloads: HttpWorkloads, target: ScaleTarget
 ) -> None:
-    with pytest.raises(ClusterRefused, match="no object can have such a name"):
+    with pytest.raises(ClusterRefused, match="the name is not valid in Kubernetes"):
         workloads.scale_of(target)
 
 

@@ -115,7 +115,7 @@ def test_a_cluster_behind_a_proxy_is_refused_and_another_beside_it_is_not(write:
         (b"users: [{user: {token: x}}]", "users: expected entries with a name"),
         (
             b"{current-context: a, contexts: [{name: a, context: {cluster: b, user: c}}]}",
-            "'b' is not in it",
+            "refers to 'b', which it does not define",
         ),
     ],
 )

@@ -226,7 +226,7 @@ def test_in_a_storm_nodes_are_counted_by_one_and_only_those_on_their_way_out_lis
             return counts[0]
 
         connection = kubeconfig_connection(live.kubeconfig())
-        cluster = LightkubeCluster(connection, SystemClock(), for_all=for_all)
+        cluster = LightkubeCluster(connection, SystemClock(), cache_count=for_all)
         left_out = []
         for name in nodes[:6]:
             cluster.cordon(name, MARKS)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from leeway.kubernetes.open_clusters import ASKED_AGAIN_AFTER, ASKED_EVERY, OpenClusters
+from leeway.kubernetes.open_clusters import REFRESH_AFTER, RETRY_AFTER, OpenClusters
 from leeway.ports.aws import CloudRefused, CloudUnavailable, ClusterEndpoint
 
 
@@ -43,53 +43,53 @@ def test_a_cluster_is_opened_once_and_asked_about_now_and_then() -> None:
     region = Region()
     clusters = opened(region)
     for _ in range(10):
-        assert clusters.named("prod") == "prod at https://one"
+        assert clusters.get("prod") == "prod at https://one"
     assert (region.asked, region.opened) == (1, ["https://one"])
-    region.now_ += ASKED_EVERY
-    clusters.named("prod")
+    region.now_ += REFRESH_AFTER
+    clusters.get("prod")
     assert (region.asked, region.opened) == (2, ["https://one"])
 
 
 def test_a_cluster_that_was_made_anew_is_opened_where_it_is_now() -> None:
     region = Region()
     clusters = opened(region)
-    clusters.named("prod")
+    clusters.get("prod")
     region.url = "https://two"
-    assert clusters.named("prod") == "prod at https://one"
-    region.now_ += ASKED_EVERY
-    assert clusters.named("prod") == "prod at https://two"
+    assert clusters.get("prod") == "prod at https://one"
+    region.now_ += REFRESH_AFTER
+    assert clusters.get("prod") == "prod at https://two"
 
 
 def test_where_nobody_can_be_asked_a_cluster_is_where_it_was() -> None:
     region = Region()
     clusters = opened(region)
-    clusters.named("prod")
-    region.now_ += ASKED_EVERY
+    clusters.get("prod")
+    region.now_ += REFRESH_AFTER
     region.trouble = CloudUnavailable("throttled")
-    assert clusters.named("prod") == "prod at https://one"
+    assert clusters.get("prod") == "prod at https://one"
     with pytest.raises(CloudUnavailable):
-        clusters.named("other")
+        clusters.get("other")
 
 
 def test_where_nobody_can_be_asked_not_every_pass_of_a_drain_waits_for_that() -> None:
     region = Region()
     clusters = opened(region)
-    clusters.named("prod")
-    region.now_ += ASKED_EVERY
+    clusters.get("prod")
+    region.now_ += REFRESH_AFTER
     region.trouble = CloudUnavailable("throttled")
     for _ in range(10):
-        assert clusters.named("prod") == "prod at https://one"
+        assert clusters.get("prod") == "prod at https://one"
     assert region.asked == 2
     region.trouble, region.url = None, "https://two"
-    region.now_ += ASKED_AGAIN_AFTER
-    assert clusters.named("prod") == "prod at https://two"
+    region.now_ += RETRY_AFTER
+    assert clusters.get("prod") == "prod at https://two"
 
 
 def test_a_cluster_that_is_no_more_is_not_there() -> None:
     region = Region()
     clusters = opened(region)
-    clusters.named("prod")
-    region.now_ += ASKED_EVERY
+    clusters.get("prod")
+    region.now_ += REFRESH_AFTER
     region.trouble = CloudRefused("No cluster found for name: prod")
     with pytest.raises(CloudRefused):
-        clusters.named("prod")
+        clusters.get("prod")

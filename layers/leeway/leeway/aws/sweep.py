@@ -121,7 +121,7 @@ class Ec2Sweep:
         return found
 
     def impairments(self) -> list[ObservedImpairment]:
-        """List the running instances with a failed status check: one call for each of three checks."""
+        """List the running instances with a failed status check: one call for each check."""
         found: dict[str, ObservedImpairment] = {}
         for check in _CHECKS:
             filters = [{"Name": f"{check}-status.status", "Values": ["impaired"]}]

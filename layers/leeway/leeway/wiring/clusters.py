@@ -22,7 +22,7 @@ def open_cluster(name: str) -> LightkubeCluster:
 
 def connection_to(name: str) -> Connection:
     """Connect to an EKS cluster's API, once per warm function while its endpoint is the same."""
-    return _connections().named(name)
+    return _connections().get(name)
 
 
 @cache

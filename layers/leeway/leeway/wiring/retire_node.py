@@ -45,8 +45,8 @@ def _open_cluster(name: str) -> LightkubeCluster:
 
 @cache
 def _cluster_on(connection: Connection, name: str) -> LightkubeCluster:
-    counted = partial(_shared_cache().get_or_read, f"cluster/{name}/ready", int)
-    return LightkubeCluster(connection, clock(), for_all=counted)
+    cache_count = partial(_shared_cache().get_or_read, f"cluster/{name}/ready", int)
+    return LightkubeCluster(connection, clock(), cache_count=cache_count)
 
 
 @cache
