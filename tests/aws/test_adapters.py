@@ -37,7 +37,7 @@ def test_a_record_is_read_as_it_was_written(aws: Sandbox, records: DynamoRecords
     assert records.retirement("i-0ffffffffffffffff") is None
 
 
-def test_of_two_writers_one_learns_that_the_record_changed(records: DynamoRecords) -> None:
+def test_the_second_of_two_writers_gets_a_conflict_for_a_record(records: DynamoRecords) -> None:
     first = interrupted().model_copy(
         update={"facts": interrupted().facts.model_copy(update={"instance": "i-0aaaaaaaaaaaaaaaa"})}
     )
@@ -61,7 +61,7 @@ def test_an_instance_is_read_with_its_cluster_and_owner(aws: Sandbox) -> None:
     assert instances.describe("i-0ffffffffffffffff") is None
 
 
-def test_an_instance_has_joined_by_the_tag_that_only_eks_writes(aws: Sandbox) -> None:
+def test_an_instance_with_the_tag_of_eks_has_joined(aws: Sandbox) -> None:
     instances = Ec2Instances(maker(aws, "ec2"))
     plain = instances.describe(launch(aws, {"eks:cluster-name": "prod"}))
     by_eks = instances.describe(launch(aws, {"aws:eks:cluster-name": "prod"}))
@@ -70,7 +70,7 @@ def test_an_instance_has_joined_by_the_tag_that_only_eks_writes(aws: Sandbox) ->
     assert (plain.joined, by_eks.joined) == (False, True)
 
 
-def test_terminating_what_is_gone_is_no_error(aws: Sandbox) -> None:
+def test_terminating_an_unknown_instance_is_not_an_error(aws: Sandbox) -> None:
     def asked() -> int:
         return int(aws.control("GET", "status")["calls"].get("ec2:TerminateInstances", 0))
 
@@ -79,7 +79,7 @@ def test_terminating_what_is_gone_is_no_error(aws: Sandbox) -> None:
     assert asked() == before + 1
 
 
-def test_a_groups_facts_are_those_of_the_moment(aws: Sandbox) -> None:
+def test_the_facts_of_a_group_are_current(aws: Sandbox) -> None:
     (member,) = aws.group("facts", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
     facts = groups.facts(member)
@@ -93,7 +93,9 @@ def test_a_groups_facts_are_those_of_the_moment(aws: Sandbox) -> None:
     assert groups.facts("i-0ffffffffffffffff") is None
 
 
-def test_a_hook_that_waits_no_more_is_over_and_not_a_failure(aws: Sandbox) -> None:
+def test_completing_an_action_that_no_longer_waits_raises_lifecycle_action_over(
+    aws: Sandbox,
+) -> None:
     (member,) = aws.group("over", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
     waiting = LifecycleHook("over", "leeway-drain")
@@ -106,7 +108,7 @@ def test_a_hook_that_waits_no_more_is_over_and_not_a_failure(aws: Sandbox) -> No
         groups.heartbeat(member, waiting)
 
 
-def test_a_hook_is_kept_waiting_by_heartbeats_of_its_own_timeout(aws: Sandbox) -> None:
+def test_a_heartbeat_extends_a_wait_by_the_timeout_of_the_hook(aws: Sandbox) -> None:
     short = hook("leeway-drain", HeartbeatTimeout=2)
     (member,) = aws.group("kept", 1, LifecycleHookSpecificationList=[short])
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
@@ -130,7 +132,7 @@ def test_a_hook_is_kept_waiting_by_heartbeats_of_its_own_timeout(aws: Sandbox) -
         ("UnauthorizedOperation", CloudRefused),
     ],
 )
-def test_throttled_is_to_be_tried_again_and_forbidden_is_not(
+def test_a_throttled_call_is_unavailable_and_a_forbidden_one_is_refused(
     aws: Sandbox, code: str, error: type[Exception]
 ) -> None:
     aws.control("PUT", "faults", {"faults": [{"service": "ec2", "error": code, "status": 403}]})
@@ -138,7 +140,7 @@ def test_throttled_is_to_be_tried_again_and_forbidden_is_not(
         Ec2Instances(maker(aws, "ec2")).describe("i-0ffffffffffffffff")
 
 
-def test_ec2_tells_how_an_instance_is_now(aws: Sandbox) -> None:
+def test_the_current_state_of_an_instance_is_read(aws: Sandbox) -> None:
     instances = Ec2Instances(maker(aws, "ec2"))
     instance = launch(aws, TAGS)
     now = instances.current_instance(instance)
@@ -198,7 +200,7 @@ def test_executions_of_two_tables_never_share_a_name() -> None:
     assert all(len(name) <= 64 for name in told.names)
 
 
-def test_one_function_spreads_its_starts_and_the_first_does_not_wait() -> None:
+def test_starts_are_rate_limited_and_the_first_does_not_wait() -> None:
     clock = SteppingClock()
     pace = RateLimit(clock, per_second=100)
     for _ in range(101):
@@ -214,7 +216,7 @@ def test_leeways_own_events_reach_the_bus(aws: Sandbox) -> None:
     assert put["detail"] == {"node": "n"}
 
 
-def test_a_death_between_the_record_and_the_start_is_made_good_by_the_next_delivery(
+def test_the_next_delivery_starts_a_retirement_that_was_only_recorded(
     aws: Sandbox,
 ) -> None:
     instance = launch(aws, TAGS)
@@ -226,7 +228,7 @@ def test_a_death_between_the_record_and_the_start_is_made_good_by_the_next_deliv
     assert starts.started == [(instance, "prod", 1)]
 
 
-def test_a_table_that_lost_its_answer_is_not_written_twice(aws: Sandbox) -> None:
+def test_a_write_with_a_lost_answer_is_not_repeated(aws: Sandbox) -> None:
     instance = launch(aws, TAGS)
     lost = {"service": "dynamodb", "action": "PutItem", "when": "after", "count": 1}
     fault = lost | {"error": "InternalServerError", "status": 500}
@@ -270,7 +272,7 @@ def test_one_instance_that_fails_does_not_stop_the_others_of_its_notice(aws: San
         (TAGS | {"karpenter.sh/nodepool": "default"}, NoticeResult.LEFT_TO_OWNER),
     ],
 )
-def test_instances_that_are_not_leeways_are_named_and_left_alone(
+def test_instances_of_other_owners_are_listed_and_not_changed(
     aws: Sandbox, tags: dict[str, str], result: NoticeResult
 ) -> None:
     starts = Starts()
@@ -280,7 +282,7 @@ def test_instances_that_are_not_leeways_are_named_and_left_alone(
     assert starts.started == []
 
 
-def test_what_is_not_acted_on_is_answered_with_its_reason(aws: Sandbox) -> None:
+def test_a_notice_without_an_action_has_a_reason(aws: Sandbox) -> None:
     greeting = json.loads((EVENTS / "lifecycle-test-notification.json").read_text())
     receipt = reception(aws, Starts()).receive({**greeting, "region": "eu-west-1"})
     assert [one.result for one in receipt.instances] == [NoticeResult.IGNORED]

@@ -50,14 +50,14 @@ def eks(aws: Sandbox) -> Eks:
     return Eks(aws)
 
 
-def test_where_a_cluster_is_is_asked_once_for_all_functions(eks: Eks) -> None:
+def test_one_function_reads_an_endpoint_from_eks_for_all_functions(eks: Eks) -> None:
     assert {eks.heard_by_a_function("once") for _ in range(3)} == {"https://first.invalid"}
     assert eks.times == 1
     assert eks.heard_by_a_function("another") == "https://first.invalid"
     assert eks.times == 2
 
 
-def test_when_it_is_time_in_the_midst_of_a_storm_one_asks_and_the_others_do_not_wait(
+def test_one_function_refreshes_an_endpoint_while_the_others_use_the_cached_one(
     eks: Eks,
 ) -> None:
     eks.heard_by_a_function("stormy")
@@ -72,7 +72,7 @@ def test_when_it_is_time_in_the_midst_of_a_storm_one_asks_and_the_others_do_not_
     assert eks.times == 2
 
 
-def test_while_eks_does_not_answer_one_asks_now_and_then_and_all_go_by_what_is_remembered(
+def test_the_cached_endpoint_is_used_for_a_day_while_eks_is_unavailable(
     eks: Eks,
 ) -> None:
     eks.heard_by_a_function("throttled")
@@ -89,7 +89,7 @@ def test_while_eks_does_not_answer_one_asks_now_and_then_and_all_go_by_what_is_r
         eks.heard_by_a_function("throttled")
 
 
-def test_a_cluster_that_is_no_more_is_said_to_be_none(eks: Eks) -> None:
+def test_a_deleted_cluster_is_refused_although_its_endpoint_is_cached(eks: Eks) -> None:
     eks.heard_by_a_function("ended")
     eks.now_ += REFRESH_AFTER
     eks.fails = CloudRefused("No cluster found for name: ended.")
@@ -110,20 +110,22 @@ def remember(aws: Sandbox, name: str, url: str, now: datetime) -> None:
     aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
 
 
-def test_a_remembered_address_that_is_not_trusted_is_asked_for_anew(aws: Sandbox, eks: Eks) -> None:
+def test_a_cached_address_that_is_not_trusted_is_read_from_eks_again(
+    aws: Sandbox, eks: Eks
+) -> None:
     remember(aws, "planted", "http://attacker.invalid", eks.now_)
     assert eks.heard_by_a_function("planted") == "https://first.invalid"
     assert eks.heard_by_a_function("planted") == "https://first.invalid"
     assert eks.times == 1
 
 
-def test_an_address_that_is_not_trusted_is_refused_whoever_says_it(eks: Eks) -> None:
+def test_an_untrusted_address_from_eks_is_refused(eks: Eks) -> None:
     eks.url = "http://attacker.invalid"
     with pytest.raises(CloudRefused, match="its endpoint gets no token"):
         eks.heard_by_a_function("told")
 
 
-def test_what_users_may_write_says_nothing_about_where_a_cluster_is(aws: Sandbox, eks: Eks) -> None:
+def test_an_endpoint_in_the_partition_of_manifests_is_not_used(aws: Sandbox, eks: Eks) -> None:
     """Manifests have a partition of their own, and an endpoint in it is none."""
     item = {"pk": {"S": "MANIFESTS#users"}, "sk": {"S": "ENDPOINT"}, "url": {"S": "https://x"}}
     aws.client("dynamodb").put_item(TableName=TABLE, Item=item)

@@ -37,7 +37,7 @@ def calls(aws: Sandbox, action: str) -> int:
     return counted.get(action, 0)
 
 
-def test_what_is_written_is_read_again_by_cluster(index: DynamoIndex) -> None:
+def test_written_facts_are_read_by_cluster(index: DynamoIndex) -> None:
     many = {one.instance: one for one in map(facts, range(60))}
     index.update(many.values(), ())
     index.update([facts(100, "other")], ())
@@ -46,7 +46,7 @@ def test_what_is_written_is_read_again_by_cluster(index: DynamoIndex) -> None:
     assert list(index.of_cluster("prod")) == list(many)[:10]
 
 
-def test_what_nobody_understands_is_as_if_it_were_not_there_and_is_written_anew(
+def test_an_invalid_item_counts_as_missing_and_can_be_written_again(
     aws: Sandbox, index: DynamoIndex
 ) -> None:
     index.update([facts(1), facts(2)], ())
@@ -62,7 +62,7 @@ def test_what_nobody_understands_is_as_if_it_were_not_there_and_is_written_anew(
     assert len(index.of_cluster("prod")) == 2
 
 
-def test_what_a_throttled_table_left_undone_is_written_again(
+def test_items_that_a_throttled_table_left_unprocessed_are_retried(
     aws: Sandbox, index: DynamoIndex
 ) -> None:
     def leave_half(params: dict[str, Any], **_: Any) -> None:
@@ -84,7 +84,9 @@ def test_what_a_throttled_table_left_undone_is_written_again(
     client.close()
 
 
-def test_an_index_that_is_throttled_throughout_says_so(aws: Sandbox, index: DynamoIndex) -> None:
+def test_a_throttled_index_is_unavailable_after_the_retry_timeout(
+    aws: Sandbox, index: DynamoIndex
+) -> None:
     fault = {"service": "dynamodb", "action": "BatchWriteItem", "error": "ThrottlingException"}
     aws.control("PUT", "faults", {"faults": [fault]})
     with pytest.raises(CloudUnavailable):
@@ -92,7 +94,7 @@ def test_an_index_that_is_throttled_throughout_says_so(aws: Sandbox, index: Dyna
     aws.control("PUT", "faults", {"faults": []})
 
 
-def test_a_hundred_notices_read_the_table_once_each_and_ask_ec2_about_no_instance(
+def test_each_of_a_hundred_notices_takes_one_query_and_no_call_of_ec2(
     aws: Sandbox, index: DynamoIndex
 ) -> None:
     storm = [facts(number) for number in range(200, 300)]
@@ -107,7 +109,7 @@ def test_a_hundred_notices_read_the_table_once_each_and_ask_ec2_about_no_instanc
     assert len(starts.started) == 100
 
 
-def test_an_instance_that_the_index_misses_is_looked_up_and_not_taken_for_a_strangers(
+def test_an_instance_that_is_missing_from_the_index_is_read_from_ec2(
     aws: Sandbox, index: DynamoIndex
 ) -> None:
     instance = launch(aws, TAGS)
@@ -118,7 +120,7 @@ def test_an_instance_that_the_index_misses_is_looked_up_and_not_taken_for_a_stra
     assert calls(aws, "ec2:DescribeInstances") - before == 1
 
 
-def test_a_record_and_the_facts_of_its_instance_come_with_one_call(
+def test_a_record_and_the_facts_of_its_instance_are_read_by_one_call(
     aws: Sandbox, index: DynamoIndex, records: DynamoRecords
 ) -> None:
     instance = launch(aws, TAGS)

@@ -99,14 +99,14 @@ def apply(aws: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     forget_clients()
 
 
-def test_a_notice_that_is_to_be_ignored_leads_to_nothing(aws: Sandbox, apply: Any) -> None:
+def test_an_ignored_notice_starts_nothing(aws: Sandbox, apply: Any) -> None:
     apply("{notices: {spot-interruption: {action: ignore}}}")
     deployed = Deployed(aws)
     assert deployed.receive(interruption(launch(aws, TAGS))) is NoticeResult.IGNORED
     assert deployed.starts.started == []
 
 
-def test_the_retirement_is_written_down_as_the_policy_says(aws: Sandbox, apply: Any) -> None:
+def test_a_retirement_is_recorded_with_the_values_of_the_policy(aws: Sandbox, apply: Any) -> None:
     apply("{notices: {spot-interruption: {deadline: 30s, replacement: none, onBlocked: wait}}}")
     deployed, instance = Deployed(aws), launch(aws, TAGS)
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"  # a deadline that has passed would be moved
@@ -119,7 +119,7 @@ def test_the_retirement_is_written_down_as_the_policy_says(aws: Sandbox, apply: 
 
 
 @pytest.mark.parametrize("owner", ["eks:nodegroup-name", "karpenter.sh/nodepool"])
-def test_nodes_of_others_are_retired_only_where_the_policy_takes_them(
+def test_nodes_of_other_owners_are_retired_only_if_the_policy_includes_them(
     aws: Sandbox, apply: Any, owner: str
 ) -> None:
     event = interruption(launch(aws, TAGS | {owner: "x"}))
@@ -131,7 +131,7 @@ def test_nodes_of_others_are_retired_only_where_the_policy_takes_them(
 @pytest.mark.parametrize(
     "error", ["ProvisionedThroughputExceededException", "AccessDeniedException"]
 )
-def test_an_interruption_is_received_by_the_defaults_while_manifests_cannot_be_read(
+def test_an_interruption_is_received_with_the_defaults_while_manifests_cannot_be_read(
     aws: Sandbox, apply: Any, error: str
 ) -> None:
     apply("{notices: {spot-interruption: {action: ignore}}}")

@@ -18,7 +18,7 @@ def drain(*pods: PodProgress) -> Drain:
     return Drain(listed=True, pods={pod.uid: pod for pod in pods})
 
 
-def test_a_summary_tells_of_pods_that_have_to_go_and_how_they_were_asked() -> None:
+def test_a_summary_lists_the_pods_to_remove_and_the_method_of_their_removal() -> None:
     state = summarise(
         "i-1",
         2,

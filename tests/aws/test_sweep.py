@@ -44,7 +44,7 @@ def sweep(aws: Sandbox) -> Ec2Sweep:
         {"eks:eks-cluster-name": "swept"},
     ],
 )
-def test_a_clusters_instances_are_found_by_any_of_its_tags(
+def test_instances_are_found_by_any_tag_of_the_cluster(
     aws: Sandbox, sweep: Ec2Sweep, tags: dict[str, str]
 ) -> None:
     instance = launch(aws, tags)
@@ -59,7 +59,7 @@ def test_a_clusters_instances_are_found_by_any_of_its_tags(
     assert found[instance].facts == Ec2Instances(maker(aws, "ec2")).describe(instance)
 
 
-def test_all_instances_come_with_one_call_and_none_without_clusters(
+def test_one_call_lists_all_instances_and_no_clusters_take_no_call(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     def calls() -> int:
@@ -74,7 +74,7 @@ def test_all_instances_come_with_one_call_and_none_without_clusters(
     assert calls() - before == 1
 
 
-def test_more_clusters_than_a_filter_takes_are_asked_about_in_batches(
+def test_more_clusters_than_a_filter_accepts_are_listed_in_batches(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     names = [f"many-{number:03}" for number in range(250)]
@@ -96,7 +96,7 @@ def test_more_clusters_than_a_filter_takes_are_asked_about_in_batches(
     assert max(asked) <= 200
 
 
-def test_the_states_of_instances_are_those_of_now_and_unknown_ones_are_terminated(
+def test_states_are_current_and_unknown_instances_count_as_terminated(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     living, ended = launch(aws, {"Name": "living"}), launch(aws, {"Name": "ended"})
@@ -140,7 +140,7 @@ class Partial:
         return self._client.describe_instances(InstanceIds=InstanceIds)
 
 
-def test_an_instance_that_one_filtered_answer_lacks_is_not_taken_for_terminated(
+def test_an_instance_that_is_missing_from_one_filtered_answer_is_not_terminated(
     aws: Sandbox,
 ) -> None:
     living, other = launch(aws, {"Name": "lacking"}), launch(aws, {"Name": "there"})
@@ -152,7 +152,7 @@ def test_an_instance_that_one_filtered_answer_lacks_is_not_taken_for_terminated(
     assert found == running | {unknown: "terminated"}
 
 
-def test_where_ec2_does_not_name_whom_it_does_not_know_nothing_is_said_of_them(
+def test_unknown_instances_that_ec2_does_not_name_have_no_state(
     aws: Sandbox,
 ) -> None:
     living, other = launch(aws, {"Name": "lacking"}), launch(aws, {"Name": "there"})
@@ -171,7 +171,7 @@ def test_instances_are_found_by_their_private_dns_name(aws: Sandbox, sweep: Ec2S
     assert sweep.named(set()) == []
 
 
-def test_a_list_that_breaks_off_is_not_taken_for_the_whole(aws: Sandbox, sweep: Ec2Sweep) -> None:
+def test_an_incomplete_list_is_an_error(aws: Sandbox, sweep: Ec2Sweep) -> None:
     fault = {"service": "ec2", "error": "RequestLimitExceeded", "status": 503}
     aws.control("PUT", "faults", {"faults": [fault]})
     with pytest.raises(CloudUnavailable):
@@ -180,9 +180,7 @@ def test_a_list_that_breaks_off_is_not_taken_for_the_whole(aws: Sandbox, sweep: 
         sweep.states(["i-0ffffffffffffffff"])
 
 
-def test_spot_instances_that_ec2_takes_back_are_found_though_no_warning_was_sent(
-    aws: Sandbox, sweep: Ec2Sweep
-) -> None:
+def test_spot_interruptions_are_found_without_a_warning(aws: Sandbox, sweep: Ec2Sweep) -> None:
     market = {"InstanceMarketOptions": {"MarketType": "spot"}}
     (member, other) = aws.group("taken-back", 2, template=market)
     assert sweep.interruptions() == []
@@ -198,7 +196,7 @@ def test_spot_instances_that_ec2_takes_back_are_found_though_no_warning_was_sent
     assert [one.interrupted for one in now if one is not None] == [True, False]
 
 
-def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
+def test_the_interruption_of_a_stopped_spot_instance_has_the_action_stop(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     market = {"InstanceMarketOptions": {"MarketType": "spot"}}
@@ -208,9 +206,7 @@ def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
     assert found[member] is InterruptionAction.STOP
 
 
-def test_instances_whose_status_checks_fail_are_found_with_the_time(
-    aws: Sandbox, sweep: Ec2Sweep
-) -> None:
+def test_failed_status_checks_are_found_with_their_start(aws: Sandbox, sweep: Ec2Sweep) -> None:
     first, second, third = (launch(aws, {"Name": "impaired"}) for _ in range(3))
     all_of_them = dict.fromkeys((first, second, third), "running")
     aws.wait(lambda: sweep.states(all_of_them) == all_of_them)
@@ -231,7 +227,7 @@ def test_instances_whose_status_checks_fail_are_found_with_the_time(
     assert sweep.impairments() == []
 
 
-def test_a_manifests_item_that_poses_as_a_record_in_the_index_is_none(
+def test_an_item_of_a_manifest_in_the_index_is_not_a_record(
     aws: Sandbox, records: DynamoRecords
 ) -> None:
     """Whoever may write under MANIFESTS#prod may give an item there any attribute."""
@@ -258,7 +254,7 @@ def test_a_manifests_item_that_poses_as_a_record_in_the_index_is_none(
 
 
 @pytest.mark.parametrize("body", [{}, {"record": {"N": "1"}}, {"record": {"S": ""}}])
-def test_an_item_without_a_record_hides_no_record_from_an_index(
+def test_an_item_without_a_record_does_not_hide_other_records_of_an_index(
     aws: Sandbox, records: DynamoRecords, body: dict[str, Any]
 ) -> None:
     record = interrupted(Phase.NOTICED)
@@ -275,7 +271,9 @@ def test_an_item_without_a_record_hides_no_record_from_an_index(
     assert index.of_cluster("hidden") == {ours.instance: ours}
 
 
-def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: Ec2Sweep) -> None:
+def test_an_instance_has_the_name_of_its_group_for_any_creator(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
     tags = {"eks:cluster-name": "grouped", "eks:nodegroup-name": "general"}
     told = [{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()]
     (member,) = aws.group(EKS_GROUP, 1, Tags=told)
@@ -285,7 +283,7 @@ def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: E
     assert found[member].facts.owner == Owner(OwnerKind.MANAGED_NODE_GROUP, "general")
 
 
-def test_what_ec2_has_scheduled_for_instances_is_found_and_when_it_is_done_or_called_off(
+def test_scheduled_events_are_found_with_completed_and_canceled_ones(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     degraded, quiet = launch(aws, {"Name": "degraded"}), launch(aws, {"Name": "quiet"})
@@ -348,7 +346,9 @@ def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -
 
 
 @pytest.mark.parametrize("call", ["DescribeLifecycleHooks", "DescribeAutoScalingGroups"])
-def test_a_group_that_is_throttled_hides_no_other_and_is_said(aws: Sandbox, call: str) -> None:
+def test_a_throttled_group_is_reported_and_does_not_hide_other_groups(
+    aws: Sandbox, call: str
+) -> None:
     waiting = AutoScalingWaitingActions(maker(aws, "autoscaling"))
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
     names = [f"one-{call.lower()}", f"two-{call.lower()}"]
@@ -367,7 +367,7 @@ def test_a_group_that_is_throttled_hides_no_other_and_is_said(aws: Sandbox, call
     assert "Throttling" in unread
 
 
-def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termination(
+def test_hooks_with_a_target_are_left_out_except_the_hooks_of_eks(
     aws: Sandbox,
 ) -> None:
     hooks = [hook("somebody-elses"), hook("Terminate-LC-Hook")]
@@ -399,7 +399,7 @@ def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termina
         client.meta.events.unregister(answered, with_their_target)
 
 
-def test_the_makers_of_a_types_accelerators_are_told_by_ec2(aws: Sandbox) -> None:
+def test_the_manufacturers_of_accelerators_are_read_from_ec2(aws: Sandbox) -> None:
     types = Ec2Instances(maker(aws, "ec2"))
     assert types.accelerators("g4dn.xlarge") == ("NVIDIA",)
     assert "AWS" in types.accelerators("inf1.xlarge")
@@ -408,7 +408,7 @@ def test_the_makers_of_a_types_accelerators_are_told_by_ec2(aws: Sandbox) -> Non
         types.accelerators("m5.no-such-size")
 
 
-def test_a_record_that_another_version_wrote_is_told_of_and_keeps_no_other_from_being_read(
+def test_an_unreadable_record_is_reported_and_does_not_hide_other_records(
     aws: Sandbox,
 ) -> None:
     records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
@@ -436,7 +436,7 @@ def test_a_record_that_another_version_wrote_is_told_of_and_keeps_no_other_from_
     assert wrong.startswith(f"INSTANCE#{odd.instance} RETIREMENT: kind: Input should be")
 
 
-def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
+def test_only_open_records_are_read_by_cluster(aws: Sandbox) -> None:
     records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
     place = {"cluster": "under-way"}
     facts = interrupted().facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee1", **place})
@@ -463,7 +463,7 @@ def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
     assert arrival.deadline - arrival.noticed_at == timedelta(minutes=15)
 
 
-def test_a_storms_records_feed_many_keys_of_the_index_and_all_are_found(aws: Sandbox) -> None:
+def test_the_records_of_a_storm_are_spread_over_all_shards_of_the_index(aws: Sandbox) -> None:
     records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
     written = set()
     for number in range(40):
@@ -477,4 +477,3 @@ def test_a_storms_records_feed_many_keys_of_the_index_and_all_are_found(aws: San
     stored = aws.client("dynamodb").batch_get_item(RequestItems=asked)["Responses"][TABLE]
     assert len({item["open"]["S"] for item in stored}) == SHARDS
     assert all("cluster" not in item for item in stored), "the index of facts is for facts"
-

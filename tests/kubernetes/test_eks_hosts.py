@@ -53,7 +53,7 @@ def test_any_other_address_is_refused_with_a_reason(url: str, why: str) -> None:
     assert why in endpoint_problem(url, "us-east-1")
 
 
-def test_the_host_of_a_configured_endpoint_is_trusted_and_only_by_https() -> None:
+def test_the_host_of_a_configured_endpoint_is_trusted_by_https_only() -> None:
     assert endpoint_problem("https://127.0.0.1:6443", "us-east-1", extra_host="127.0.0.1") == ""
     assert "not https" in endpoint_problem(
         "http://127.0.0.1:6443", "us-east-1", extra_host="127.0.0.1"

@@ -48,7 +48,7 @@ def host(path: Path | None = None, context: str | None = None) -> str:
         return connection.plain.base_url.host
 
 
-def test_of_several_files_the_first_that_says_something_is_right(
+def test_the_first_of_several_kubeconfigs_that_sets_a_value_wins(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = write(kubeconfig("blue"), "first")
@@ -61,13 +61,13 @@ def test_of_several_files_the_first_that_says_something_is_right(
     assert host(first, "blue") == "blue.example"
 
 
-def test_without_any_the_users_own_is_taken(write: Write, home: Path) -> None:
+def test_the_users_kubeconfig_is_the_default(write: Write, home: Path) -> None:
     (home / ".kube").mkdir(parents=True)
     write(kubeconfig("mine", current="mine"), "home/.kube/config")
     assert host() == "mine.example"
 
 
-def test_a_pods_account_does_not_win_over_a_kubeconfig(
+def test_a_kubeconfig_wins_over_the_service_account_of_the_pod(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
@@ -81,7 +81,7 @@ def test_a_pods_account_does_not_win_over_a_kubeconfig(
     assert asked == []
 
 
-def test_paths_in_a_kubeconfig_are_from_its_own_folder(write: Write) -> None:
+def test_paths_in_a_kubeconfig_are_relative_to_its_folder(write: Write) -> None:
     document = kubeconfig("blue", current="blue")
     document["clusters"][0]["cluster"]["certificate-authority"] = "ca.crt"
     path = write(document, "folder")
@@ -91,7 +91,7 @@ def test_paths_in_a_kubeconfig_are_from_its_own_folder(write: Write) -> None:
     assert str(refused.value) == f"{path}: {missing}"
 
 
-def test_a_cluster_behind_a_proxy_is_refused_and_another_beside_it_is_not(write: Write) -> None:
+def test_only_the_cluster_with_a_proxy_url_is_refused(write: Write) -> None:
     document = kubeconfig("blue", current="blue")
     document["clusters"][0]["cluster"]["proxy-url"] = "socks5://127.0.0.1:1080"
     for part, entries in kubeconfig("green").items():
@@ -119,7 +119,7 @@ def test_a_cluster_behind_a_proxy_is_refused_and_another_beside_it_is_not(write:
         ),
     ],
 )
-def test_what_is_no_kubeconfig_is_named_with_what_is_wrong(
+def test_an_invalid_kubeconfig_is_named_with_its_error(
     content: bytes, said: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "config"
@@ -130,7 +130,7 @@ def test_what_is_no_kubeconfig_is_named_with_what_is_wrong(
     assert said in str(refused.value)
 
 
-def test_where_there_is_none_it_is_said_where_one_was_looked_for(tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_lists_the_searched_places(tmp_path: Path) -> None:
     with pytest.raises(BadKubeconfig, match=r"expected --kubeconfig, \$KUBECONFIG or ~/.kube"):
         kubeconfig_connection(None)
     with pytest.raises(BadKubeconfig, match="nowhere: No such file or directory"):
@@ -141,7 +141,9 @@ def test_where_there_is_none_it_is_said_where_one_was_looked_for(tmp_path: Path)
     ("command", "said"),
     [("false", "Exec false returned 1"), ("no-such-command", "no-such-command")],
 )
-def test_a_command_that_gives_no_token_is_a_refusal(write: Write, command: str, said: str) -> None:
+def test_a_kubeconfig_command_without_a_token_is_refused(
+    write: Write, command: str, said: str
+) -> None:
     plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": command}
     path = write(kubeconfig("blue", current="blue", exec=plugin), "config")
     with closing(kubeconfig_cluster(path)) as cluster, pytest.raises(ClusterRefused, match=said):

@@ -39,7 +39,7 @@ def opened(region: Region) -> OpenClusters[str]:
     return OpenClusters(region, region.open_at, region)
 
 
-def test_a_cluster_is_opened_once_and_asked_about_now_and_then() -> None:
+def test_a_cluster_is_opened_once_and_its_endpoint_is_refreshed() -> None:
     region = Region()
     clusters = opened(region)
     for _ in range(10):
@@ -50,7 +50,7 @@ def test_a_cluster_is_opened_once_and_asked_about_now_and_then() -> None:
     assert (region.asked, region.opened) == (2, ["https://one"])
 
 
-def test_a_cluster_that_was_made_anew_is_opened_where_it_is_now() -> None:
+def test_a_recreated_cluster_is_opened_at_its_new_endpoint() -> None:
     region = Region()
     clusters = opened(region)
     clusters.get("prod")
@@ -60,7 +60,7 @@ def test_a_cluster_that_was_made_anew_is_opened_where_it_is_now() -> None:
     assert clusters.get("prod") == "prod at https://two"
 
 
-def test_where_nobody_can_be_asked_a_cluster_is_where_it_was() -> None:
+def test_the_last_endpoint_is_used_while_the_endpoint_cannot_be_read() -> None:
     region = Region()
     clusters = opened(region)
     clusters.get("prod")
@@ -71,7 +71,7 @@ def test_where_nobody_can_be_asked_a_cluster_is_where_it_was() -> None:
         clusters.get("other")
 
 
-def test_where_nobody_can_be_asked_not_every_pass_of_a_drain_waits_for_that() -> None:
+def test_a_failed_read_of_the_endpoint_is_not_repeated_in_every_pass() -> None:
     region = Region()
     clusters = opened(region)
     clusters.get("prod")
@@ -85,7 +85,7 @@ def test_where_nobody_can_be_asked_not_every_pass_of_a_drain_waits_for_that() ->
     assert clusters.get("prod") == "prod at https://two"
 
 
-def test_a_cluster_that_is_no_more_is_not_there() -> None:
+def test_a_deleted_cluster_is_not_returned() -> None:
     region = Region()
     clusters = opened(region)
     clusters.get("prod")

@@ -202,7 +202,7 @@ def cluster(live: Live, cluster: LightkubeCluster) -> LightkubeCluster:
     return cluster
 
 
-def test_no_tenant_changes_what_becomes_of_others_pods(
+def test_no_tenant_affects_the_drain_of_other_tenants_pods(
     live: Live, cluster: LightkubeCluster
 ) -> None:
     Tenants.live, Tenants.cluster = live, cluster

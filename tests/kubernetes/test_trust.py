@@ -184,7 +184,7 @@ def test_a_certificate_that_has_expired_is_refused(how: str, tmp_path: Path) -> 
         ask(connect(how, url, authority.pem, tmp_path))
 
 
-def test_errors_of_tls_name_no_line_of_pythons_source(
+def test_tls_errors_do_not_name_lines_of_pythons_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = Authority()

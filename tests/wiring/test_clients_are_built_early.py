@@ -44,7 +44,7 @@ for one in asked_for(getattr(module, use_case)(), set()):
         ("receive_notice", "reception", "scheduler"),
     ],
 )
-def test_the_clients_of_an_interruption_are_there_before_its_notice(
+def test_the_clients_of_an_interruption_are_built_during_initialisation(
     module: str, use_case: str, seldom: str
 ) -> None:
     environment = {

@@ -10,7 +10,7 @@ from tests.cli.conftest import forget_clients
 from tests.sandbox.aws.started import Sandbox, started
 
 
-def test_a_list_that_takes_longer_than_a_usual_answer_is_read_with_one_call(
+def test_a_list_that_takes_longer_than_the_default_timeout_takes_one_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with started() as (_, url):
