@@ -1,4 +1,4 @@
-"""receive_notice: every notice comes here, and starts the retirements it asks for."""
+"""receive_notice: receives the notices of EventBridge and starts retirements and admissions."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from leeway.wiring.receive_notice import reception, telemetry
 
 
 def handler(event: Any, context: object) -> dict[str, Any]:
-    """Receive one EventBridge event; what can't be received goes to the dead-letter queue."""
+    """Receive one EventBridge event; an event that fails goes to the dead-letter queue."""
     try:
         receipt = reception().receive(event)
     except (MalformedNotice, UnknownNotice, NotAllInstancesReceived) as error:

@@ -1,4 +1,4 @@
-"""reconcile: every minute, what events did not tell; at once, what an ended instance leaves."""
+"""reconcile: finds lost events every minute, and cleans up after one terminated instance."""
 
 from dataclasses import asdict
 from typing import Any
@@ -8,8 +8,8 @@ from leeway.wiring.reconcile import reconciliation, telemetry
 
 
 def handler(event: Any, context: object) -> dict[str, Any]:
-    """Reconcile every cluster, or clean up after one instance."""
-    wanted = parse_round(event)
-    reports = reconciliation().run(wanted)
-    telemetry().reconciled(reports, of_all=not wanted.instance)
+    """Reconcile all clusters, or clean up after the instance that the event names."""
+    requested = parse_round(event)
+    reports = reconciliation().run(requested)
+    telemetry().reconciled(reports, of_all=not requested.instance)
     return {"clusters": [asdict(report) for report in reports]}

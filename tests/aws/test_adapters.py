@@ -23,7 +23,7 @@ from leeway.ports.aws import (
 )
 from leeway.ports.table import RecordChanged
 
-from tests.aws.receiving import TAGS, interruption, launch, maker, reception
+from tests.aws.receive_notice import TAGS, client_factory, interruption, launch, receive_notice
 from tests.notices.events import EVENTS, event
 from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
@@ -51,7 +51,7 @@ def test_the_second_of_two_writers_gets_a_conflict_for_a_record(records: DynamoR
 
 
 def test_an_instance_is_read_with_its_cluster_and_owner(aws: Sandbox) -> None:
-    instances = Ec2Instances(maker(aws, "ec2"))
+    instances = Ec2Instances(client_factory(aws, "ec2"))
     found = instances.describe(launch(aws, TAGS))
     assert found is not None
     assert (found.cluster, found.owner) == ("prod", Owner(OwnerKind.NONE))
@@ -62,7 +62,7 @@ def test_an_instance_is_read_with_its_cluster_and_owner(aws: Sandbox) -> None:
 
 
 def test_an_instance_with_the_tag_of_eks_has_joined(aws: Sandbox) -> None:
-    instances = Ec2Instances(maker(aws, "ec2"))
+    instances = Ec2Instances(client_factory(aws, "ec2"))
     plain = instances.describe(launch(aws, {"eks:cluster-name": "prod"}))
     by_eks = instances.describe(launch(aws, {"aws:eks:cluster-name": "prod"}))
     assert plain is not None
@@ -75,13 +75,13 @@ def test_terminating_an_unknown_instance_is_not_an_error(aws: Sandbox) -> None:
         return int(aws.control("GET", "status")["calls"].get("ec2:TerminateInstances", 0))
 
     before = asked()
-    Ec2Instances(maker(aws, "ec2")).terminate("i-0ffffffffffffffff")
+    Ec2Instances(client_factory(aws, "ec2")).terminate("i-0ffffffffffffffff")
     assert asked() == before + 1
 
 
 def test_the_facts_of_a_group_are_current(aws: Sandbox) -> None:
     (member,) = aws.group("facts", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
-    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    groups = AutoScalingGroups(client_factory(aws, "autoscaling"))
     facts = groups.facts(member)
     assert facts is not None
     assert (facts.name, facts.lifecycle_state) == ("facts", "InService")
@@ -97,7 +97,7 @@ def test_completing_an_action_that_no_longer_waits_raises_lifecycle_action_over(
     aws: Sandbox,
 ) -> None:
     (member,) = aws.group("over", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
-    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    groups = AutoScalingGroups(client_factory(aws, "autoscaling"))
     waiting = LifecycleHook("over", "leeway-drain")
     groups.terminate_in_group(member)
     aws.wait(lambda: aws.states("over").get(member) == "Terminating:Wait")
@@ -111,7 +111,7 @@ def test_completing_an_action_that_no_longer_waits_raises_lifecycle_action_over(
 def test_a_heartbeat_extends_a_wait_by_the_timeout_of_the_hook(aws: Sandbox) -> None:
     short = hook("leeway-drain", HeartbeatTimeout=2)
     (member,) = aws.group("kept", 1, LifecycleHookSpecificationList=[short])
-    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    groups = AutoScalingGroups(client_factory(aws, "autoscaling"))
     waiting = LifecycleHook("kept", "leeway-drain")
     assert groups.hook_settings(waiting) == HookSettings(2)
     assert groups.hook_settings(LifecycleHook("kept", "another")) is None
@@ -137,11 +137,11 @@ def test_a_throttled_call_is_unavailable_and_a_forbidden_one_is_refused(
 ) -> None:
     aws.control("PUT", "faults", {"faults": [{"service": "ec2", "error": code, "status": 403}]})
     with pytest.raises(error, match=code):
-        Ec2Instances(maker(aws, "ec2")).describe("i-0ffffffffffffffff")
+        Ec2Instances(client_factory(aws, "ec2")).describe("i-0ffffffffffffffff")
 
 
 def test_the_current_state_of_an_instance_is_read(aws: Sandbox) -> None:
-    instances = Ec2Instances(maker(aws, "ec2"))
+    instances = Ec2Instances(client_factory(aws, "ec2"))
     instance = launch(aws, TAGS)
     now = instances.current_instance(instance)
     assert now is not None
@@ -158,7 +158,7 @@ def test_the_current_state_of_an_instance_is_read(aws: Sandbox) -> None:
 def test_the_instances_of_a_capacity_reservation_are_found_by_its_id(aws: Sandbox) -> None:
     inside, _ = launch(aws, TAGS), launch(aws, TAGS)
     aws.control("POST", "reserve", {"instance": inside, "reservation": "cr-0123456789abcdef0"})
-    instances = Ec2Instances(maker(aws, "ec2"))
+    instances = Ec2Instances(client_factory(aws, "ec2"))
     assert instances.in_reservation("cr-0123456789abcdef0") == [inside]
     assert instances.in_reservation("cr-none") == []
 
@@ -211,7 +211,9 @@ def test_starts_are_rate_limited_and_the_first_does_not_wait() -> None:
 
 
 def test_leeways_own_events_reach_the_bus(aws: Sandbox) -> None:
-    EventBridgeLeewayEvents(maker(aws, "events")).publish("Leeway Node Retired", '{"node": "n"}')
+    EventBridgeLeewayEvents(client_factory(aws, "events")).publish(
+        "Leeway Node Retired", '{"node": "n"}'
+    )
     (put,) = aws.journal("put-events", source="leeway")
     assert put["detail"] == {"node": "n"}
 
@@ -222,8 +224,8 @@ def test_the_next_delivery_starts_a_retirement_that_was_only_recorded(
     instance = launch(aws, TAGS)
     starts = Starts(failures=1)
     with pytest.raises(NotAllInstancesReceived):
-        reception(aws, starts).receive(interruption(instance))
-    receipt = reception(aws, starts).receive(interruption(instance))
+        receive_notice(aws, starts).receive(interruption(instance))
+    receipt = receive_notice(aws, starts).receive(interruption(instance))
     assert [one.result for one in receipt.instances] == [NoticeResult.STARTED]
     assert starts.started == [(instance, "prod", 1)]
 
@@ -235,8 +237,8 @@ def test_a_write_with_a_lost_answer_is_not_repeated(aws: Sandbox) -> None:
     aws.control("PUT", "faults", {"faults": [fault]})
     starts = Starts()
     with pytest.raises(NotAllInstancesReceived):
-        reception(aws, starts).receive(interruption(instance))
-    receipt = reception(aws, starts).receive(interruption(instance))
+        receive_notice(aws, starts).receive(interruption(instance))
+    receipt = receive_notice(aws, starts).receive(interruption(instance))
     assert [one.attempt for one in receipt.instances] == [1]
     assert starts.started == [(instance, "prod", 1)]
 
@@ -258,7 +260,7 @@ def test_one_instance_that_fails_does_not_stop_the_others_of_its_notice(aws: San
 
     starts = FailsFirst()
     with pytest.raises(NotAllInstancesReceived) as failed:
-        reception(aws, starts).receive(body)
+        receive_notice(aws, starts).receive(body)
     assert [instance for instance, *_ in starts.started] == [second]
     assert [one.instance for one in failed.value.receipt.instances] == [second]
 
@@ -276,7 +278,7 @@ def test_instances_of_other_owners_are_listed_and_not_changed(
     aws: Sandbox, tags: dict[str, str], result: NoticeResult
 ) -> None:
     starts = Starts()
-    receipt = reception(aws, starts).receive(interruption(launch(aws, tags)))
+    receipt = receive_notice(aws, starts).receive(interruption(launch(aws, tags)))
     assert [one.result for one in receipt.instances] == [result]
     assert receipt.instances[0].reason
     assert starts.started == []
@@ -284,6 +286,6 @@ def test_instances_of_other_owners_are_listed_and_not_changed(
 
 def test_a_notice_without_an_action_has_a_reason(aws: Sandbox) -> None:
     greeting = json.loads((EVENTS / "lifecycle-test-notification.json").read_text())
-    receipt = reception(aws, Starts()).receive({**greeting, "region": "eu-west-1"})
+    receipt = receive_notice(aws, Starts()).receive({**greeting, "region": "eu-west-1"})
     assert [one.result for one in receipt.instances] == [NoticeResult.IGNORED]
     assert json.dumps(receipt.to_dict())

@@ -13,7 +13,7 @@ from leeway.interruption.ports import InstanceState
 from leeway.interruption.receive_notice import NoticeResult
 from leeway.ports.aws import CloudUnavailable
 
-from tests.aws.receiving import TAGS, interruption, launch, maker, reception
+from tests.aws.receive_notice import TAGS, client_factory, interruption, launch, receive_notice
 from tests.aws.stored import TABLE
 from tests.retirement.retirements import FACTS
 from tests.sandbox.aws.started import Sandbox
@@ -27,7 +27,7 @@ def facts(number: int, cluster: str = "prod") -> InstanceFacts:
 
 @pytest.fixture
 def index(aws: Sandbox) -> Iterator[DynamoIndex]:
-    index = DynamoIndex(maker(aws, "dynamodb"), TABLE, SystemClock())
+    index = DynamoIndex(client_factory(aws, "dynamodb"), TABLE, SystemClock())
     yield index
     index.update((), [*index.of_cluster("prod"), *index.of_cluster("other")])
 
@@ -103,7 +103,7 @@ def test_each_of_a_hundred_notices_takes_one_query_and_no_call_of_ec2(
     before = {action: calls(aws, action) for action in counted}
     starts = Starts()
     for one in storm:
-        receipt = reception(aws, starts).receive(interruption(one.instance, id=one.instance))
+        receipt = receive_notice(aws, starts).receive(interruption(one.instance, id=one.instance))
         assert [r.result for r in receipt.instances] == [NoticeResult.STARTED]
     assert [calls(aws, action) - before[action] for action in counted] == [0, 100, 0, 100]
     assert len(starts.started) == 100
@@ -115,7 +115,7 @@ def test_an_instance_that_is_missing_from_the_index_is_read_from_ec2(
     instance = launch(aws, TAGS)
     before = calls(aws, "ec2:DescribeInstances")
     starts = Starts()
-    reception(aws, starts).receive(interruption(instance))
+    receive_notice(aws, starts).receive(interruption(instance))
     assert starts.started == [(instance, "prod", 1)]
     assert calls(aws, "ec2:DescribeInstances") - before == 1
 
@@ -125,7 +125,7 @@ def test_a_record_and_the_facts_of_its_instance_are_read_by_one_call(
 ) -> None:
     instance = launch(aws, TAGS)
     assert records.known(instance) == InstanceState()
-    reception(aws, Starts()).receive(interruption(instance))
+    receive_notice(aws, Starts()).receive(interruption(instance))
     index.update([FACTS.model_copy(update={"instance": instance})], ())
     before = calls(aws, "dynamodb:Query")
     known = records.known(instance)

@@ -14,7 +14,7 @@ from leeway.interruption.receive_notice import Dependencies, NoticeResult, Recei
 from leeway.manifests.configuration import Configuration
 
 from cli import main
-from tests.aws.receiving import TAGS, interruption, launch, maker
+from tests.aws.receive_notice import TAGS, client_factory, interruption, launch
 from tests.aws.stored import TABLE
 from tests.sandbox.aws.started import Sandbox
 from tests.stand_ins import (
@@ -43,16 +43,16 @@ class Deployed:
     def __init__(self, aws: Sandbox) -> None:
         self.starts = Starts()
         self.reported = Reported()
-        self.records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+        self.records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
         manifests = DynamoManifests(partial(aws.client, "dynamodb"), TABLE)
         self.configuration = Configuration(manifests, SystemClock(), self.reported)
         self._reception = ReceiveNotice(
             Dependencies(
                 records=self.records,
                 place=HERE,
-                instances=Ec2Instances(maker(aws, "ec2")),
-                current=Ec2Instances(maker(aws, "ec2")),
-                changes=Ec2Instances(maker(aws, "ec2")),
+                instances=Ec2Instances(client_factory(aws, "ec2")),
+                current=Ec2Instances(client_factory(aws, "ec2")),
+                changes=Ec2Instances(client_factory(aws, "ec2")),
                 policies=self.configuration,
                 retire_node=self.starts,
                 schedules=SchedulesInMemory(),

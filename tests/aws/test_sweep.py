@@ -22,7 +22,7 @@ from leeway.reconciliation.ports import UnderWay
 from leeway.retirement.replacement_intent import ReplacementIntent
 
 from tests.admission.admissions import ask
-from tests.aws.receiving import launch, maker
+from tests.aws.receive_notice import client_factory, launch
 from tests.aws.stored import TABLE
 from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
@@ -32,7 +32,7 @@ EKS_GROUP = "eks-general-0ac1b6a3-4d3e-9f0b-6c56-3f1c2e9a7b10"
 
 @pytest.fixture
 def sweep(aws: Sandbox) -> Ec2Sweep:
-    return Ec2Sweep(maker(aws, "ec2"))
+    return Ec2Sweep(client_factory(aws, "ec2"))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_instances_are_found_by_any_tag_of_the_cluster(
     assert {one.facts.cluster for one in found.values()} == {"swept"}
     assert found[instance].state in {"pending", "running"}
     assert found[instance].launched_at.tzinfo is not None
-    assert found[instance].facts == Ec2Instances(maker(aws, "ec2")).describe(instance)
+    assert found[instance].facts == Ec2Instances(client_factory(aws, "ec2")).describe(instance)
 
 
 def test_one_call_lists_all_instances_and_no_clusters_take_no_call(
@@ -100,7 +100,7 @@ def test_states_are_current_and_unknown_instances_count_as_terminated(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     living, ended = launch(aws, {"Name": "living"}), launch(aws, {"Name": "ended"})
-    Ec2Instances(maker(aws, "ec2")).terminate(ended)
+    Ec2Instances(client_factory(aws, "ec2")).terminate(ended)
     aws.wait(lambda: sweep.states([ended]) == {ended: "terminated"})
     aws.wait(lambda: sweep.states([living]) == {living: "running"})
     unknown = ["i-0ffffffffffffffff", "i-0eeeeeeeeeeeeeeee"]
@@ -163,7 +163,7 @@ def test_unknown_instances_that_ec2_does_not_name_have_no_state(
 def test_instances_are_found_by_their_private_dns_name(aws: Sandbox, sweep: Ec2Sweep) -> None:
     instance = launch(aws, {"eks:cluster-name": "named"})
     launch(aws, {"eks:cluster-name": "named"})
-    facts = Ec2Instances(maker(aws, "ec2")).describe(instance)
+    facts = Ec2Instances(client_factory(aws, "ec2")).describe(instance)
     assert facts is not None
     (found,) = sweep.named({facts.private_dns_name, "ip-10-99-99-99.ec2.internal"})
     assert found.facts == facts
@@ -191,7 +191,7 @@ def test_spot_interruptions_are_found_without_a_warning(aws: Sandbox, sweep: Ec2
     assert (seen.instance, seen.action) == (member, InterruptionAction.TERMINATE)
     assert other != seen.instance
     assert sweep.states([member]) == {member: "running"}
-    instances = Ec2Instances(maker(aws, "ec2"))
+    instances = Ec2Instances(client_factory(aws, "ec2"))
     now = [instances.current_instance(one) for one in (member, other)]
     assert [one.interrupted for one in now if one is not None] == [True, False]
 
@@ -249,7 +249,7 @@ def test_an_item_of_a_manifest_in_the_index_is_not_a_record(
         f"MANIFESTS#posing RETIREMENT: the record names instance {record.instance}"
         in under_way.unread
     )
-    index = DynamoIndex(maker(aws, "dynamodb"), TABLE, SystemClock())
+    index = DynamoIndex(client_factory(aws, "dynamodb"), TABLE, SystemClock())
     assert index.of_cluster("posing") == {}
 
 
@@ -259,7 +259,7 @@ def test_an_item_without_a_record_does_not_hide_other_records_of_an_index(
 ) -> None:
     record = interrupted(Phase.NOTICED)
     ours = record.facts.model_copy(update={"cluster": "hidden"})
-    index = DynamoIndex(maker(aws, "dynamodb"), TABLE, SystemClock())
+    index = DynamoIndex(client_factory(aws, "dynamodb"), TABLE, SystemClock())
     index.update([ours], [])
     for sort in ("RETIREMENT", "FACTS"):
         key = {"pk": {"S": "MANIFESTS#other"}, "sk": {"S": sort}}
@@ -300,7 +300,7 @@ def test_scheduled_events_are_found_with_completed_and_canceled_ones(
     assert timedelta(minutes=115) < found.starts_at - datetime.now(UTC) <= timedelta(hours=2)
     assert event.startswith(CHANGE_PREFIX)
     assert not found.over
-    one = Ec2Instances(maker(aws, "ec2"))
+    one = Ec2Instances(client_factory(aws, "ec2"))
     assert (one.changes_of(degraded), one.changes_of(quiet)) == ([found], [])
     for over in ("[Completed]", "[Canceled]"):
         aws.control("POST", "maintenance", {**command, "event": event, "over": over})
@@ -328,8 +328,8 @@ def test_scheduled_events_are_read_to_the_last_page(aws: Sandbox, sweep: Ec2Swee
 def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -> None:
     hooks = [hook("drain"), hook("admit", "LAUNCHING")]
     aws.group("quiet", 1)
-    waiting = AutoScalingWaitingActions(maker(aws, "autoscaling"))
-    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    waiting = AutoScalingWaitingActions(client_factory(aws, "autoscaling"))
+    groups = AutoScalingGroups(client_factory(aws, "autoscaling"))
     (member,) = aws.group("waits", 1, LifecycleHookSpecificationList=hooks[:1])
     assert waiting.of_groups(["waits", "quiet"]) == Waiting(())
     aws.client("autoscaling").put_lifecycle_hook(AutoScalingGroupName="waits", **hooks[1])
@@ -349,8 +349,8 @@ def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -
 def test_a_throttled_group_is_reported_and_does_not_hide_other_groups(
     aws: Sandbox, call: str
 ) -> None:
-    waiting = AutoScalingWaitingActions(maker(aws, "autoscaling"))
-    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    waiting = AutoScalingWaitingActions(client_factory(aws, "autoscaling"))
+    groups = AutoScalingGroups(client_factory(aws, "autoscaling"))
     names = [f"one-{call.lower()}", f"two-{call.lower()}"]
     for name in names:
         (member,) = aws.group(name, 1, LifecycleHookSpecificationList=[hook("drain")])
@@ -372,7 +372,7 @@ def test_hooks_with_a_target_are_left_out_except_the_hooks_of_eks(
 ) -> None:
     hooks = [hook("somebody-elses"), hook("Terminate-LC-Hook")]
     (member,) = aws.group("eks-general", 1, LifecycleHookSpecificationList=hooks)
-    AutoScalingGroups(maker(aws, "autoscaling")).terminate_in_group(member)
+    AutoScalingGroups(client_factory(aws, "autoscaling")).terminate_in_group(member)
     client = aws.client("autoscaling")
 
     def with_their_target(parsed: dict[str, Any], **_: Any) -> None:
@@ -400,7 +400,7 @@ def test_hooks_with_a_target_are_left_out_except_the_hooks_of_eks(
 
 
 def test_the_manufacturers_of_accelerators_are_read_from_ec2(aws: Sandbox) -> None:
-    types = Ec2Instances(maker(aws, "ec2"))
+    types = Ec2Instances(client_factory(aws, "ec2"))
     assert types.accelerators("g4dn.xlarge") == ("NVIDIA",)
     assert "AWS" in types.accelerators("inf1.xlarge")
     assert types.accelerators("m5.large") == ()
@@ -411,7 +411,7 @@ def test_the_manufacturers_of_accelerators_are_read_from_ec2(aws: Sandbox) -> No
 def test_an_unreadable_record_is_reported_and_does_not_hide_other_records(
     aws: Sandbox,
 ) -> None:
-    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
     facts = interrupted().facts.model_copy(update={"cluster": "two-versions"})
     good = interrupted().model_copy(
         update={"facts": facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee2"})}
@@ -437,7 +437,7 @@ def test_an_unreadable_record_is_reported_and_does_not_hide_other_records(
 
 
 def test_only_open_records_are_read_by_cluster(aws: Sandbox) -> None:
-    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
     place = {"cluster": "under-way"}
     facts = interrupted().facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee1", **place})
     retirement = interrupted().model_copy(update={"facts": facts})
@@ -464,7 +464,7 @@ def test_only_open_records_are_read_by_cluster(aws: Sandbox) -> None:
 
 
 def test_the_records_of_a_storm_are_spread_over_all_shards_of_the_index(aws: Sandbox) -> None:
-    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
     written = set()
     for number in range(40):
         place = {"cluster": "stormy", "instance": f"i-0dddddddddddd{number:04x}"}

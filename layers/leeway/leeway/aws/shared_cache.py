@@ -14,21 +14,12 @@ KEPT_FOR = timedelta(hours=1)
 """How long DynamoDB keeps a value or a claim after its last write; readers check its age."""
 
 
-class DynamoSharedCache:
-    """The CacheStore Protocol; `client` returns boto3's DynamoDB client."""
+class DynamoClaims:
+    """The Claims Protocol; `client` returns boto3's DynamoDB client."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
         self._table = table
-
-    def get(self, what: str) -> CachedValue | None:
-        """Read a value by an eventually consistent GetItem: it may be a second old."""
-        with aws_errors():
-            answer = self._client().get_item(TableName=self._table, Key=_key(what, "VALUE"))
-        item = answer.get("Item")
-        if item is None:
-            return None
-        return CachedValue(item["body"]["S"], datetime.fromisoformat(item["read_at"]["S"]))
 
     def claim(self, what: str, now: datetime, until: datetime) -> bool:
         """Claim a task by one conditional PutItem; False if another claim lasts beyond `now`."""
@@ -49,6 +40,19 @@ class DynamoSharedCache:
         except RecordChanged:
             return False
         return True
+
+
+class DynamoSharedCache(DynamoClaims):
+    """The CacheStore Protocol."""
+
+    def get(self, what: str) -> CachedValue | None:
+        """Read a value by an eventually consistent GetItem: it may be a second old."""
+        with aws_errors():
+            answer = self._client().get_item(TableName=self._table, Key=_key(what, "VALUE"))
+        item = answer.get("Item")
+        if item is None:
+            return None
+        return CachedValue(item["body"]["S"], datetime.fromisoformat(item["read_at"]["S"]))
 
     def put(self, what: str, value: CachedValue) -> None:
         """Write a value; it replaces the stored one without a condition."""

@@ -4,7 +4,7 @@ import os
 from functools import cache, partial
 
 from leeway.aws.functions import LambdaCleanUp, LambdaExecutions, RateLimit
-from leeway.aws.shared_cache import DynamoSharedCache
+from leeway.aws.shared_cache import DynamoClaims
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.interruption.receive_notice import Dependencies, ReceiveNotice
 from leeway.notices.synthetic import EventOrigin
@@ -65,6 +65,6 @@ def reception_with(schedules: Schedules) -> ReceiveNotice:
             arrivals=records(),
             admit_node=admissions(),
             cleaning=LambdaCleanUp(partial(client, "lambda"), settings().reconcile),
-            claims=DynamoSharedCache(partial(client, "dynamodb"), settings().table),
+            claims=DynamoClaims(partial(client, "dynamodb"), settings().table),
         )
     )
