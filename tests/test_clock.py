@@ -18,7 +18,7 @@ def seconds(number: float) -> timedelta:
 def learn(lead: ClockOffset, theirs: datetime, ahead: timedelta, there: float, back: float) -> None:
     """Let somebody whose clock is so far ahead answer at this moment of theirs."""
     date = format_datetime(theirs, usegmt=True)
-    lead.learn(date, theirs - ahead - seconds(there), theirs - ahead + seconds(back))
+    lead.observe(date, theirs - ahead - seconds(there), theirs - ahead + seconds(back))
 
 
 TRANSIT = st.floats(0, 30)
@@ -73,7 +73,7 @@ def test_a_clock_that_was_set_right_meanwhile_is_believed_again() -> None:
 )
 def test_a_date_that_says_nothing_or_cannot_be_true_teaches_nothing(date: str) -> None:
     lead = ClockOffset()
-    lead.learn(date, NOON + seconds(50), NOON + seconds(51))
+    lead.observe(date, NOON + seconds(50), NOON + seconds(51))
     assert lead.ahead == timedelta(0)
 
 

@@ -50,8 +50,8 @@ def test_a_console_shows_what_a_terminal_would_obey() -> None:
 
 
 def test_lines_and_documents_show_it_too(capsys: pytest.CaptureFixture[str]) -> None:
-    output.tell(OBEYED)
-    output.show(OBEYED)
+    output.write_stderr(OBEYED)
+    output.write_stdout(OBEYED)
     output.print_json({"said": OBEYED})
     said = capsys.readouterr()
     assert (said.out + said.err).replace("\n", "").isprintable()
@@ -68,6 +68,7 @@ def test_the_command_line_writes_by_no_other_way() -> None:
         if re.search(r"std(out|err)\.write|\bprint\(|\bConsole\(", line) and ".print(" not in line
     }
     assert writes == {
+        "command.py: sys.stdout.write(data.text)",
         'completion.py: sys.stdout.write(f"{script}\\n")',
         "get.py: sys.stdout.write(as_yaml(document))",
         "main.py: sys.stdout.write(f\"leeway {version('leeway')}\\n\")",

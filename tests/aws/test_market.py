@@ -19,7 +19,7 @@ from leeway.selection.offers.survey import Part, Survey
 from leeway.selection.offers.unavailable import Unavailable
 from leeway.wiring.clients import background_client
 
-from cli.catalogs import sandbox_survey
+from cli.selection.catalogs import sandbox_survey
 from tests.aws.stored import TABLE
 from tests.sandbox.aws.started import Sandbox
 from tests.stand_ins import OfferingsInMemory

@@ -74,7 +74,7 @@ class Deployed:
 @pytest.fixture
 def apply(aws: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Apply a spec of cluster prod by the command line; taken away at the end."""
-    from tests.cli.conftest import forget_clients
+    from tests.cli.conftest import drop_clients
 
     environment = {
         "AWS_ENDPOINT_URL": aws.url,
@@ -85,7 +85,7 @@ def apply(aws: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     }
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    forget_clients()
+    drop_clients()
 
     def apply(spec: str) -> None:
         file = tmp_path / "cluster.yaml"
@@ -96,7 +96,7 @@ def apply(aws: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     yield apply
     main.run(["delete", "cluster", "prod", "--cluster", "prod"])
-    forget_clients()
+    drop_clients()
 
 
 def test_an_ignored_notice_starts_nothing(aws: Sandbox, apply: Any) -> None:

@@ -137,9 +137,7 @@ def test_flags_impersonate_without_the_kubeconfig(server: RecordingServer) -> No
     assert all(names == expected for _, names in server.requests)
 
 
-def test_the_retry_after_a_401_impersonates_the_same_user(
-    server: RecordingServer, tmp_path: Path
-) -> None:
+def test_the_retry_after_a_401_impersonates_the_same_user(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
     with running_faulty_server(tmp_path) as server:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from ipaddress import ip_address
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
@@ -64,6 +65,21 @@ def up_to(most: timedelta) -> Callable[[timedelta], timedelta]:
         raise ValueError(f"expected a duration above 0s and at most {render_duration(most)}")
 
     return check
+
+
+def _is_address(text: str) -> str:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        raise ValueError("expected an IP address") from None
+    # Python takes any text as an IPv6 scope.
+    if "%" in text:
+        raise ValueError("expected an IP address without a scope")
+    return str(address)
+
+
+IpAddress = Annotated[str, AfterValidator(_is_address), StringConstraints(max_length=45)]
+"""An IPv4 or IPv6 address."""
 
 
 class Strict(BaseModel):

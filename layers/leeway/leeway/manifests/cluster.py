@@ -1,17 +1,40 @@
 """The Cluster manifest of `leeway.sh/v1`: the policy of Leeway in one cluster."""
 
+from base64 import b64decode
 from datetime import timedelta
+from ipaddress import ip_network
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from leeway.manifests.base import Duration, Manifest, Metadata, Strict, up_to
+from leeway.manifests.base import Duration, IpAddress, Manifest, Metadata, Strict, up_to
 from leeway.manifests.selectors import SecurityGroupTerms, SubnetTerms, Tags
 from leeway.notices import NoticeKind
 from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING, OnBlocked, Replacement, StatusCheck
 
 NAME = r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$"
 """The cluster names that EKS accepts."""
+ENDPOINT = r"^https://([0-9A-Za-z]([0-9A-Za-z.-]*[0-9A-Za-z])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$"
+"""The URL of an API server."""
+
+
+def _is_base64(text: str) -> str:
+    try:
+        b64decode(text, validate=True)
+    except ValueError:
+        raise ValueError("expected text in base64") from None
+    return text
+
+
+def _is_network(text: str) -> str:
+    try:
+        network = ip_network(text)
+    except ValueError:
+        raise ValueError("expected a range of addresses such as 172.20.0.0/16") from None
+    # Python takes any text as an IPv6 scope.
+    if "%" in text or network.num_addresses < 16:
+        raise ValueError("expected a range of at least 16 addresses, without a scope")
+    return str(network)
 
 
 class NoticePolicy(Strict):
@@ -135,6 +158,22 @@ class Defaults(Strict):
     do not fit on the nodes that were chosen for them."""
 
 
+class ControlPlane(Strict):
+    """The connection details that a node needs in order to join the cluster."""
+
+    endpoint: Annotated[str, StringConstraints(pattern=ENDPOINT, max_length=300)]
+    """URL of the API server, such as https://ABC.gr7.us-east-1.eks.amazonaws.com."""
+    certificate_authority: Annotated[
+        str, StringConstraints(pattern=r"^[A-Za-z0-9+/]+={0,2}$"), AfterValidator(_is_base64)
+    ]
+    """The cluster's certificate authority in base64, as EKS and kubeconfigs have it."""
+    service_cidr: Annotated[str, Field(alias="serviceCIDR"), AfterValidator(_is_network)]
+    """The range of the cluster's service addresses, such as 172.20.0.0/16. The cluster has the IP
+    family of this range."""
+    cluster_dns: Annotated[tuple[IpAddress, ...], Field(alias="clusterDNS")] = ()
+    """Addresses of the cluster's DNS server. Default: the tenth address of serviceCIDR."""
+
+
 class ClusterSpec(Strict):
     """The policy of Leeway in the cluster."""
 
@@ -149,8 +188,11 @@ class ClusterSpec(Strict):
     notices: Notices = Notices()
     """The policy for each kind of notice."""
     defaults: Defaults = Defaults()
-    """The node class of pools whose node class has no manifest. `leeway types` and `leeway select`
-    use it."""
+    """The node class of pools whose node class has no manifest. `leeway types`, `leeway select` and
+    `leeway userdata` use it."""
+    control_plane: ControlPlane | None = None
+    """The connection details that a node needs in order to join. `leeway userdata` reads them here,
+    the functions read them from EKS."""
 
 
 class ClusterMetadata(Metadata):

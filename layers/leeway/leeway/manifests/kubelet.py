@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from leeway.manifests.amounts import Amount
-from leeway.manifests.base import Duration, NotActedOn, Strict
+from leeway.manifests.base import Duration, IpAddress, NotActedOn, Strict
 from leeway.selection.offers.node_class import Kubelet
 from leeway.selection.resources import Resources
 
@@ -36,8 +36,8 @@ Percent = Annotated[int, Field(ge=0, le=100)]
 class KubeletSettings(Strict):
     """Kubelet settings of a node."""
 
-    cluster_dns: Annotated[tuple[str, ...], Field(alias="clusterDNS")] = ()
-    """Addresses of the cluster's DNS servers."""
+    cluster_dns: Annotated[tuple[IpAddress, ...], Field(alias="clusterDNS")] = ()
+    """Addresses of the cluster\'s DNS servers."""
     max_pods: Annotated[int, Field(ge=0)] | None = None
     """Maximum number of pods on a node, in place of the number that its IP addresses allow."""
     pods_per_core: Annotated[int, Field(ge=0)] | None = None

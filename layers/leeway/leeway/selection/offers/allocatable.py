@@ -32,8 +32,10 @@ _CPU_BANDS = (
 )
 _KUBE_MEMORY_PER_POD_MIB, _KUBE_MEMORY_MIB = 11, 255
 _KUBE_STORAGE = GIB
-_EVICTION_MEMORY = "100Mi"
-_EVICTION_STORAGE = "10%"
+# The thresholds that EKS's images set. The one for inodes does not reduce allocatable.
+_MEMORY, _STORAGE = "memory.available", "nodefs.available"
+_THRESHOLDS = {_MEMORY: "100Mi", _STORAGE: "10%"}
+_LINUX_THRESHOLDS = {**_THRESHOLDS, "nodefs.inodesFree": "5%"}
 
 _PREFIX_SIZE = 16
 _MANY_VCPUS = 30
@@ -66,12 +68,10 @@ def _own_volumes(family: AmiFamily) -> int:
 
 def allocatable(machine: Machine, node_class: NodeClass, capacity: Resources) -> Resources:
     """Return what of a node's capacity is left to pods; nothing is less than 0."""
-    kubelet = node_class.kubelet
-    reserved = {**_kube_reserved(machine, node_class), **kubelet.kube_reserved}
     taken = (
-        Resources(reserved)
-        + kubelet.system_reserved
-        + _eviction_hard(capacity, kubelet.eviction_hard)
+        kube_reserved(machine, node_class)
+        + node_class.kubelet.system_reserved
+        + _kept_free(capacity, eviction_hard(node_class))
     )
     return Resources({name: max(0, n - taken.of(name)) for name, n in capacity.items()})
 
@@ -101,7 +101,20 @@ def _pods_by_addresses(machine: Machine, family: AmiFamily, slot: int) -> int:
     return machine.interfaces * slots * slot + 2
 
 
-def _kube_reserved(machine: Machine, node_class: NodeClass) -> dict[str, int]:
+def kube_reserved(machine: Machine, node_class: NodeClass) -> Resources:
+    """Return the amounts that the kubelet reserves for Kubernetes' daemons: those of the node
+    class, and for resources that it does not name those that EKS's image would compute."""
+    return Resources({**_by_image(machine, node_class), **node_class.kubelet.kube_reserved})
+
+
+def eviction_hard(node_class: NodeClass) -> Mapping[str, str]:
+    """Return the thresholds at which the kubelet evicts pods at once: the node class's, and for
+    signals that it does not name those of EKS's images."""
+    by_image = _THRESHOLDS if node_class.family.windows else _LINUX_THRESHOLDS
+    return {**by_image, **node_class.kubelet.eviction_hard}
+
+
+def _by_image(machine: Machine, node_class: NodeClass) -> dict[str, int]:
     family = node_class.family
     # Bottlerocket and Windows reserve for the pods that a node is to have, the others for those
     # that its addresses would allow, whatever it is told.
@@ -128,16 +141,11 @@ def _reserved_cpu(millicores: int) -> int:
     return reserved
 
 
-def _eviction_hard(capacity: Resources, thresholds: Mapping[str, str]) -> Resources:
+def _kept_free(capacity: Resources, thresholds: Mapping[str, str]) -> Resources:
     return Resources(
         {
-            "memory": _threshold(
-                thresholds.get("memory.available", _EVICTION_MEMORY), capacity.of("memory")
-            ),
-            "ephemeral-storage": _threshold(
-                thresholds.get("nodefs.available", _EVICTION_STORAGE),
-                capacity.of("ephemeral-storage"),
-            ),
+            name: _threshold(thresholds[signal], capacity.of(name))
+            for signal, name in ((_MEMORY, "memory"), (_STORAGE, "ephemeral-storage"))
         }
     )
 

@@ -24,7 +24,7 @@ from leeway.selection.labels import (
     ZONE_ID,
 )
 from leeway.selection.offers.branches import POD_ENI
-from leeway.selection.offers.machines import EFA
+from leeway.selection.offers.machines import EFA, Machine
 from leeway.selection.offers.node_class import WINDOWS_BUILDS, NodeClass
 from leeway.selection.offers.unavailable import ANY, Unavailable
 from leeway.selection.requirements import Requirement, Requirements
@@ -129,6 +129,10 @@ class Shapes(Protocol):
         """Return capacity and allocatable of one type."""
         ...
 
+    def machine(self, index: int) -> Machine | None:
+        """Return one type as EC2 describes it; None if only its capacity is known."""
+        ...
+
 
 class Catalog:
     """The instance types of one region, their offerings and prices."""
@@ -169,6 +173,11 @@ class Catalog:
     def index(self) -> Mapping[str, int]:
         """Each type's bit, by its name."""
         return {name: i for i, name in enumerate(self.names)}
+
+    def machine(self, name: str) -> Machine | None:
+        """Return a type as EC2 describes it; None if the catalog has no description of it."""
+        index = self.index.get(name)
+        return None if index is None else self.shapes.machine(index)
 
     def column(self, key: str) -> Column:
         """Return one label of all types, built when it is first asked for."""
@@ -389,6 +398,9 @@ class _Ready:
 
     def resources(self, index: int, node_class: NodeClass) -> tuple[Resources, Resources]:
         return self._given[index].capacity, self._given[index].allocatable
+
+    def machine(self, index: int) -> Machine | None:
+        return None
 
 
 def _markets(types: Sequence[InstanceType]) -> Iterator[Market]:

@@ -145,6 +145,9 @@ class _Columns:
         whole = capacity(machine, node_class)
         return whole, allocatable(machine, node_class, whole)
 
+    def machine(self, index: int) -> Machine:
+        return self._machine(index, self.labels(index))
+
     def _machine(self, index: int, labels: Mapping[str, str]) -> Machine:
         return Machine(
             name=self.names[index],
@@ -167,7 +170,7 @@ class _Columns:
     def survey(self) -> Survey:
         return Survey(
             region=self.region,
-            machines=tuple(self._machine(i, self.labels(i)) for i in range(len(self.names))),
+            machines=tuple(map(self.machine, range(len(self.names)))),
             offered={
                 zone: frozenset(self.names[i] for i in bits(int(digits, 16)))
                 for zone, digits in self._header["offered"].items()

@@ -1,0 +1,1 @@
+"""User data: the text that a node reads when it boots, for each AMI family."""

@@ -1,0 +1,186 @@
+"""User data of Bottlerocket: TOML, the user's own tables with Leeway's settings in them.
+
+Sources: Bottlerocket's settings reference, `settings.kubernetes`; its modeled types.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tomli_w
+
+from leeway.bootstrap.kubelet import TAINTS, config_of, setting_warnings
+from leeway.bootstrap.labels import kubelet_may_set, split
+from leeway.bootstrap.mime import FIELD
+from leeway.bootstrap.node import Node
+from leeway.bootstrap.problems import UserDataError
+from leeway.bootstrap.reasons import LABELS_REFUSED, NO_SUCH_SETTING, SHOULD_WAIT_TURNED_OFF
+from leeway.printable import printable
+from leeway.reasons import Reason
+
+type Table = dict[str, Any]
+
+SETTINGS = {
+    "maxPods": "max-pods",
+    "clusterDNS": "cluster-dns-ip",
+    "systemReserved": "system-reserved",
+    "kubeReserved": "kube-reserved",
+    "evictionHard": "eviction-hard",
+    "evictionSoft": "eviction-soft",
+    "evictionSoftGracePeriod": "eviction-soft-grace-period",
+    "evictionMaxPodGracePeriod": "eviction-max-pod-grace-period",
+    "imageGCHighThresholdPercent": "image-gc-high-threshold-percent",
+    "imageGCLowThresholdPercent": "image-gc-low-threshold-percent",
+    "cpuCFSQuota": "cpu-cfs-quota-enforced",
+}
+"""The name in `settings.kubernetes` of each of the kubelet's settings that Bottlerocket has."""
+
+_AS_TEXT = frozenset({"imageGCHighThresholdPercent", "imageGCLowThresholdPercent"})
+_THRESHOLDS = frozenset({"evictionHard", "evictionSoft"})
+_AMOUNTS = frozenset({"systemReserved", "kubeReserved"})
+
+# Bottlerocket refuses all of the user data if one value does not match.
+_QUANTITY = re.compile(r"[0-9.]+(e?[0-9]*|[EPTGMK]i?|[numk])")
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
+
+_MOUNT = "000-mount-local-disks"
+_MOUNTING = {
+    "commands": [
+        ["apiclient", "ephemeral-storage", "init"],
+        [
+            "apiclient",
+            "ephemeral-storage",
+            "bind",
+            "--dirs",
+            "/var/lib/containerd",
+            "/var/lib/kubelet",
+            "/var/log/pods",
+        ],
+    ],
+    "essential": True,
+    "mode": "always",
+}
+
+
+def bottlerocket(node: Node) -> tuple[str, tuple[Reason, ...]]:
+    """Render the user data.
+
+    Raises:
+        UserDataError: the user's own data is not TOML of settings, or Bottlerocket refuses a
+            value.
+    """
+    if not _CLUSTER_NAME.fullmatch(node.cluster.name):
+        raise UserDataError(
+            "cluster: name",
+            "expected at most 63 characters that end with a letter or a digit, for Bottlerocket",
+        )
+    document = _read(node.user_data)
+    settings = _table(document, "settings")
+    kubernetes = _table(settings, "kubernetes", "settings.")
+    of_user = {name: kubernetes[key] for name, key in SETTINGS.items() if key in kubernetes}
+    if "node-taints" in kubernetes:
+        of_user[TAINTS] = kubernetes["node-taints"]
+    warnings = [*setting_warnings(node, of_user), *_warnings(settings, kubernetes)]
+    config = config_of(node, of_user)
+    warnings += _left_out(config)
+    kept = {name: value for name, value in kubernetes.items() if name != "node-taints"}
+    settings["kubernetes"] = {**kept, **_kubernetes(node, kubernetes, config)}
+    _adjust(node, settings)
+    document["settings"] = settings
+    try:
+        return tomli_w.dumps(document), tuple(warnings)
+    except (RecursionError, ValueError) as error:
+        raise UserDataError(FIELD, f"expected settings in TOML: {error}") from None
+
+
+def _read(text: str) -> Table:
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff"))
+    except tomllib.TOMLDecodeError as error:
+        raise UserDataError(FIELD, f"expected settings in TOML: {error}") from None
+    except RecursionError:
+        raise UserDataError(
+            FIELD, "expected settings in TOML that are not nested as deep"
+        ) from None
+
+
+def _table(inside: Table, name: str, path: str = "") -> Table:
+    found = inside.get(name, {})
+    if not isinstance(found, dict):
+        raise UserDataError(FIELD, f"expected {path}{name} to be a table")
+    return dict(found)
+
+
+def _kubernetes(node: Node, of_user: Table, config: Mapping[str, Any]) -> Table:
+    ours: Table = {
+        "api-server": node.cluster.endpoint,
+        "cluster-certificate": node.cluster.certificate_authority,
+        "cluster-name": node.cluster.name,
+    }
+    for name, key in SETTINGS.items():
+        if name in config:
+            value = _value(name, config[name])
+            both = isinstance(value, dict) and isinstance(of_user.get(key), dict)
+            ours[key] = {**of_user[key], **value} if both else value
+    labels = split(node.labels).kubelet
+    if labels:
+        ours["node-labels"] = {**_table(of_user, "node-labels", "settings.kubernetes."), **labels}
+    taints: dict[str, list[str]] = {}
+    for taint in node.taints:
+        taints.setdefault(taint.key, []).append(f"{taint.value}:{taint.effect}")
+    return {**ours, "node-taints": taints} if taints else ours
+
+
+def _value(name: str, value: Any) -> Any:
+    """A setting as Bottlerocket writes it."""
+    if name == "clusterDNS":
+        return value[0] if len(value) == 1 else value
+    if name in _THRESHOLDS:
+        return {key: _threshold(f"{name}.{key}", text) for key, text in value.items()}
+    if name in _AMOUNTS:
+        kept = {key: text for key, text in value.items() if key != "pid"}
+        return {key: _amount(f"{name}.{key}", text) for key, text in kept.items()}
+    return str(value) if name in _AS_TEXT else value
+
+
+def _threshold(name: str, text: str) -> str:
+    """A threshold. 0 % and 100 % both turn one off, and Bottlerocket takes only the first."""
+    if not text.endswith("%"):
+        return _amount(name, text)
+    return "0%" if float(text.removesuffix("%")) == 100 else text
+
+
+def _amount(name: str, text: str) -> str:
+    if not _QUANTITY.fullmatch(text):
+        raise UserDataError(
+            f"spec.kubelet.{name}", f"expected an amount like 500m, 2 or 1Gi, got {text!r}"
+        )
+    return text
+
+
+def _adjust(node: Node, settings: Table) -> None:
+    """Turn off a setting that keeps a node from joining, and add the local disks."""
+    autoscaling = settings.get("autoscaling")
+    if isinstance(autoscaling, dict) and autoscaling.get("should-wait"):
+        settings["autoscaling"] = {**autoscaling, "should-wait": False}
+    if node.local_disks:
+        commands = _table(settings, "bootstrap-commands", "settings.")
+        settings["bootstrap-commands"] = {**commands, _MOUNT: _MOUNTING}
+
+
+def _warnings(settings: Table, kubernetes: Table) -> Iterator[Reason]:
+    autoscaling = settings.get("autoscaling")
+    if isinstance(autoscaling, dict) and autoscaling.get("should-wait"):
+        yield SHOULD_WAIT_TURNED_OFF()
+    labels = _table(kubernetes, "node-labels", "settings.kubernetes.")
+    refused = sorted(key for key in labels if not kubelet_may_set(key))
+    if refused:
+        yield LABELS_REFUSED(labels=printable(", ".join(refused)))
+
+
+def _left_out(config: Mapping[str, Any]) -> Iterator[Reason]:
+    names = ["podsPerCore"] if "podsPerCore" in config else []
+    names += [f"{name}.pid" for name in sorted(_AMOUNTS) if "pid" in config.get(name, {})]
+    if names:
+        yield NO_SUCH_SETTING(settings=", ".join(names))

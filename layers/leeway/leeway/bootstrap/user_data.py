@@ -1,0 +1,96 @@
+"""The user data of a node: rendered by its AMI family, and limited in size."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from leeway.bootstrap.bootstrap_script import al2
+from leeway.bootstrap.bottlerocket import bottlerocket
+from leeway.bootstrap.cluster import ClusterDetails
+from leeway.bootstrap.labels import split
+from leeway.bootstrap.mime import FIELD
+from leeway.bootstrap.node import Node, NodeTemplate, node_of
+from leeway.bootstrap.nodeadm import al2023
+from leeway.bootstrap.problems import UserDataError
+from leeway.bootstrap.reasons import (
+    CUSTOM_TAINTS_LATE,
+    CUSTOM_WITHOUT_USER_DATA,
+    INSTANCE_TYPE_UNKNOWN,
+)
+from leeway.bootstrap.windows import WindowsSupport, windows
+from leeway.reasons import Reason
+from leeway.selection.offers.machines import Machine
+from leeway.selection.offers.node_class import AmiFamily
+from leeway.selection.pools import Taint
+
+LARGEST = 16 * 1024
+"""Bytes of user data before base64. Source: EC2's user guide, "User data"."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserData:
+    """The user data of a node, as text.
+
+    The kubelet registers the node without `labels_for_admission` and `taints_for_admission`:
+    admission puts these on. There are such taints only if the user data is all the user's own.
+    """
+
+    text: str
+    labels_for_admission: Mapping[str, str] = field(default_factory=dict)
+    taints_for_admission: tuple[Taint, ...] = ()
+    warnings: tuple[Reason, ...] = ()
+
+
+def render(
+    template: NodeTemplate,
+    cluster: ClusterDetails,
+    machine: Machine | None = None,
+    support: WindowsSupport | None = None,
+) -> UserData:
+    """Render the user data of a template's nodes on a machine.
+
+    Without a machine, the values that depend on it are left out. `support` is used for
+    Windows only. Equal arguments give equal text.
+
+    Raises:
+        UserDataError: a value is not valid, the user's own data cannot be read, or it is too large.
+    """
+    node = node_of(template, cluster, machine)
+    _check_size(node.user_data)
+    if node.family is AmiFamily.CUSTOM:
+        return _custom(node)
+    text, warnings = _rendered(node, support or WindowsSupport())
+    _check_size(text)
+    unknown = () if machine else (INSTANCE_TYPE_UNKNOWN(),)
+    return UserData(text, split(node.labels).admission, (), (*warnings, *unknown))
+
+
+def _rendered(node: Node, support: WindowsSupport) -> tuple[str, tuple[Reason, ...]]:
+    if node.family is AmiFamily.AL2:
+        return al2(node)
+    if node.family is AmiFamily.AL2023:
+        return al2023(node)
+    if node.family is AmiFamily.BOTTLEROCKET:
+        return bottlerocket(node)
+    return windows(node, support)
+
+
+def _custom(node: Node) -> UserData:
+    warnings = []
+    if not node.user_data.strip():
+        warnings.append(CUSTOM_WITHOUT_USER_DATA())
+    if node.taints:
+        warnings.append(CUSTOM_TAINTS_LATE())
+    return UserData(node.user_data, dict(sorted(node.labels.items())), node.taints, tuple(warnings))
+
+
+def _check_size(text: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise UserDataError(FIELD, "expected text that can be written in UTF-8") from None
+    if size > LARGEST:
+        raise UserDataError(
+            FIELD,
+            f"expected at most {LARGEST:,} bytes of user data before base64, got {size:,}: shorten "
+            f"it by {size - LARGEST:,}",
+        )

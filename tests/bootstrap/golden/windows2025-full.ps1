@@ -1,0 +1,4 @@
+<powershell>
+[string]$EKSBootstrapScriptFile = "$env:ProgramFiles\Amazon\EKS\Start-EKSBootstrap.ps1"
+& $EKSBootstrapScriptFile -EKSClusterName 'prod' -APIServerEndpoint 'https://A2FAB60F0DBB94CD.yl4.ap-northeast-2.eks.amazonaws.com' -Base64ClusterCA 'Y2VydGlmaWNhdGVBdXRob3JpdHk=' -DNSClusterIP '169.254.20.10' -KubeletExtraArgs '--max-pods=9 --pods-per-core=8 --system-reserved=cpu=100m,memory=100Mi --kube-reserved=cpu=200m,ephemeral-storage=1Gi,memory=354Mi --eviction-hard=memory.available<5%,nodefs.available<10% --eviction-soft=memory.available<500Mi --eviction-soft-grace-period=memory.available=1m30s --eviction-max-pod-grace-period=60 --image-gc-high-threshold=85 --image-gc-low-threshold=80 --cpu-cfs-quota=false --register-with-taints=dedicated=web:NoSchedule,dedicated=1e3:NoExecute,example.com/agent-not-ready:NoExecute --node-labels=empty=,example.com/ring=inner,node.kubernetes.io/role-of-mine=web,team=shop'
+</powershell>

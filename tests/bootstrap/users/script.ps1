@@ -1,0 +1,2 @@
+$name = 'it''s mine'
+Write-Host "starting $name: `$env:COMPUTERNAME"
