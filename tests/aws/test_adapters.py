@@ -1,4 +1,4 @@
-"""The boto3 adapters and the reception of notices, against AWS as the sandbox answers it."""
+"""The boto3 adapters and ReceiveNotice, against the sandbox."""
 
 import json
 import re
@@ -71,12 +71,12 @@ def test_an_instance_with_the_tag_of_eks_has_joined(aws: Sandbox) -> None:
 
 
 def test_terminating_an_unknown_instance_is_not_an_error(aws: Sandbox) -> None:
-    def asked() -> int:
+    def calls() -> int:
         return int(aws.control("GET", "status")["calls"].get("ec2:TerminateInstances", 0))
 
-    before = asked()
+    before = calls()
     Ec2Instances(client_factory(aws, "ec2")).terminate("i-0ffffffffffffffff")
-    assert asked() == before + 1
+    assert calls() == before + 1
 
 
 def test_the_facts_of_a_group_are_current(aws: Sandbox) -> None:
@@ -163,18 +163,18 @@ def test_the_instances_of_a_capacity_reservation_are_found_by_its_id(aws: Sandbo
     assert instances.in_reservation("cr-none") == []
 
 
-class TellsInvocations:
-    """Lambda, which remembers what it was invoked with."""
+class RecordsInvocations:
+    """A fake of Lambda that records invocations."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def invoke(self, **asked: Any) -> None:
-        self.names.append(asked["DurableExecutionName"])
+    def invoke(self, **parameters: Any) -> None:
+        self.names.append(parameters["DurableExecutionName"])
 
 
 class SteppingClock:
-    """A clock that stands still but for those who sleep."""
+    """A clock that does not advance and records sleeps."""
 
     def __init__(self) -> None:
         self.at = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -188,23 +188,25 @@ class SteppingClock:
 
 
 def test_executions_of_two_tables_never_share_a_name() -> None:
-    told = TellsInvocations()
+    invocations = RecordsInvocations()
     for table in ("leeway-Table-1AAA", "leeway-Table-1BBB"):
-        pace = RateLimit(SteppingClock())
-        executions = LambdaExecutions(lambda: told, "arn", "retire", table, pace)
+        rate_limit = RateLimit(SteppingClock())
+        executions = LambdaExecutions(lambda: invocations, "arn", "retire", table, rate_limit)
         executions.start("i-0b662ef9931388ba0", "prod", 1)
         executions.start("i-0b662ef9931388ba0", "prod", 1)
-    assert told.names[0] == told.names[1]
-    assert len(set(told.names)) == 2
-    assert all(re.fullmatch(r"retire-i-0b662ef9931388ba0-1-[0-9a-f]{8}", n) for n in told.names)
-    assert all(len(name) <= 64 for name in told.names)
+    assert invocations.names[0] == invocations.names[1]
+    assert len(set(invocations.names)) == 2
+    assert all(
+        re.fullmatch(r"retire-i-0b662ef9931388ba0-1-[0-9a-f]{8}", n) for n in invocations.names
+    )
+    assert all(len(name) <= 64 for name in invocations.names)
 
 
 def test_starts_are_rate_limited_and_the_first_does_not_wait() -> None:
     clock = SteppingClock()
-    pace = RateLimit(clock, per_second=100)
+    rate_limit = RateLimit(clock, per_second=100)
     for _ in range(101):
-        pace.wait()
+        rate_limit.wait()
     assert len(clock.slept) == 100
     assert clock.slept[0] == pytest.approx(0.01)
     assert clock.slept[-1] == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""A clock goes by AWS's time, however its own machine's is set."""
+"""The clock follows AWS's time if the machine's clock is wrong."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +12,7 @@ from tests.sandbox.aws.started import Sandbox
 
 
 class WrongClock(SystemClock):
-    """The machine's own clock, wrong by so much."""
+    """The machine's clock with an error."""
 
     def __init__(self, by: timedelta) -> None:
         self._by = by

@@ -122,7 +122,7 @@ def test_a_cached_address_that_is_not_trusted_is_read_from_eks_again(
 def test_an_untrusted_address_from_eks_is_refused(eks: Eks) -> None:
     eks.url = "http://attacker.invalid"
     with pytest.raises(CloudRefused, match="its endpoint gets no token"):
-        eks.endpoint_in_new_function("told")
+        eks.endpoint_in_new_function("untrusted")
 
 
 def test_an_endpoint_in_the_partition_of_manifests_is_not_used(aws: Sandbox, eks: Eks) -> None:

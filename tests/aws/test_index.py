@@ -1,4 +1,4 @@
-"""The index: what a storm of notices looks up, without asking EC2 about any instance."""
+"""The index of instances: a storm of notices reads it instead of EC2."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -53,9 +53,9 @@ def test_an_invalid_item_counts_as_missing_and_can_be_written_again(
     aws.client("dynamodb").update_item(
         TableName=TABLE,
         Key=item_key(facts(2).instance, FACTS_KEY),
-        UpdateExpression="SET #record = :told",
+        UpdateExpression="SET #record = :invalid",
         ExpressionAttributeNames={"#record": "record"},
-        ExpressionAttributeValues={":told": {"S": "{}"}},
+        ExpressionAttributeValues={":invalid": {"S": "{}"}},
     )
     assert list(index.of_cluster("prod")) == [facts(1).instance]
     index.update([facts(2)], ())
@@ -66,10 +66,10 @@ def test_items_that_a_throttled_table_left_unprocessed_are_retried(
     aws: Sandbox, index: DynamoIndex
 ) -> None:
     def leave_half(params: dict[str, Any], **_: Any) -> None:
-        """Do as a throttled table does: take some of the items and hand back the others."""
-        asked = params["RequestItems"][TABLE]
-        left.append(asked[len(asked) // 2 + 1 :])
-        params["RequestItems"] = {TABLE: asked[: len(asked) // 2 + 1]}
+        """Send a part of the items only, as if the table left the others unprocessed."""
+        requests = params["RequestItems"][TABLE]
+        left.append(requests[len(requests) // 2 + 1 :])
+        params["RequestItems"] = {TABLE: requests[: len(requests) // 2 + 1]}
 
     def hand_back(parsed: dict[str, Any], **_: Any) -> None:
         if rest := left.pop():

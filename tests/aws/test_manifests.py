@@ -1,4 +1,4 @@
-"""The table's manifests, against DynamoDB as the sandbox answers it."""
+"""The table's manifests, against the sandbox's DynamoDB."""
 
 from functools import partial
 from typing import ClassVar
@@ -84,12 +84,12 @@ def test_an_item_written_by_hand_does_not_hide_others_and_makes_a_policy_cautiou
             self.lines.append(f"{manifest}: {problem}")
 
     key = {"pk": {"S": "MANIFESTS#by-hand"}, "sk": {"S": "cluster.leeway.sh#/by-hand"}}
-    for told in (
+    for attributes in (
         {},
         {"body": {"N": "1"}, "version": {"S": "first"}, "written_at": {"S": "yesterday"}},
         {"body": {"S": "{"}, "version": {"N": "1.5"}},
     ):
-        aws.client("dynamodb").put_item(TableName=TABLE, Item={**key, **told})
+        aws.client("dynamodb").put_item(TableName=TABLE, Item={**key, **attributes})
         scaled = manifest("web", resource="scaledobject.keda.sh", namespace="shop")
         if len(manifests.of("by-hand")) == 1:
             writing.write("by-hand", scaled, 0)

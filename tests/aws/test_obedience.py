@@ -1,4 +1,4 @@
-"""Notices are received by what users wrote: the whole way from `leeway apply` to the record."""
+"""Notices are received by the applied manifests: from `leeway apply` to the record."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -28,7 +28,7 @@ from tests.stand_ins import (
 
 
 class Reported:
-    """What people were told."""
+    """The recorded log lines and metrics."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -73,7 +73,7 @@ class Deployed:
 
 @pytest.fixture
 def apply(aws: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Apply a spec of cluster prod by the command line; taken away at the end."""
+    """Apply a spec of cluster prod by the command line; delete it after the test."""
     from tests.cli.conftest import drop_clients
 
     environment = {

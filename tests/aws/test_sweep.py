@@ -1,4 +1,4 @@
-"""What reconciling reads of AWS all at once, as the sandbox answers it."""
+"""The lists that reconcile reads from AWS, against the sandbox."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -80,11 +80,11 @@ def test_more_clusters_than_a_filter_accepts_are_listed_in_batches(
     names = [f"many-{number:03}" for number in range(250)]
     tags = {f"{OWNED_PREFIX}{names[0]}": "owned", f"{OWNED_PREFIX}{names[-1]}": "shared"}
     instance = launch(aws, tags)
-    asked: list[int] = []
+    batches: list[int] = []
     client = aws.client("ec2")
 
     def note(params: dict[str, Any], **_: Any) -> None:
-        asked.append(len(params["Filters"][0]["Values"]))
+        batches.append(len(params["Filters"][0]["Values"]))
 
     client.meta.events.register("before-parameter-build.ec2.DescribeInstances", note)
     try:
@@ -92,8 +92,8 @@ def test_more_clusters_than_a_filter_accepts_are_listed_in_batches(
     finally:
         client.meta.events.unregister("before-parameter-build.ec2.DescribeInstances", note)
     assert [one.facts.instance for one in found] == [instance]
-    assert len(asked) == 2
-    assert max(asked) <= 200
+    assert len(batches) == 2
+    assert max(batches) <= 200
 
 
 def test_states_are_current_and_unknown_instances_count_as_terminated(
@@ -114,7 +114,7 @@ def test_states_are_current_and_unknown_instances_count_as_terminated(
 
 
 class Partial:
-    """EC2's client, whose filtered answers lack an instance, and which knows some by id only."""
+    """A client of EC2 whose filtered answers lack some instances."""
 
     def __init__(self, client: Any, lacks: str, names: bool = True) -> None:
         self._client = client
@@ -124,8 +124,8 @@ class Partial:
     def get_paginator(self, name: str) -> "Partial":
         return self
 
-    def paginate(self, **asked: Any) -> list[Any]:
-        pages = list(self._client.get_paginator("describe_instances").paginate(**asked))
+    def paginate(self, **parameters: Any) -> list[Any]:
+        pages = list(self._client.get_paginator("describe_instances").paginate(**parameters))
         for page in pages:
             for reservation in page["Reservations"]:
                 reservation["Instances"] = [
@@ -135,8 +135,8 @@ class Partial:
 
     def describe_instances(self, InstanceIds: list[str]) -> Any:  # noqa: N803 (boto3's name)
         if not self._names:
-            said = {"Code": "InvalidInstanceID.NotFound", "Message": "some do not exist"}
-            raise ClientError({"Error": said}, "DescribeInstances")
+            error = {"Code": "InvalidInstanceID.NotFound", "Message": "some do not exist"}
+            raise ClientError({"Error": error}, "DescribeInstances")
         return self._client.describe_instances(InstanceIds=InstanceIds)
 
 
@@ -230,7 +230,7 @@ def test_failed_status_checks_are_found_with_their_start(aws: Sandbox, sweep: Ec
 def test_an_item_of_a_manifest_in_the_index_is_not_a_record(
     aws: Sandbox, records: DynamoRecords
 ) -> None:
-    """Whoever may write under MANIFESTS#prod may give an item there any attribute."""
+    """A user who may write under MANIFESTS# may give an item any attribute."""
     record = interrupted(Phase.NOTICED)
     forged = record.facts.model_copy(update={"cluster": "posing"})
     posing = record.model_copy(update={"facts": forged})
@@ -275,8 +275,10 @@ def test_an_instance_has_the_name_of_its_group_for_any_creator(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     tags = {"eks:cluster-name": "grouped", "eks:nodegroup-name": "general"}
-    told = [{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()]
-    (member,) = aws.group(EKS_GROUP, 1, Tags=told)
+    group_tags = [
+        {"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()
+    ]
+    (member,) = aws.group(EKS_GROUP, 1, Tags=group_tags)
     alone = launch(aws, {"eks:cluster-name": "grouped"})
     found = {one.facts.instance: one for one in sweep.instances(["grouped"])}
     assert (found[member].group, found[alone].group) == (EKS_GROUP, "")
@@ -313,7 +315,7 @@ def test_scheduled_events_are_read_to_the_last_page(aws: Sandbox, sweep: Ec2Swee
     aws.wait(lambda: set(sweep.states(members).values()) == {"running"})
     for member in members:
         aws.control("POST", "maintenance", {"instance": member})
-    asked = (
+    pages = (
         aws.client("ec2")
         .get_paginator("describe_instance_status")
         .paginate(
@@ -321,7 +323,7 @@ def test_scheduled_events_are_read_to_the_last_page(aws: Sandbox, sweep: Ec2Swee
             PaginationConfig={"PageSize": 2},
         )
     )
-    assert len(list(asked)) >= 2
+    assert len(list(pages)) >= 2
     assert members <= {change.instance for change in sweep.changes()}
 
 
@@ -370,7 +372,7 @@ def test_a_throttled_group_is_reported_and_does_not_hide_other_groups(
 def test_hooks_with_a_target_are_left_out_except_the_hooks_of_eks(
     aws: Sandbox,
 ) -> None:
-    hooks = [hook("somebody-elses"), hook("Terminate-LC-Hook")]
+    hooks = [hook("other-target"), hook("Terminate-LC-Hook")]
     (member,) = aws.group("eks-general", 1, LifecycleHookSpecificationList=hooks)
     AutoScalingGroups(client_factory(aws, "autoscaling")).terminate_in_group(member)
     client = aws.client("autoscaling")
@@ -391,8 +393,8 @@ def test_hooks_with_a_target_are_left_out_except_the_hooks_of_eks(
         assert waiting.of_groups(["eks-general"]) == Waiting((expected,))
         rules = AutoScalingGroups(lambda: client).rules("eks-general")
         assert rules.terminate_hooks == ("Terminate-LC-Hook",)
-        assert rules.foreign_terminate_hooks == ("somebody-elses",)
-        assert rules.with_target == {"somebody-elses", "Terminate-LC-Hook"}
+        assert rules.foreign_terminate_hooks == ("other-target",)
+        assert rules.with_target == {"other-target", "Terminate-LC-Hook"}
         settings = AutoScalingGroups(lambda: client).hook_settings(own)
         assert settings == HookSettings(60, has_target=True)
     finally:
@@ -422,13 +424,13 @@ def test_an_unreadable_record_is_reported_and_does_not_hide_other_records(
     records.write(good)
     records.write(odd)
     key = item_key(odd.instance, RETIREMENT)
-    told = odd.model_dump_json().replace("spot-interruption", "moon-eclipse")
+    body = odd.model_dump_json().replace("spot-interruption", "moon-eclipse")
     aws.client("dynamodb").update_item(
         TableName=TABLE,
         Key=key,
-        UpdateExpression="SET #record = :told",
+        UpdateExpression="SET #record = :body",
         ExpressionAttributeNames={"#record": "record"},
-        ExpressionAttributeValues={":told": {"S": told}},
+        ExpressionAttributeValues={":body": {"S": body}},
     )
     found = records.unfinished("two-versions")
     assert found.records == (good,)
@@ -473,7 +475,7 @@ def test_the_records_of_a_storm_are_spread_over_all_shards_of_the_index(aws: San
         written.add(facts.instance)
     assert {record.facts.instance for record in records.unfinished("stormy").records} == written
     keys = [{"pk": {"S": f"INSTANCE#{one}"}, "sk": {"S": "RETIREMENT"}} for one in written]
-    asked = {TABLE: {"Keys": keys}}
-    stored = aws.client("dynamodb").batch_get_item(RequestItems=asked)["Responses"][TABLE]
+    request = {TABLE: {"Keys": keys}}
+    stored = aws.client("dynamodb").batch_get_item(RequestItems=request)["Responses"][TABLE]
     assert len({item["open"]["S"] for item in stored}) == SHARDS
     assert all("cluster" not in item for item in stored), "the index of facts is for facts"

@@ -1,4 +1,4 @@
-"""Threads that decode Kubernetes objects for the first time, all at once."""
+"""Threads that decode Kubernetes objects for the first time, at the same time."""
 
 import importlib
 import pkgutil

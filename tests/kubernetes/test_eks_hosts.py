@@ -1,4 +1,4 @@
-"""A cluster's token goes to EKS's API servers of the region, and to no other host."""
+"""A cluster's token is sent to EKS API servers of the region only."""
 
 import pytest
 from leeway.kubernetes.eks_hosts import dns_suffix, endpoint_problem

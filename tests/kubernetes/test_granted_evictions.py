@@ -33,7 +33,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 def leave_between_the_steps(live: Live, pod: str) -> None:
-    """Have an eviction counted, and disconnect before the pod is deleted."""
+    """Evict a pod, and disconnect after the budget counts it and before it is deleted."""
     live.fail_with({"resource": "pods/eviction", "hold": 30})
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
     with live.client(live.token) as impatient, pytest.raises(httpx.ReadTimeout):
@@ -42,7 +42,7 @@ def leave_between_the_steps(live: Live, pod: str) -> None:
 
 
 def guarded(live: Live, name: str, **spec: Any) -> list[str]:
-    """Run four pods, of which one may be missing, on the node."""
+    """Run four pods on the node, with a budget that allows one to be missing."""
     settings = {"spec": {"terminationGracePeriodSeconds": 1, **spec}}
     names = [pod["metadata"]["name"] for pod in live.deploy(name, 4, **settings)]
     live.create(BUDGETS, budget(name, name, maxUnavailable=1))

@@ -21,7 +21,7 @@ WEB = "/apis/apps/v1/namespaces/warm/deployments/web"
 
 @pytest.fixture
 def workloads(kubeconfig: Path, live: Live) -> Iterator[HttpWorkloads]:
-    """The adapter under test, and none of its objects there before it."""
+    """The adapter under test; its objects are deleted first."""
     live.api.post("/api/v1/namespaces", json={"metadata": {"name": "warm"}})
     connection = kubeconfig_connection(kubeconfig)
     yield HttpWorkloads(connection)
@@ -42,7 +42,7 @@ def read(live: Live, path: str) -> dict[str, Any]:
 
 
 def a_deployment(live: Live, namespace: str, name: str, replicas: int) -> ScaleTarget:
-    """Somebody's own Deployment, which no node has room for."""
+    """A user's Deployment that fits on no node."""
     live.api.post("/api/v1/namespaces", json={"metadata": {"name": namespace}})
     live.create(
         f"/apis/apps/v1/namespaces/{namespace}/deployments",

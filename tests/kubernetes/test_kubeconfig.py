@@ -1,4 +1,4 @@
-"""Kubeconfigs are found and put together as kubectl does it."""
+"""Kubeconfigs are found and merged as kubectl does."""
 
 import os
 from collections.abc import Callable
@@ -72,13 +72,13 @@ def test_a_kubeconfig_wins_over_the_service_account_of_the_pod(
 ) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    asked: list[object] = []
+    calls: list[object] = []
     monkeypatch.setattr(
-        "lightkube.KubeConfig.from_service_account", lambda *_: asked.append(1), raising=True
+        "lightkube.KubeConfig.from_service_account", lambda *_: calls.append(1), raising=True
     )
     monkeypatch.setenv("KUBECONFIG", str(write(kubeconfig("far", current="far"), "far")))
     assert host() == "far.example"
-    assert asked == []
+    assert calls == []
 
 
 def test_paths_in_a_kubeconfig_are_relative_to_its_folder(write: Write) -> None:
@@ -103,7 +103,7 @@ def test_only_the_cluster_with_a_proxy_url_is_refused(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "expected a kubeconfig"),
         (b"[]", "expected a kubeconfig"),
@@ -120,14 +120,14 @@ def test_only_the_cluster_with_a_proxy_url_is_refused(write: Write) -> None:
     ],
 )
 def test_an_invalid_kubeconfig_is_named_with_its_error(
-    content: bytes, said: str, tmp_path: Path
+    content: bytes, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "config"
     path.write_bytes(content)
     with pytest.raises(BadKubeconfig) as refused:
         kubeconfig_connection(path)
     assert str(refused.value).startswith(f"{path}: ")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_missing_kubeconfig_lists_the_searched_places(tmp_path: Path) -> None:
@@ -138,13 +138,13 @@ def test_a_missing_kubeconfig_lists_the_searched_places(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [("false", "Exec false returned 1"), ("no-such-command", "no-such-command")],
 )
 def test_a_kubeconfig_command_without_a_token_is_refused(
-    write: Write, command: str, said: str
+    write: Write, command: str, message: str
 ) -> None:
     plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": command}
     path = write(kubeconfig("blue", current="blue", exec=plugin), "config")
-    with closing(kubeconfig_cluster(path)) as cluster, pytest.raises(ClusterRefused, match=said):
+    with closing(kubeconfig_cluster(path)) as cluster, pytest.raises(ClusterRefused, match=message):
         cluster.node("any")

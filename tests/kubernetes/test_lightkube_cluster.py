@@ -1,4 +1,4 @@
-"""The Cluster Protocol over HTTP: what a node, a pod, an eviction and a failure look like."""
+"""The Cluster Protocol over HTTP: nodes, pods, evictions and failures."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ MARKS = Marks("spot-interruption", 2, "2026-11-20T09:46:55+00:00")
 
 
 def fresh_node(live: Live, **labels: str) -> tuple[str, str]:
-    """A node of its own for a test: its name and its instance."""
+    """Add a node for one test; return its name and its instance."""
     number = next(NUMBERS)
     (name,) = live.add_nodes(number, **labels)
     return name, f"i-{number - 1:017x}"
@@ -27,7 +27,7 @@ def fresh_node(live: Live, **labels: str) -> tuple[str, str]:
 def run_pod(
     live: Live, node: str, name: str, owners: list[dict[str, Any]] | None = None, **spec: Any
 ) -> None:
-    """A pod that somebody put on this very node."""
+    """Create a pod bound to this node."""
     body = bare_pod(name, nodeName=node, **spec)
     body["metadata"]["ownerReferences"] = owners or []
     live.create(PODS, body)
@@ -39,7 +39,7 @@ def only_pod(cluster: LightkubeCluster, node: str, name: str) -> Pod:
 
 
 def patched_nodes(live: Live) -> int:
-    """How often a node was patched so far: kubelets and controllers report by other ways."""
+    """Return how often a node was patched: kubelets and controllers use other verbs."""
     calls = live.control.get("/_sandbox/status").json()["calls"].values()
     return sum(by["patch nodes"] for by in calls if "patch nodes" in by)
 
@@ -77,7 +77,7 @@ def test_a_node_with_an_unknown_name_is_found_by_its_provider_id(
 
 @pytest.fixture
 def claim(live: Live) -> Iterator[Callable[[str, str], None]]:
-    """Creates Nodes without a kubelet that name an instance; they are gone after the test."""
+    """Create Nodes without a kubelet that name an instance; delete them after the test."""
     made: list[str] = []
 
     def create(name: str, instance: str) -> None:

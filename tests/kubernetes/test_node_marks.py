@@ -1,4 +1,4 @@
-"""What Leeway writes on a node and takes off again, among others who write it too."""
+"""The marks that Leeway sets on a node and removes, while others write the node as well."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +39,7 @@ def read(cluster: LightkubeCluster, name: str) -> Node:
 
 
 def lasting(node: dict[str, Any]) -> dict[str, Any]:
-    """What of a node is somebody's decision, not its kubelet's report."""
+    """The fields of a node that users and controllers set, without its status."""
     taints = [t for t in node["spec"].get("taints", []) if "kubernetes.io" not in t["key"]]
     return {
         "unschedulable": node["spec"].get("unschedulable"),

@@ -1,4 +1,4 @@
-"""A cluster stays open for as long as it is where it was."""
+"""A connection to a cluster is kept while its endpoint is the same."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,16 +10,16 @@ from leeway.ports.aws import CloudRefused, CloudUnavailable, ClusterEndpoint
 
 @dataclass
 class Region:
-    """Where clusters are, and the clock. `trouble` is what asking comes to."""
+    """A fake of the Clusters port, and the clock. `trouble` is the error of a read."""
 
     url: str = "https://one"
     trouble: Exception | None = None
     now_: datetime = datetime(2026, 11, 20, 9, tzinfo=UTC)
-    asked: int = 0
+    calls: int = 0
     opened: list[str] = field(default_factory=list)
 
     def endpoint(self, name: str) -> ClusterEndpoint:
-        self.asked += 1
+        self.calls += 1
         if self.trouble:
             raise self.trouble
         return ClusterEndpoint(name, self.url, "authority")
@@ -44,10 +44,10 @@ def test_a_cluster_is_opened_once_and_its_endpoint_is_refreshed() -> None:
     clusters = opened(region)
     for _ in range(10):
         assert clusters.get("prod") == "prod at https://one"
-    assert (region.asked, region.opened) == (1, ["https://one"])
+    assert (region.calls, region.opened) == (1, ["https://one"])
     region.now_ += REFRESH_AFTER
     clusters.get("prod")
-    assert (region.asked, region.opened) == (2, ["https://one"])
+    assert (region.calls, region.opened) == (2, ["https://one"])
 
 
 def test_a_recreated_cluster_is_opened_at_its_new_endpoint() -> None:
@@ -79,7 +79,7 @@ def test_a_failed_read_of_the_endpoint_is_not_repeated_in_every_pass() -> None:
     region.trouble = CloudUnavailable("throttled")
     for _ in range(10):
         assert clusters.get("prod") == "prod at https://one"
-    assert region.asked == 2
+    assert region.calls == 2
     region.trouble, region.url = None, "https://two"
     region.now_ += RETRY_AFTER
     assert clusters.get("prod") == "prod at https://two"

@@ -1,4 +1,4 @@
-"""A node's pods by list and watch: current, complete, and in spite of what befalls the watch."""
+"""A node's pods by list and watch, current and complete if the watch fails."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -111,16 +111,16 @@ def test_the_deletion_time_of_a_pod_is_converted_to_the_local_clock(
     body["metadata"]["annotations"] = {"sandbox.leeway.sh/ends-after": "30s"}
     live.create(PODS, body)
     live.until(lambda: live.api.get(f"{PODS}/{name}").json()["status"]["phase"] == "Running")
-    asked = datetime.now(UTC)
+    before = datetime.now(UTC)
     live.evict(name)
-    (told,) = cluster.pods_on(node)
+    (found,) = cluster.pods_on(node)
     shown = datetime.fromisoformat(
         live.api.get(f"{PODS}/{name}").json()["metadata"]["deletionTimestamp"]
     )
-    assert told.deletion is not None
+    assert found.deletion is not None
     # Kubernetes writes whole seconds, and so does HTTP.
-    assert abs(told.deletion - asked - timedelta(seconds=30)) < timedelta(seconds=4)
-    assert abs(shown - told.deletion - timedelta(seconds=ahead)) < timedelta(seconds=2)
+    assert abs(found.deletion - before - timedelta(seconds=30)) < timedelta(seconds=4)
+    assert abs(shown - found.deletion - timedelta(seconds=ahead)) < timedelta(seconds=2)
 
 
 def test_an_ended_pod_lists_the_finalizers_that_keep_it(

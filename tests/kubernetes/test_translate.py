@@ -1,4 +1,4 @@
-"""What is read from Kubernetes objects."""
+"""The translation of Kubernetes objects."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -30,11 +30,13 @@ def read(spec: dict[str, Any] | None = None, **metadata: Any) -> PodOfDrain:
     return to_pod(pod)
 
 
-@pytest.mark.parametrize(("said", "grace"), [(None, 30), (0, 0), (1, 1), (7201, 7201)])
+@pytest.mark.parametrize(("value", "grace"), [(None, 30), (0, 0), (1, 1), (7201, 7201)])
 def test_a_missing_grace_period_is_the_api_servers_default_and_zero_stays_zero(
-    said: int | None, grace: int
+    value: int | None, grace: int
 ) -> None:
-    assert read({"terminationGracePeriodSeconds": said} if said is not None else {}).grace == grace
+    assert (
+        read({"terminationGracePeriodSeconds": value} if value is not None else {}).grace == grace
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def test_static_and_critical_pods_are_detected_by_annotation_and_class() -> None
 
 
 @pytest.mark.parametrize(
-    ("said", "until"),
+    ("value", "until"),
     [
         ("true", datetime.max.replace(tzinfo=UTC)),
         ("30m", datetime(2026, 11, 20, 10, 15, tzinfo=UTC)),
@@ -136,8 +138,10 @@ def test_static_and_critical_pods_are_detected_by_annotation_and_class() -> None
         ("soon", None),
     ],
 )
-def test_a_pod_is_protected_forever_or_for_a_duration(said: str, until: datetime | None) -> None:
-    wish: dict[str, Any] = {"annotations": {"karpenter.sh/do-not-disrupt": said}}
+def test_a_pod_is_protected_forever_or_for_a_duration(value: str, until: datetime | None) -> None:
+    metadata: dict[str, Any] = {"annotations": {"karpenter.sh/do-not-disrupt": value}}
     born: dict[str, Any] = {"creationTimestamp": "2026-11-20T09:45:00Z"}
-    assert read(**wish, **born).protected_until == until
-    assert read(**wish, **born, deletionTimestamp="2026-11-20T09:46:00Z").protected_until is None
+    assert read(**metadata, **born).protected_until == until
+    assert (
+        read(**metadata, **born, deletionTimestamp="2026-11-20T09:46:00Z").protected_until is None
+    )

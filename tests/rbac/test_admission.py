@@ -1,4 +1,4 @@
-"""What the admission policies of rbac/ let each group write: their own CEL, in a living cluster."""
+"""The writes that the admission policies of rbac/ allow each group, in a running cluster."""
 
 import copy
 import json
@@ -49,7 +49,7 @@ def merge(client: httpx.Client, path: str, body: object) -> httpx.Response:
 
 
 def adopt(live: Live, role: str) -> None:
-    """Bind a role in the namespace `default`, as docs/headroom.md tells users."""
+    """Bind a role in the namespace `default`, as docs/headroom.md describes."""
     group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "leeway:headroom"}
     reference = {"apiGroup": group["apiGroup"], "kind": "ClusterRole", "name": role}
     body = {"metadata": {"name": role}, "roleRef": reference, "subjects": [group]}
@@ -57,12 +57,12 @@ def adopt(live: Live, role: str) -> None:
 
 
 def denied(answer: httpx.Response, policy: str) -> bool:
-    said = f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request"
-    return answer.status_code == 422 and said in answer.json()["message"]
+    text = f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request"
+    return answer.status_code == 422 and text in answer.json()["message"]
 
 
 def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
-    """A copy with one field set; a number in the path is an index."""
+    """Return a copy with one field set; a number in the path is an index."""
     result = copy.deepcopy(document)
     *parts, last = path.split(".")
     place: Any = result
@@ -260,7 +260,7 @@ def node(live: Live) -> str:
 
 
 def fresh(live: Live, node: str) -> None:
-    """Have the node with its team's taint and annotation, and none of Leeway's."""
+    """Reset the node: with the taint and annotation of a team, without those of Leeway."""
     labels = dict.fromkeys((EXCLUDE, "leeway.sh/retiring", "pool"))
     notes = dict.fromkeys(("leeway.sh/attempt", "leeway.sh/cordoned"))
     body = {

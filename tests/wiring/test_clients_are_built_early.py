@@ -1,4 +1,4 @@
-"""Clients are built while Lambda initialises a function, and not when somebody waits for them."""
+"""Clients are built while Lambda initialises a function, not during an invocation."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""EC2 may take its time to describe a thousand instances; a call for one may not."""
+"""The list of all instances has a longer timeout than a call for one instance."""
 
 from functools import partial
 
