@@ -149,7 +149,7 @@ def by_engine(probe: Probe, node: str) -> Callable[[], None]:
         now = clock.now()
         terms = Terms(now + timedelta(seconds=115), OnBlocked.DELETE)
         cluster.cordon(node, None)
-        drain = DrainExecutor(cluster, clock).work(node, Drain(), terms, now + timedelta(minutes=1))
+        drain = DrainExecutor(cluster, clock).run(node, Drain(), terms, now + timedelta(minutes=1))
         assert drain.drained, drain
         cluster.close()
 

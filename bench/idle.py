@@ -14,7 +14,7 @@ from pathlib import Path
 from aws_lambda_powertools import Logger, Metrics
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.headroom.telemetry import HeadroomTelemetry
-from leeway.reconciliation.reconcile import ClusterReport
+from leeway.reconciliation.report import ClusterReport
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
 from rich.console import Console
 from rich.table import Table
@@ -93,10 +93,10 @@ def _quiet_minute(clusters: int) -> tuple[int, int]:
             Metrics(namespace="Leeway", service="reconcile"),
         )
         ReconciliationTelemetry(*written_by).reconciled(
-            [ClusterReport(name, instances=50) for name in names], of_all=True
+            [ClusterReport(name, instances=50) for name in names], all_clusters=True
         )
         for name in names:
-            HeadroomTelemetry(*written_by).headroom_kept(HeadroomReport(name))
+            HeadroomTelemetry(*written_by).headroom_reconciled(HeadroomReport(name))
     lines = out.getvalue()
     return len(lines), lines.count('"Unit"')
 

@@ -142,4 +142,4 @@ def page_of(codes: tuple[DeclaredCode, ...]) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

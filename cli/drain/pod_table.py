@@ -1,6 +1,7 @@
 """Renders the plan of each pod as JSON or as a table."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,8 +14,8 @@ def pods_as_data(plans: "Sequence[PodPlan]") -> list[dict[str, Any]]:
     return [
         {
             "pod": plan.pod,
-            "decision": plan.verdict.value,
-            "reason": plan.reason,
+            "decision": plan.action.value,
+            "reason": asdict(plan.reason),
             "warning": plan.warning,
             "critical": plan.critical,
             "latestMoment": plan.latest.isoformat() if plan.latest else None,
@@ -33,9 +34,9 @@ def pods_as_table(plans: "Sequence[PodPlan]", answers: Mapping[str, str] | None 
     for title in ("POD", "DECISION", "LATEST", "GRACE", "REASON"):
         table.add_column(title, overflow="fold")
     for plan in plans:
-        answer = f"; the API server: {answers[plan.pod]}" if answers and plan.pod in answers else ""
-        reason = f"{plan.reason}; {plan.warning}" if plan.warning else plan.reason
+        answer = f" The API server: {answers[plan.pod]}" if answers and plan.pod in answers else ""
+        reason = plan.reason.message + (f" Loss: {plan.warning}." if plan.warning else "")
         latest = f"{plan.latest:%H:%M:%S}" if plan.latest else "-"
         # As Text: an API server's message may have brackets, which rich would read as markup.
-        table.add_row(plan.pod, plan.verdict.value, latest, f"{plan.grace}s", Text(reason + answer))
+        table.add_row(plan.pod, plan.action.value, latest, f"{plan.grace}s", Text(reason + answer))
     return table

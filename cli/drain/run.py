@@ -10,8 +10,9 @@ from leeway.clock import Clock
 from leeway.drain.answers import Meaning, read_answer
 from leeway.drain.deadline import Terms, grace_that_fits
 from leeway.drain.decide_pod import PodAction, PodDecision, Refusal, decide_pod
-from leeway.drain.executor import SURE_FOR, DrainExecutor, NodeIdentity
-from leeway.drain.progress import DISPLACED, Drain, PodProgress, RemovalMethod, Stage
+from leeway.drain.executor import NODE_CHECK_VALID_FOR, DrainExecutor, NodeIdentity
+from leeway.drain.progress import Drain, PodProgress, RemovalMethod, Stage
+from leeway.drain.reasons import NODE_NAME_REUSED, POD_EVICTED
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod
@@ -140,7 +141,7 @@ class DrainRun:
         refused = refusal(decisions, self.allowed)
         # The decisions and cordons of many nodes take time. With this `seen_at` the drain reads the
         # node again after it has listed its pods.
-        machine = NodeIdentity(node.uid, now - SURE_FOR)
+        machine = NodeIdentity(node.uid, now - NODE_CHECK_VALID_FOR)
         return NodePlan(name, machine, node.unschedulable, decisions, refused)
 
     def _work(
@@ -178,33 +179,35 @@ class DrainRun:
             self.terms.deadline or now + FOREVER,
             now + self.timeout if self.timeout else now + FOREVER,
         )
-        executor = DrainExecutor(self.cluster, self.clock, _progress_printer(), for_good=False)
+        executor = DrainExecutor(self.cluster, self.clock, _progress_printer(), terminates=False)
         terms = replace(self.terms, refused=frozenset(set(Refusal) - self.allowed))
-        return executor.work(
+        return executor.run(
             node,
             Drain(),
             terms,
             until,
             selector=self.pod_selector,
-            machine=machine,
+            identity=machine,
             answers_until=until + ANSWERS_WITHIN,
         )
 
     def _problem(self, drain: Drain) -> str:
         """Return why a node is not drained, empty if it is drained."""
-        displaced = any(pod.reason == DISPLACED for pod in drain.pods.values())
+        displaced = any(pod.reason.code == NODE_NAME_REUSED.name for pod in drain.pods.values())
         if displaced and not drain.at(Stage.FAILED):
-            return f"{DISPLACED}, and its pods are not evicted"
+            return NODE_NAME_REUSED().message
         return "" if drain.drained else self._why_incomplete(drain)
 
     def _why_incomplete(self, drain: Drain) -> str:
         failed = [f"{pod.pod}: {pod.reason}" for pod in drain.at(Stage.FAILED)]
         if drain.over or failed:
-            return "; ".join(failed) or drain.unseen
+            return "; ".join(failed) or str(drain.listed_late)
         waited_for = ", ".join(
             pod.pod for pod in drain.pods.values() if pod.stage not in {Stage.LEFT, Stage.GONE}
         )
-        return drain.problem or f"global timeout reached: {self.timeout}, waiting for {waited_for}"
+        return str(
+            drain.problem or f"global timeout reached: {self.timeout}, waiting for {waited_for}"
+        )
 
     def _dry_run_requests(self, plan: NodePlan) -> dict[str, str]:
         """Send every request of a plan as a dry run. Returns the answers, by pod."""
@@ -212,11 +215,11 @@ class DrainRun:
         make = self.cluster.delete if self.terms.bypass_budgets else self.cluster.evict
         answers = {}
         for decision in plan.decisions:
-            if decision.verdict is PodAction.EVICT:
+            if decision.action is PodAction.EVICT:
                 grace = grace_that_fits(decision.pod, self.terms, now)
                 answer = read_answer(make(decision.pod, grace, dry_run=True))
                 granted = answer.meaning is Meaning.ACCEPTED
-                answers[decision.pod.key] = "granted" if granted else answer.detail
+                answers[decision.pod.key] = "granted" if granted else answer.reason.message
         return answers
 
     def _finish(
@@ -260,9 +263,13 @@ def _line(pod: PodProgress) -> str:
     match pod.stage:
         case Stage.PENDING if not pod.attempts:
             return ""
-        case Stage.TERMINATING if pod.way is RemovalMethod.EVICT and pod.reason == "evicted":
+        case Stage.TERMINATING if (
+            pod.method is RemovalMethod.EVICT and pod.reason.code == POD_EVICTED.name
+        ):
             return f"evicting pod {pod.pod}"
-        case Stage.GONE if pod.way is RemovalMethod.EVICT and pod.reason == "evicted":
+        case Stage.GONE if (
+            pod.method is RemovalMethod.EVICT and pod.reason.code == POD_EVICTED.name
+        ):
             return f"pod/{pod.pod} evicted"
         case Stage.DETACHING:
             return f"pod/{pod.pod} is gone, waiting for its volumes: {', '.join(pod.attached)}"

@@ -105,12 +105,12 @@ def _find_instance(instance: str, cluster: "Cluster | None") -> "InstanceFinding
     facts, group = _read_ec2(instance) if asked else (None, None)
     if cluster is None:
         unseen = "no cluster was read; --kubeconfig selects one"
-        return InstanceFindings(instance, facts, group, None, unseen, asked=asked)
+        return InstanceFindings(instance, facts, group, None, unseen, ec2_read=asked)
     names = tuple(n for n in (facts.private_dns_name if facts else "", instance) if n)
     node = cluster.node_of(instance, names)
     if node is None:
         unseen = "no node of the cluster runs on this instance"
-        return InstanceFindings(instance, facts, group, None, unseen, asked=asked)
+        return InstanceFindings(instance, facts, group, None, unseen, ec2_read=asked)
     pods, found_by = tuple(cluster.pods_on(node.name)), f"its provider id is {node.provider_id}"
     return InstanceFindings(instance, facts, group, node, found_by, pods, asked)
 

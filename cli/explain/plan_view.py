@@ -1,5 +1,6 @@
 """Renders the plan for a notice as JSON or for a terminal."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -35,14 +36,14 @@ def _instance_as_data(plan: "InstancePlan") -> dict[str, Any]:
         "owner": plan.owner or None,
         "node": plan.node or None,
         "nodeReason": plan.node_reason,
-        "decision": plan.course.value,
-        "reason": plan.reason,
+        "decision": plan.action.value,
+        "reason": asdict(plan.reason),
         "policy": _ruling_as_data(plan.ruling) | {"source": plan.policy_source},
         "beginsAt": _iso(plan.begins_at),
         "replacement": plan.replacement or None,
-        "replacementReason": plan.replacement_reason,
+        "replacementReason": asdict(plan.replacement_reason),
         "replacementFirst": plan.replacement_first,
-        "remarks": list(plan.remarks),
+        "remarks": [asdict(remark) for remark in plan.remarks],
         "pods": pods_as_data(plan.pods),
     }
 
@@ -50,7 +51,7 @@ def _instance_as_data(plan: "InstancePlan") -> dict[str, Any]:
 def _ruling_as_data(ruling: "Ruling") -> dict[str, Any]:
     return {
         "action": ruling.action.value,
-        "reason": ruling.reason,
+        "reason": asdict(ruling.reason),
         "deadline": _iso(ruling.deadline),
         "replacement": ruling.replacement.value,
         "onBlocked": ruling.on_blocked.value,
@@ -80,12 +81,12 @@ def _show_instance(plan: "InstancePlan", console: "Console") -> None:
     owner = f" ({plan.owner})" if plan.owner else ""
     first = ", before the drain" if plan.replacement_first else ""
     lines = {
-        "decision": f"{plan.course}: {plan.reason}",
+        "decision": f"{plan.action}: {plan.reason}",
         "policy": f"{plan.policy_source}: {ruling.action}",
         "cluster": plan.cluster or "unknown",
         "node": f"{plan.node or 'none'}: {plan.node_reason}",
     }
-    if plan.course in DRAINS:
+    if plan.action in DRAINS:
         lines |= {
             "begins": _utc(plan.begins_at) if plan.begins_at else "at once",
             "deadline": _utc(ruling.deadline) if ruling.deadline else "none",

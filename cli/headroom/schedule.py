@@ -138,7 +138,7 @@ def _print_table(schedules: "Mapping[str, Schedule]", begin: datetime, until: da
     for name, schedule in schedules.items():
         for point in _points(schedule, begin, until):
             size = point.size
-            table.add_row(name, _rfc3339(point.at), str(size.replicas), size.reason)
+            table.add_row(name, _rfc3339(point.at), str(size.replicas), size.reason.message)
     stdout_console().print(table)
 
 

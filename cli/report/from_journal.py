@@ -128,13 +128,13 @@ def _index_aws(index: _Index, entry: Entry) -> None:
 def _leeway_event(entry: Entry) -> LeewayEvent:
     """Read an event of Leeway; a missing field counts as empty."""
     detail = entry["detail"]
-    requested = [pod for pod in detail.get("pods", ()) if pod.get("asked_at")]
+    requested = [pod for pod in detail.get("pods", ()) if pod.get("requested_at")]
     return LeewayEvent(
         at=entry["at"],
         kind=str(detail.get("kind", "")),
         result=str(detail.get("result") or entry["detail_type"]),
-        evicted=sum(1 for pod in requested if pod.get("way") == "evict"),
-        deleted=sum(1 for pod in requested if pod.get("way") == "delete"),
+        evicted=sum(1 for pod in requested if pod.get("method") == "evict"),
+        deleted=sum(1 for pod in requested if pod.get("method") == "delete"),
         failed=sum(1 for pod in detail.get("pods", ()) if pod.get("stage") == "failed"),
     )
 

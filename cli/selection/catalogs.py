@@ -109,7 +109,7 @@ def _read_catalog(region: str) -> "Catalog":
     from functools import partial
 
     from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
-    from leeway.catalog.refresh import NothingSurveyed, Surveyor
+    from leeway.catalog.refresh import CatalogReader, CatalogUnavailable
     from leeway.clock import SystemClock
     from leeway.selection.offers.compressed import compressed, opened
     from leeway.selection.offers.survey import Survey
@@ -120,10 +120,10 @@ def _read_catalog(region: str) -> "Catalog":
     prices = PricingPriceList(partial(background_client, "pricing", pricing_region(region)))
     try:
         now = SystemClock().now()
-        survey, parts = Surveyor(market, prices).survey(region, now, Survey(region))
-    except NothingSurveyed as error:
+        survey, parts = CatalogReader(market, prices).read(region, now, Survey(region))
+    except CatalogUnavailable as error:
         raise CannotBeDoneError(CATALOG_NOT_READ(error=as_clause(error))) from error
     for part in parts:
         if part.problem:
-            write_stderr(f"warning: {part.part}: {part.problem}")
+            write_stderr(f"warning: {part.problem}")
     return opened(compressed(survey))

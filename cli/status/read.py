@@ -53,14 +53,14 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
     database = partial(client, "dynamodb")
     records = DynamoRecords(database, stack.table)
     with aws_errors(stack.where):
-        open_now = records.unfinished(cluster).records
+        open_now = records.open_records(cluster).records
         found = {r.instance: r for r in open_now if isinstance(r, Retirement)}
         for instance in set(recent) - found.keys():
             ended = records.retirement(instance)
             if ended is not None:
                 found[instance] = ended
         states = DynamoDrainStatesReader(database, stack.table, SystemClock()).of(found)
-        headroom = DynamoHeadroom(database, stack.table).of(cluster)
+        headroom = DynamoHeadroom(database, stack.table).statuses(cluster)
     policy = _policy(stack, cluster)
     retirements = [RetirementStatus(r, _current(r, states)) for r in found.values()]
     return ClusterStatus(

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -131,9 +132,9 @@ def _cluster(status: ClusterStatus) -> dict[str, Any]:
                 "subject": one.subject,
                 "manifest": one.source,
                 "replicas": one.replicas,
-                "pending": one.pending if one.running is not None else None,
-                "reason": one.reason,
-                "problem": one.problem or None,
+                "pending": one.pending if one.ready is not None else None,
+                "reason": asdict(one.reason) if one.reason else None,
+                "problem": asdict(one.problem) if one.problem else None,
             }
             for one in status.headroom
         ],
@@ -151,14 +152,14 @@ def _retirement(one: RetirementStatus) -> dict[str, Any]:
         "noticedAt": record.noticed_at.isoformat(),
         "deadline": record.deadline.isoformat() if record.deadline else None,
         "replacement": record.replacement_intent.method if record.replacement_intent else None,
-        "reason": record.reason,
+        "reason": asdict(record.reason),
         "seenAt": drain.at.isoformat() if drain else None,
         "pods": [
             {
                 "pod": pod.pod,
                 "stage": pod.stage.value,
-                "way": pod.way.value if pod.way else None,
-                "reason": pod.reason,
+                "method": pod.method.value if pod.method else None,
+                "reason": asdict(pod.reason),
             }
             for pod in (drain.pods if drain else ())
         ],

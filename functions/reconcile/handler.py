@@ -1,15 +1,15 @@
-"""reconcile: finds lost events every minute, and cleans up after one terminated instance."""
+"""reconcile: finds lost events once a minute, and cleans up after terminated instances."""
 
 from dataclasses import asdict
 from typing import Any
 
-from leeway.reconciliation.reconcile import parse_round
+from leeway.reconciliation.reconcile import parse_request
 from leeway.wiring.reconcile import reconciliation, telemetry
 
 
 def handler(event: Any, context: object) -> dict[str, Any]:
-    """Reconcile all clusters, or clean up after the instance that the event names."""
-    requested = parse_round(event)
-    reports = reconciliation().run(requested)
-    telemetry().reconciled(reports, of_all=not requested.instance)
+    """Reconcile every cluster, or clean up after one instance."""
+    request = parse_request(event)
+    reports = reconciliation().run(request)
+    telemetry().reconciled(reports, all_clusters=not request.instance)
     return {"clusters": [asdict(report) for report in reports]}

@@ -12,7 +12,7 @@ from leeway.aws.eventbridge import EventBridgeLeewayEvents
 from leeway.aws.functions import LambdaExecutions, RateLimit
 from leeway.aws.records import DynamoRecords
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.receive_notice import NotAllInstancesReceived, NoticeResult
+from leeway.interruption.outcome import NotAllInstancesReceived, NoticeResult
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import (
     CloudRefused,
@@ -24,10 +24,10 @@ from leeway.ports.aws import (
 from leeway.ports.table import RecordChanged
 
 from tests.aws.receive_notice import TAGS, client_factory, interruption, launch, receive_notice
+from tests.fakes.functions import Starts
 from tests.notices.events import EVENTS, event
 from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
-from tests.stand_ins import Starts
 
 
 def test_a_record_is_read_as_it_was_written(aws: Sandbox, records: DynamoRecords) -> None:

@@ -9,6 +9,7 @@ from leeway.clock import SystemClock
 from leeway.manifests.configuration import CAUTIOUS, Configuration
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.table import RecordChanged
+from leeway.reasons import Reason
 
 from tests.aws.stored import TABLE, manifest
 from tests.sandbox.aws.started import Sandbox
@@ -80,8 +81,8 @@ def test_an_item_written_by_hand_does_not_hide_others_and_makes_a_policy_cautiou
     class Reported:
         lines: ClassVar[list[str]] = []
 
-        def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
-            self.lines.append(f"{manifest}: {problem}")
+        def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
+            self.lines.append(f"{manifest}: {reason}")
 
     key = {"pk": {"S": "MANIFESTS#by-hand"}, "sk": {"S": "cluster.leeway.sh#/by-hand"}}
     for attributes in (

@@ -10,21 +10,21 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.interruption.receive_notice import Dependencies, NoticeResult, ReceiveNotice
+from leeway.interruption.dependencies import Dependencies
+from leeway.interruption.outcome import NoticeResult
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.manifests.configuration import Configuration
+from leeway.reasons import Reason
 
 from cli import main
 from tests.aws.receive_notice import TAGS, client_factory, interruption, launch
 from tests.aws.stored import TABLE
+from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.functions import CleanUps, Starts
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.schedules import SchedulesInMemory
+from tests.notices.events import HERE
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import (
-    HERE,
-    ClaimsInMemory,
-    CleanUps,
-    OfferingsInMemory,
-    SchedulesInMemory,
-    Starts,
-)
 
 
 class Reported:
@@ -33,8 +33,8 @@ class Reported:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
-        self.lines.append(problem)
+    def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
+        self.lines.append(reason.message)
 
 
 class Deployed:
@@ -49,7 +49,7 @@ class Deployed:
         self._reception = ReceiveNotice(
             Dependencies(
                 records=self.records,
-                place=HERE,
+                origin=HERE,
                 instances=Ec2Instances(client_factory(aws, "ec2")),
                 current=Ec2Instances(client_factory(aws, "ec2")),
                 changes=Ec2Instances(client_factory(aws, "ec2")),
@@ -59,9 +59,9 @@ class Deployed:
                 offerings=OfferingsInMemory(),
                 clusters=frozenset({"prod"}),
                 clock=SystemClock(),
-                arrivals=self.records,
+                admissions=self.records,
                 admit_node=Starts(),
-                cleaning=CleanUps(),
+                clean_up=CleanUps(),
                 claims=ClaimsInMemory(),
             )
         )

@@ -1,4 +1,4 @@
-"""The progress of drains, against the sandbox's DynamoDB."""
+"""The progress of drains in DynamoDB, on the sandbox."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -7,11 +7,13 @@ from typing import Any
 from leeway.aws.drain_states import DynamoDrainStates, DynamoDrainStatesReader
 from leeway.clock import SystemClock
 from leeway.drain.progress import Drain, PodProgress, RemovalMethod, Stage
+from leeway.drain.reasons import BUDGET_BLOCKS, POD_EVICTED, PODS_NOT_LISTED, STATIC_POD
 from leeway.drain.summary import PodState, summarise
 
 from tests.aws.stored import TABLE
 from tests.sandbox.aws.started import Sandbox
 
+BLOCKED = BUDGET_BLOCKS(answer="budget web")
 AT = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 
 
@@ -25,17 +27,23 @@ def test_a_summary_lists_the_pods_to_remove_and_the_method_of_their_removal() ->
         2,
         "n1",
         drain(
-            PodProgress("a/stays", "1", "", Stage.LEFT, "a DaemonSet's"),
+            PodProgress("a/stays", "1", "", Stage.LEFT, STATIC_POD()),
             PodProgress(
-                "a/evicted", "2", "", Stage.GONE, "evicted", way=RemovalMethod.EVICT, asked_at=AT
+                "a/evicted",
+                "2",
+                "",
+                Stage.GONE,
+                POD_EVICTED(),
+                method=RemovalMethod.EVICT,
+                requested_at=AT,
             ),
-            PodProgress("a/blocked", "3", "", Stage.BLOCKED, "a budget", way=RemovalMethod.EVICT),
+            PodProgress("a/blocked", "3", "", Stage.BLOCKED, BLOCKED, method=RemovalMethod.EVICT),
         ),
         AT,
     )
     assert state.pods == (
-        PodState("a/evicted", Stage.GONE, RemovalMethod.EVICT, "evicted"),
-        PodState("a/blocked", Stage.BLOCKED, None, "a budget"),
+        PodState("a/evicted", Stage.GONE, RemovalMethod.EVICT, POD_EVICTED()),
+        PodState("a/blocked", Stage.BLOCKED, None, BLOCKED),
     )
 
 
@@ -48,9 +56,9 @@ def test_the_latest_state_of_each_drain_is_read(aws: Sandbox) -> None:
     names = [f"i-{n:017x}" for n in range(120)]
     states = {name: summarise(name, 1, "n", drain(), AT) for name in names}
     for state in states.values():
-        writer.show(state)
-    newer = summarise(names[0], 2, "n", Drain(problem="throttled"), AT)
-    writer.show(newer)
+        writer.put(state)
+    newer = summarise(names[0], 2, "n", Drain(problem=PODS_NOT_LISTED(error="503")), AT)
+    writer.put(newer)
     assert reader.of([*names, names[0], "i-0ffffffffffffffff"]) == states | {names[0]: newer}
 
 
@@ -67,7 +75,7 @@ def test_keys_that_a_throttled_table_left_unprocessed_are_retried(aws: Sandbox) 
     names = [f"i-1{n:016x}" for n in range(8)]
     states = {name: summarise(name, 1, "n", drain(), AT) for name in names}
     for state in states.values():
-        DynamoDrainStates(partial(aws.client, "dynamodb"), TABLE).show(state)
+        DynamoDrainStates(partial(aws.client, "dynamodb"), TABLE).put(state)
     unprocessed: list[list[Any]] = []
     client = aws._build("dynamodb")
     client.meta.events.register("provide-client-params.dynamodb.BatchGetItem", leave_half)

@@ -18,10 +18,11 @@ from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedHoo
 from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult, HookSettings, Waiting
-from leeway.reconciliation.ports import UnderWay
+from leeway.reconciliation.ports import OpenRecords
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.replacement_intent import ReplacementIntent
 
-from tests.admission.admissions import ask
+from tests.admission.admission_records import request
 from tests.aws.receive_notice import client_factory, launch
 from tests.aws.stored import TABLE
 from tests.retirement.retirements import interrupted
@@ -243,11 +244,11 @@ def test_an_item_of_a_manifest_in_the_index_is_not_a_record(
             "record": {"S": body.model_dump_json()},
         }
         aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
-    under_way = records.unfinished("posing")
-    assert under_way.records == ()
+    found = records.open_records("posing")
+    assert found.records == ()
     assert (
         f"MANIFESTS#posing RETIREMENT: the record names instance {record.instance}"
-        in under_way.unread
+        in found.unreadable
     )
     index = DynamoIndex(client_factory(aws, "dynamodb"), TABLE, SystemClock())
     assert index.of_cluster("posing") == {}
@@ -265,9 +266,9 @@ def test_an_item_without_a_record_does_not_hide_other_records_of_an_index(
         key = {"pk": {"S": "MANIFESTS#other"}, "sk": {"S": sort}}
         shown = {"cluster": {"S": "hidden"}, "open": {"S": "hidden#0"}}
         aws.client("dynamodb").put_item(TableName=TABLE, Item=key | shown | body)
-    under_way = records.unfinished("hidden")
-    assert under_way.records == ()
-    assert [one for one in under_way.unread if one.startswith("MANIFESTS#other RETIREMENT: ")]
+    found = records.open_records("hidden")
+    assert found.records == ()
+    assert [one for one in found.unreadable if one.startswith("MANIFESTS#other RETIREMENT: ")]
     assert index.of_cluster("hidden") == {ours.instance: ours}
 
 
@@ -432,9 +433,9 @@ def test_an_unreadable_record_is_reported_and_does_not_hide_other_records(
         ExpressionAttributeNames={"#record": "record"},
         ExpressionAttributeValues={":body": {"S": body}},
     )
-    found = records.unfinished("two-versions")
+    found = records.open_records("two-versions")
     assert found.records == (good,)
-    (wrong,) = found.unread
+    (wrong,) = found.unreadable
     assert wrong.startswith(f"INSTANCE#{odd.instance} RETIREMENT: kind: Input should be")
 
 
@@ -443,25 +444,28 @@ def test_only_open_records_are_read_by_cluster(aws: Sandbox) -> None:
     place = {"cluster": "under-way"}
     facts = interrupted().facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee1", **place})
     retirement = interrupted().model_copy(update={"facts": facts})
-    arrival: Admission = ask(None, "n-1").record.model_copy(update={"facts": facts})
+    arrival: Admission = request(None, "n-1").record.model_copy(update={"facts": facts})
     records.write(retirement)
     records.write(arrival)
-    both = records.unfinished("under-way").records
+    both = records.open_records("under-way").records
     assert sorted(both, key=repr) == [arrival, retirement]
     ended = {"phase": Phase.FINISHED, "version": 2}
     records.write(retirement.model_copy(update=ended))
-    assert records.unfinished("under-way") == UnderWay((arrival,))
+    assert records.open_records("under-way") == OpenRecords((arrival,))
     raised = ReplacementIntent(
-        method="launch-successor", reason="", asked_at=retirement.noticed_at, to_restore=True
+        method="launch-successor",
+        reason=LAUNCHED_BY_GROUP(),
+        requested_at=retirement.noticed_at,
+        to_restore=True,
     )
     owing = retirement.model_copy(update={**ended, "version": 3, "replacement_intent": raised})
     records.write(owing)
-    assert owing in records.unfinished("under-way").records, "its group is one larger still"
+    assert owing in records.open_records("under-way").records, "its group is one larger still"
     records.write(retirement.model_copy(update={**ended, "version": 4}))
-    assert records.unfinished("under-way") == UnderWay((arrival,))
+    assert records.open_records("under-way") == OpenRecords((arrival,))
     known = records.known(facts.instance)
-    assert (known.retirement and known.retirement.phase, known.arrival) == ("finished", arrival)
-    assert records.arrival(facts.instance) == arrival
+    assert (known.retirement and known.retirement.phase, known.admission) == ("finished", arrival)
+    assert records.admission(facts.instance) == arrival
     assert arrival.deadline - arrival.noticed_at == timedelta(minutes=15)
 
 
@@ -473,7 +477,7 @@ def test_the_records_of_a_storm_are_spread_over_all_shards_of_the_index(aws: San
         facts = interrupted().facts.model_copy(update=place)
         records.write(interrupted().model_copy(update={"facts": facts}))
         written.add(facts.instance)
-    assert {record.facts.instance for record in records.unfinished("stormy").records} == written
+    assert {record.facts.instance for record in records.open_records("stormy").records} == written
     keys = [{"pk": {"S": f"INSTANCE#{one}"}, "sk": {"S": "RETIREMENT"}} for one in written]
     request = {TABLE: {"Keys": keys}}
     stored = aws.client("dynamodb").batch_get_item(RequestItems=request)["Responses"][TABLE]

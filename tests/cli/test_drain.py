@@ -112,8 +112,8 @@ def test_a_blocked_pod_is_deleted_at_its_latest_time_with_on_blocked_delete(
     report = json.loads(capsys.readouterr().out)
     assert report["drained"] is True
     (pod,) = [p for p in report["pods"] if p["pod"].startswith("default/guarded")]
-    assert pod["way"] == "delete"
-    assert "budget guarded" in pod["reason"]
+    assert pod["method"] == "delete"
+    assert "budget guarded" in pod["reason"]["message"]
 
 
 def test_a_blocked_pod_fails_the_drain_by_default_and_its_budget_is_named(
@@ -132,7 +132,7 @@ def test_pods_that_tolerate_all_taints_are_evicted_once_and_reported_when_they_r
     deploy(live, node, "clingy", 2, tolerations=[{"operator": "Exists"}])
     assert drain(live, node) == 0
     printed = capsys.readouterr().err
-    assert "it came back after the cordon" in printed
+    assert "The pod came back after the cordon" in printed
     assert "operator Exists for every key" in printed
     deletions = [e for e in live.journal("pod-deletion") if e["node"] == node]
     assert [e["via"] for e in deletions] == ["eviction", "eviction"]

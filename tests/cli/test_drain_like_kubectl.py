@@ -359,7 +359,10 @@ def test_a_pod_with_two_budgets_ends_the_drain_immediately(
     assert theirs.returncode == 1
     assert drain(live, node, "--force") == 1
     printed = capsys.readouterr().err.splitlines()[-1]
-    assert "default/twice: it has more than one PodDisruptionBudget: first, second" in printed
+    assert (
+        "default/twice: More than one PodDisruptionBudget selects the pod (first, second)"
+        in printed
+    )
     assert exists(live, "twice")
 
 

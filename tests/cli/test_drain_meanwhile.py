@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from leeway.drain.progress import DISPLACED
+from leeway.drain.reasons import NODE_NAME_REUSED
 
 from cli import main
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, running_cluster
@@ -94,7 +94,7 @@ def test_the_flags_apply_to_a_pod_that_appears_during_the_cordon(
     assert drain(live, node, *flags, "--timeout", "20s") == 1
     appearing.join()
     last = capsys.readouterr().err.splitlines()[-1]
-    assert f"default/late-{suffix}: it appeared after the drain was decided" in last
+    assert f"default/late-{suffix}: The pod appeared during the drain" in last
     assert f"needs {lacks}" in last
     assert exists(live, f"late-{suffix}")
     assert not exists(live, f"usual-{suffix}"), "the other pods are evicted"
@@ -113,7 +113,7 @@ def test_the_flags_apply_to_a_pod_that_appears_while_a_budget_blocks(
     appearing = meanwhile(appear)
     assert drain(live, node, "--timeout", "4s") == 1
     appearing.join()
-    assert "default/late: it appeared after the drain was decided, and needs --force" in (
+    assert "default/late: The pod appeared during the drain, and evicting it needs --force" in (
         capsys.readouterr().err
     )
     assert exists(live, "late")
@@ -165,7 +165,7 @@ def test_the_pods_of_another_machine_with_the_nodes_name_are_not_evicted(
     assert drain(live, node, "--force", "--timeout", "25s", *more) == 1
     replacing.join()
     printed = capsys.readouterr().err
-    assert f"default/stuck-{suffix}: {DISPLACED}" in printed
+    assert f"default/stuck-{suffix}: Another machine has the name of the node now" in printed
     requested = {e["pod"] for kind in ("eviction", "pod-deletion") for e in live.journal(kind)}
     assert not requested & {f"default/{name}" for name in theirs}
     assert all(exists(live, name) for name in theirs)
@@ -193,7 +193,7 @@ def test_another_machine_with_the_name_before_the_first_list_is_not_drained(
     replacing.join()
     printed = capsys.readouterr()
     assert printed.out == f"node/{node} not drained\n"
-    assert f"node {node} is not drained: {DISPLACED}" in printed.err.splitlines()[-1]
+    assert printed.err.splitlines()[-1].endswith(f"is not drained: {NODE_NAME_REUSED()}")
     assert exists(live, name)
     assert not [e for e in live.journal("eviction") if e["pod"] == f"default/{name}"]
 

@@ -33,7 +33,7 @@ def test_an_interruption_is_explained_without_aws_or_a_cluster(
     assert plan["notice"]["kind"] == "spot-interruption"
     assert plan["policy"]["action"] == "retire"
     assert plan["policy"]["deadline"] == "2026-11-20T09:47:07+00:00"
-    assert plan["instances"][0]["replacementReason"] == "EC2 was not asked"
+    assert plan["instances"][0]["replacementReason"]["code"] == "Ec2NotRead"
 
 
 def test_with_a_cluster_every_pod_has_a_decision_and_a_latest_time(
@@ -53,13 +53,13 @@ def test_with_a_cluster_every_pod_has_a_decision_and_a_latest_time(
     (pod,) = instance["pods"]
     assert (pod["pod"], pod["decision"]) == ("default/web", "evict")
     assert pod["latestMoment"] == "2026-11-20T09:46:37+00:00"
-    assert pod["warning"] == "no controller brings it back"
+    assert pod["warning"] == "no controller creates it again"
 
 
 def test_the_table_shows_the_same_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["explain", str(EVENTS / "state-change-running.json")]) == 0
     printed = capsys.readouterr().out
-    assert "an instance that is running is not on its way out" in printed
+    assert "The instance is running: the marks of an earlier retirement" in printed
 
 
 def explained(event: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def test_a_cluster_manifest_changes_what_is_planned(
     assert instance["policy"]["onBlocked"] == "delete"
     shown = datetime.fromisoformat(plan["notice"]["time"])
     assert datetime.fromisoformat(instance["policy"]["deadline"]) - shown == timedelta(minutes=10)
-    assert any("paused" in remark for remark in instance["remarks"])
+    assert "RetirementPaused" in [remark["code"] for remark in instance["remarks"]]
     ignored = explained(EVENTS / "spot-interruption.json", capsys, "-f", str(manifest))
     assert ignored["instances"][0]["decision"] == "ignore"
 
@@ -160,7 +160,7 @@ def test_a_node_whose_owner_drains_it_is_left_to_the_owner(
     path.write_text(json.dumps(event))
     plan = explained(path, capsys, "--kubeconfig", str(live.kubeconfig()))
     assert plan["instances"][0]["decision"] == "leave-to-owner"
-    assert "auto-mode" in plan["instances"][0]["reason"]
+    assert "auto-mode" in plan["instances"][0]["reason"]["message"]
 
 
 @pytest.mark.parametrize(

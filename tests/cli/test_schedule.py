@@ -88,7 +88,7 @@ def test_the_table_has_every_schedule_with_its_reasons(
     out = capsys.readouterr().out
     assert "office/day" in out
     assert "inflate-cron-scaled" in out
-    assert "no window is open" in out
+    assert "No window is open" in out
 
 
 def test_one_of_several_schedules_is_selected_by_name(

@@ -11,9 +11,12 @@ from leeway.aws.headroom import DynamoHeadroom
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.records import DynamoRecords
 from leeway.drain.progress import RemovalMethod, Stage
+from leeway.drain.reasons import BUDGET_BLOCKS, POD_EVICTED
 from leeway.drain.summary import DrainState, PodState
 from leeway.execution.attempt import Phase
+from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import HeadroomStatus
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
@@ -37,6 +40,9 @@ def run(aws: Sandbox, capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
+BLOCKED = BUDGET_BLOCKS(answer="budget web allows none")
+
+
 def retire(aws: Sandbox, phase: Phase = Phase.RUNNING, version: int = 1) -> Retirement:
     """An interruption of a node of cluster prod, two minutes from now."""
     deadline = datetime.now(UTC) + timedelta(seconds=115)
@@ -47,11 +53,11 @@ def retire(aws: Sandbox, phase: Phase = Phase.RUNNING, version: int = 1) -> Reti
 
 def store_drain(aws: Sandbox, record: Retirement, attempt: int = 1) -> None:
     pods = (
-        PodState("shop/web-1", Stage.GONE, RemovalMethod.EVICT, "evicted"),
-        PodState("shop/web-2", Stage.BLOCKED, None, "budget web allows none"),
+        PodState("shop/web-1", Stage.GONE, RemovalMethod.EVICT, POD_EVICTED()),
+        PodState("shop/web-2", Stage.BLOCKED, None, BLOCKED),
     )
-    state = DrainState(record.instance, attempt, "node-1", datetime.now(UTC), "", pods)
-    DynamoDrainStates(partial(aws.client, "dynamodb"), TABLE).show(state)
+    state = DrainState(record.instance, attempt, "node-1", datetime.now(UTC), None, pods)
+    DynamoDrainStates(partial(aws.client, "dynamodb"), TABLE).put(state)
 
 
 def test_a_retirement_is_shown_with_its_pods(run: Run, aws: Sandbox) -> None:
@@ -64,12 +70,12 @@ def test_a_retirement_is_shown_with_its_pods(run: Run, aws: Sandbox) -> None:
     assert retirement["pods"][1] == {
         "pod": "shop/web-2",
         "stage": "blocked",
-        "way": None,
-        "reason": "budget web allows none",
+        "method": None,
+        "reason": {"code": BLOCKED.code, "message": BLOCKED.message},
     }
     table = run("--cluster", "prod")[1]
     assert "1/2 pods gone, 1 blocked" in table
-    assert "shop/web-2 blocked: budget web allows none" in " ".join(table.split())
+    assert f"shop/web-2 blocked: {BLOCKED}" in " ".join(table.split())
 
 
 def test_the_drain_of_an_earlier_attempt_is_not_shown(run: Run, aws: Sandbox) -> None:
@@ -84,27 +90,36 @@ def test_the_status_shows_pause_headroom_and_problems_of_manifests(run: Run, aws
     writing.write("prod", manifest("x", resource="teapot.leeway.sh", body='{"kind":"Teapot"}'), 0)
     DynamoHeadroom(partial(aws.client, "dynamodb"), TABLE).write(
         "prod",
-        HeadroomStatus("Deployment shop/web", "scaledobject.keda.sh shop/web", 5, "window is open"),
+        HeadroomStatus(
+            "Deployment shop/web",
+            "scaledobject.keda.sh shop/web",
+            5,
+            WINDOW_OPEN(start="0 9 * * *", end="0 10 * * *"),
+        ),
     )
     DynamoHeadroom(partial(aws.client, "dynamodb"), TABLE).write(
-        "prod", HeadroomStatus("buffer warm/web", "headroom.leeway.sh web", 3, "always", running=1)
+        "prod",
+        HeadroomStatus("buffer warm/web", "headroom.leeway.sh web", 3, FIXED_SIZE(), ready=1),
     )
     code, out, _ = run("--cluster", "prod")
     shown = " ".join(out.split())
     assert code == 0
-    assert "buffer warm/web headroom.leeway.sh web 3 replicas, 2 of them Pending: always" in shown
+    assert "buffer warm/web headroom.leeway.sh web 3 replicas, 2 of them Pending: The" in shown
     (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
     pending = {one["subject"]: one["pending"] for one in cluster["headroom"]}
     assert pending == {"buffer warm/web": 2, "Deployment shop/web": None}
     assert shown.startswith("prod paused")
     assert "spec.surge: unknown field (written by leeway 9.0.0)" in shown
     assert "teapot.leeway.sh/x: apiVersion: expected text" in shown
-    assert "Deployment shop/web scaledobject.keda.sh shop/web 5 replicas: window is open" in shown
+    assert "Deployment shop/web scaledobject.keda.sh shop/web 5 replicas: The window" in shown
 
 
 def test_a_detached_instance_is_shown_until_it_is_terminated(run: Run, aws: Sandbox) -> None:
     intent = ReplacementIntent(
-        method=Method.DETACH, reason="no hook", asked_at=datetime.now(UTC), detached=True
+        method=Method.DETACH,
+        reason=LAUNCHED_BY_GROUP(),
+        requested_at=datetime.now(UTC),
+        detached=True,
     )
     left = interrupted(Phase.FINISHED).model_copy(update={"replacement_intent": intent})
     records = DynamoRecords(partial(aws.client, "dynamodb"), TABLE)

@@ -90,4 +90,4 @@ class Case:
     def failed(self, seen: Journal) -> dict[str, str]:
         """Return the pods that Leeway reported as failed, with the reasons."""
         pods = self.outcome(seen)["pods"]
-        return {p["pod"]: p["reason"] for p in pods if p["stage"] == "failed"}
+        return {p["pod"]: p["reason"]["message"] for p in pods if p["stage"] == "failed"}

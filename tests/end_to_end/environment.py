@@ -117,9 +117,7 @@ def events_about(sandbox: Sandbox, node: str) -> list[Event]:
     """Return the Kubernetes Events of Leeway about a node."""
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as client:
         listed = list(client.list(Event, namespace="default"))
-    return [
-        e for e in listed if e.involvedObject.name == node and (e.reason or "").startswith("Leeway")
-    ]
+    return [e for e in listed if e.involvedObject.name == node and e.reportingComponent == "leeway"]
 
 
 def run_reconcile(env: Environment) -> None:

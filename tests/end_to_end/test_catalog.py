@@ -32,7 +32,7 @@ def test_a_scheduled_run_stores_a_catalog_that_the_command_line_reads(
     sandbox.fire(str(schedule))
     until = time.monotonic() + 120
     while surveys.packed(REGION) is None:
-        assert time.monotonic() < until, "nothing was surveyed"
+        assert time.monotonic() < until, "no catalog was stored"
         time.sleep(1)
     # Another type than that of the nodes: interruptions in other tests mark the nodes' type.
     lost = Offering(REGION, "c5.xlarge", "us-east-1a", "spot")

@@ -202,7 +202,7 @@ def test_a_failed_kubelet_delays_the_hook_until_the_deadline_at_most(
     case, seen = results.cases["lifeless"], results.seen
     assert case.outcome(seen)["result"] == "incomplete"
     assert "default/cut-off" in case.failed(seen)
-    assert "the deadline came while it was terminating" in case.failed(seen)["default/cut-off"]
+    assert "came while the pod was terminating" in case.failed(seen)["default/cut-off"]
     (*_, answer) = seen.of("lifecycle-action", instance=case.instance)
     assert answer["outcome"] == "CONTINUE"
     assert answer["at"] <= case.ends
@@ -236,8 +236,8 @@ def test_a_returning_pod_that_tolerates_all_taints_is_evicted_once_and_deleted_l
     case, seen = results.cases["tolerating"], results.seen
     mine = [p for p in case.outcome(seen)["pods"] if p["pod"].startswith("default/tolerating-")]
     first, second, *rest = mine
-    assert (first["way"], second["way"]) == ("evict", "delete")
-    assert "its toleration (operator Exists for every key) ignores" in second["reason"]
+    assert (first["method"], second["method"]) == ("evict", "delete")
+    assert "its toleration (operator Exists for every key) ignores" in second["reason"]["message"]
     assert all(p["stage"] == "left" for p in rest)
     evicted = [e for e in seen.of("eviction") if e["pod"].startswith("default/tolerating-")]
     assert len(evicted) == 1

@@ -199,7 +199,7 @@ def test_manifests_become_pause_pods_and_replicas_and_are_reverted(
     file.write_text(yaml.safe_dump_all(WRITTEN))
     leeway(monkeypatch, sandbox, "apply", "-f", str(file))
     tick_until(sandbox, lambda: size(kube, "office-warm", "leeway-headroom") == 2)
-    # A namespace without the role is a problem of its own, whose text has the command to run.
+    # A missing right in the namespace is a problem with the command that grants it.
     target, buffer = "leeway-headroom-target", "leeway-headroom-buffer"
     problems = {kept["subject"]: kept["problem"] for kept in headroom(monkeypatch, sandbox, capsys)}
     for subject, role in (
@@ -207,7 +207,8 @@ def test_manifests_become_pause_pods_and_replicas_and_are_reverted(
         ("capacitybuffer default/podtemplate", buffer),
     ):
         command = f"kubectl create rolebinding {role} --clusterrole={role} --group=leeway:headroom"
-        assert problems[subject].endswith(f"{command} --namespace=default")
+        assert problems[subject]["code"] == "HeadroomRightMissing"
+        assert problems[subject]["message"].endswith(f"`{command} --namespace=default`.")
     for role in (target, buffer):
         adopt(kube, role)
     tick_until(sandbox, lambda: size(kube, "reports", "default") == 3)

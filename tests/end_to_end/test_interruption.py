@@ -4,6 +4,7 @@ import time
 from collections import Counter
 
 import pytest
+from leeway.interruption.reasons import NOTICE_REJECTED
 
 from tests.end_to_end.environment import Environment, events_about
 
@@ -60,7 +61,7 @@ def test_the_outcome_is_a_log_line_a_metric_a_leeway_event_and_a_kubernetes_even
     events = [e for e in seen.of("put-events") if e["detail"].get("instance") == instance]
     assert [e["detail_type"] for e in events] == ["Leeway Node Retired"]
     (event,) = events_about(env.sandbox, node)
-    assert event.reason == "LeewayRetired"
+    assert event.reason == "NodeDrained"
     assert "pods evicted" in (event.message or "")
 
 
@@ -86,7 +87,7 @@ def test_an_instance_of_another_cluster_is_ignored_with_a_log_line(env: Environm
         logs = [e["line"] for e in env.since(since).of("logs")]
         lines = [x for x in logs if isinstance(x, dict) and x.get("instance") == other]
     assert lines[0]["result"] == "not-ours"
-    assert "somebody-elses is not under Leeway's care" in str(lines[0]["message"])
+    assert "does not manage cluster somebody-elses" in str(lines[0]["message"])
     assert not env.since(since).executions(other)
 
 
@@ -111,7 +112,7 @@ def test_a_malformed_notice_goes_to_the_dead_letter_queue(env: Environment) -> N
     seen = env.since(since)
     lines = [e["line"] for e in seen.of("logs") if isinstance(e["line"], dict)]
     errors = [line["message"] for line in lines if line.get("result") == "MalformedNotice"]
-    assert errors == ["detail.instance-id: field required"] * 3
+    assert errors == [str(NOTICE_REJECTED(error="detail.instance-id: field required"))] * 3
     assert len(seen.of("dead-letter")) == 1
 
 

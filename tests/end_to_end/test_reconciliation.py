@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from leeway.aws.manifests import DynamoManifestWriting
-from leeway.reconciliation.lost_events import PATIENCE
+from leeway.reconciliation.findings import EVENT_DELAY
 from lightkube import Client
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.models.policy_v1 import PodDisruptionBudgetSpec
@@ -80,7 +80,7 @@ def test_a_launching_instance_goes_into_service_when_its_node_is_ready(
     assert answered["at"] >= ready["at"]
     until(lambda: member(scaling, "arriving") == (instance, "InService"))
     (event,) = events_about(env.sandbox, outcome["node"])
-    assert event.reason == "LeewayAdmitted"
+    assert event.reason == "NodeAdmitted"
     lines = [e["line"] for e in seen.of("logs") if isinstance(e["line"], dict)]
     assert [line["NodesAdmitted"] for line in lines if "NodesAdmitted" in line] == [[1.0]]
 
@@ -95,10 +95,13 @@ def test_a_gpu_node_without_a_device_plugin_is_abandoned_with_the_likely_cause(
     seen = env.wait([instance], 0)
     outcome = admission(seen, instance)
     assert outcome["result"] == "not-ready"
-    assert "nvidia.com/gpu is not allocatable: the NVIDIA device plugin" in outcome["reason"]
+    assert (
+        "nvidia.com/gpu is not allocatable: the NVIDIA device plugin"
+        in outcome["reason"]["message"]
+    )
     assert answers(env, instance) == ["begun", "ABANDON"]
     events = events_about(env.sandbox, outcome["node"])
-    assert ("LeewayNotAdmitted", "Warning") in {(e.reason, e.type) for e in events}
+    assert ("DeviceNotAllocatable", "Warning") in {(e.reason, e.type) for e in events}
     assert "Leeway Node Not Admitted" in {e["detail_type"] for e in seen.of("put-events")}
 
 
@@ -188,7 +191,7 @@ def test_a_refused_answer_is_reported_and_retried_until_it_succeeds(
     env.sandbox.faults("aws", [fault | {"error": "AccessDenied", "status": 403}])
     seen = env.interrupt([instance], late=60)
     (outcome,) = seen.outcomes(instance)
-    assert "AccessDenied" in outcome["refused"][0]
+    assert "AccessDenied" in outcome["refused"][0]["message"]
     until(lambda: answers(env, instance)[-1] == "CONTINUE")
 
 
@@ -324,7 +327,7 @@ def test_reconcile_restores_the_node_of_a_stopped_instance_that_runs_again(
         assert is_cordoned(env, node)
         ec2.start_instances(InstanceIds=[instance])
         until(lambda: is_ready(env, node))
-        time.sleep(PATIENCE.total_seconds())
+        time.sleep(EVENT_DELAY.total_seconds())
         run_reconcile(env)
         until(lambda: not is_cordoned(env, node), timeout=90)
 

@@ -83,7 +83,8 @@ def test_a_rebalance_evicts_no_pod_before_the_replacement_is_ready(
         "Reservations"
     ][0]["Instances"][0]["Placement"]["AvailabilityZone"]
     assert (replacement["zone"], replacement["instance_type"]) == (zone, "m5.large")
-    assert f"its successor {launched['instance']} is Ready" in outcome["replacement_reason"]
+    message = outcome["replacement_reason"]["message"]
+    assert f"Successor {launched['instance']} is Ready" in message
     assert not seen.died([node])
 
 
@@ -100,7 +101,7 @@ def test_an_interruption_takes_over_a_rebalance_immediately_with_one_replacement
     assert (outcome["kind"], outcome["attempt"]) == ("spot-interruption", 2)
     assert outcome["result"] == "drained"
     assert seen.of("eviction", node=node)
-    assert "; its successor" not in outcome["replacement_reason"], "it did not wait"
+    assert "is Ready" not in outcome["replacement_reason"]["message"], "it did not wait"
     assert len(seen.of("instance-state", state="pending", group="hooked")) == 1
     assert not seen.died([node])
     answers = [e["outcome"] for e in seen.of("lifecycle-action", instance=instance)]
@@ -145,7 +146,7 @@ def test_a_scheduled_change_starts_on_schedule_with_the_replacement_first(
         assert [name.startswith(instance) for name in fired].count(True) == 1
         (outcome,) = seen.outcomes(instance)
         assert (outcome["kind"], outcome["result"]) == ("scheduled-change", "drained")
-        assert "is Ready" in outcome["replacement_reason"]
+        assert "is Ready" in outcome["replacement_reason"]["message"]
         assert not seen.died([node])
         assert names(sandbox, instance) == [], "one that has fired deletes itself"
     assert len(seen.of("instance-state", state="pending", group="hooked")) == 2
@@ -167,7 +168,7 @@ def test_a_cancelled_scheduled_change_leaves_no_schedule(env: Environment) -> No
     lines = env.until(
         again, lambda s: [x for x in lines_about(s, instance) if x.get("result") == "ignored"], 20
     )
-    assert "called off or over" in lines[0]["message"]
+    assert lines[0]["code"] == "AnnouncementWithdrawn"
     assert not env.since(since).of("node-cordoned", node=node)
 
 
@@ -233,9 +234,9 @@ def test_a_paused_cluster_delays_voluntary_retirements_and_drains_interruptions(
     since = time.time()
     small.sandbox.interrupt([waiting], rebalance=True, warning=False)
     (line, *_) = small.until(
-        since, lambda s: [x for x in lines_about(s, waiting) if "waits" in x["message"]]
+        since, lambda s: [x for x in lines_about(s, waiting) if x.get("code") == "ClusterPaused"]
     )
-    assert "cluster small is paused" in line["message"]
+    assert "Cluster small is paused" in line["message"]
     assert f"retire-{waiting}-1-" in line["execution"]
     assert not small.since(since).of("node-cordoned", node=node)
     small.sandbox.interrupt([waiting, managed], late=60)
@@ -255,10 +256,10 @@ def test_a_dry_run_reports_actions_and_makes_none(small: Environment) -> None:
     small.sandbox.interrupt([instance], late=60)
     seen = small.wait([instance], since)
     (outcome,) = seen.outcomes(instance)
-    assert (outcome["result"], outcome["replacement"]) == ("rehearsed", "terminate-in-group")
+    assert (outcome["result"], outcome["replacement"]) == ("dry-run", "terminate-in-group")
     assert outcome["node"] == node
     assert outcome["pods"]
-    assert seen.of("put-events")[0]["detail_type"] == "Leeway Node Retirement Rehearsed"
+    assert seen.of("put-events")[0]["detail_type"] == "Leeway Node Retirement Dry Run"
     for kind in ("node-cordoned", "node-tainted", "eviction", "lifecycle-action"):
         assert not seen.of(kind), kind
 

@@ -185,8 +185,8 @@ def test_pods_that_were_scheduled_at_once_have_no_join_time(
     live.add_nodes(903)
     apply_all(workloads, 1)
     live.until(lambda: read(live, WEB)["status"].get("readyReplicas") == 1)
-    assert workloads.joins().get(("warm", "web"), []) == []
-    assert all(join > timedelta(0) for joins in workloads.joins().values() for join in joins)
+    assert workloads.join_times().get(("warm", "web"), []) == []
+    assert all(time > timedelta(0) for times in workloads.join_times().values() for time in times)
 
 
 def test_leeway_manages_the_replicas_field_that_it_sets(

@@ -202,7 +202,7 @@ def test_a_budget_blocks_an_eviction_and_not_a_delete(
         )
     )
     assert answer is not None
-    assert "guarded" in answer.detail
+    assert "guarded" in answer.reason.message
     stranger = replace(pod, uid="00000000-0000-0000-0000-000000000000")
     assert read_answer(cluster.delete(stranger, 1)).meaning is Meaning.GONE
     assert read_answer(cluster.delete(pod, 1)).meaning is Meaning.ACCEPTED

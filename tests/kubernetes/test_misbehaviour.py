@@ -84,7 +84,7 @@ def test_an_answer_that_comes_byte_by_byte_exceeds_the_total_timeout(
     server.by_default(lambda request: request.trickle(start, b"a"))
     answer = read_answer(cluster.evict(WEB, None))
     assert answer.meaning is Meaning.TRANSIENT
-    assert "Timeout" in answer.detail
+    assert "Timeout" in answer.reason.message
     with pytest.raises(ClusterUnavailable, match="Timeout"):
         cluster.node("node-1")
 
@@ -115,8 +115,8 @@ def drained(cluster: LightkubeCluster, seconds: float) -> Drain:
     results: list[Drain] = []
 
     def work() -> None:
-        draining = DrainExecutor(cluster, SystemClock())
-        results.append(draining.work("node-1", Drain(), terms, now + timedelta(minutes=5)))
+        executor = DrainExecutor(cluster, SystemClock())
+        results.append(executor.run("node-1", Drain(), terms, now + timedelta(minutes=5)))
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
@@ -246,11 +246,12 @@ def test_a_daemonset_lookup_that_fails_keeps_only_its_own_pod(
     server.by_default(json_answer(failure, status))
     daemon, web = cluster.pods_on("node-1")
     now = SystemClock().now()
-    assert (decide_pod(web, now).verdict, web.name) == (PodAction.EVICT, "web")
+    assert (decide_pod(web, now).action, web.name) == (PodAction.EVICT, "web")
     left = decide_pod(daemon, now)
-    assert left.verdict is PodAction.LEAVE
-    assert status_text in left.reason
-    assert "DaemonSet shop/cni could not be looked up" in left.reason
+    assert left.action is PodAction.LEAVE
+    assert left.reason.code == "DaemonSetNotReadable"
+    assert status_text in left.reason.message
+    assert "DaemonSet shop/cni" in left.reason.message
 
 
 def test_daemonset_lookups_that_hang_delay_a_list_only_once(
@@ -289,8 +290,8 @@ def test_an_invalid_daemonset_owner_is_not_looked_up_and_its_pod_is_drained(
     server.by_default(text_answer(500, "unexpected request", "text/plain"))
     odd, web = cluster.pods_on("node-1")
     now = SystemClock().now()
-    assert {decide_pod(one, now).verdict for one in (odd, web)} == {PodAction.EVICT}
-    assert decide_pod(odd, now).reason.isprintable()
+    assert {decide_pod(one, now).action for one in (odd, web)} == {PodAction.EVICT}
+    assert decide_pod(odd, now).reason.message.isprintable()
     assert {path for _, path, _ in server.requests} == {PODS}
 
 

@@ -14,6 +14,7 @@ from leeway.notices import NoticeKind
 from leeway.parallel import in_parallel
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, OnBlocked
 from leeway.ports.aws import CloudUnavailable
+from leeway.reasons import Reason
 
 from tests.aws.stored import manifest
 
@@ -55,8 +56,8 @@ class Reported:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
-        self.lines.append(f"{cluster} {manifest} {problem}")
+    def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
+        self.lines.append(f"{cluster} {manifest} {reason}")
 
 
 class World:

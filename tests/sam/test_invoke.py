@@ -14,15 +14,19 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.interruption.receive_notice import Dependencies, ReceiveNotice
+from leeway.interruption.dependencies import Dependencies
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
 from leeway.notices.synthetic import EventOrigin
 
 from sandbox.aws.cloud import ACCOUNT
 from sandbox.sandbox import Sandbox
+from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.policies import OnePolicy
+from tests.fakes.schedules import SchedulesInMemory
 from tests.sam.invocation import Invoke
-from tests.stand_ins import ClaimsInMemory, OfferingsInMemory, OnePolicy, SchedulesInMemory
 
 EVENTS = Path(__file__).parents[2] / "events"
 PATIENCE = 60.0
@@ -98,7 +102,7 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
     ReceiveNotice(
         Dependencies(
             records=records,
-            place=EventOrigin(ACCOUNT, sandbox.environment()["AWS_REGION"]),
+            origin=EventOrigin(ACCOUNT, sandbox.environment()["AWS_REGION"]),
             instances=Ec2Instances(partial(client_of, sandbox, "ec2")),
             current=Ec2Instances(partial(client_of, sandbox, "ec2")),
             changes=Ec2Instances(partial(client_of, sandbox, "ec2")),
@@ -108,9 +112,9 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
             offerings=OfferingsInMemory(),
             clusters=frozenset({sandbox.endpoints.cluster}),
             clock=SystemClock(),
-            arrivals=records,
+            admissions=records,
             admit_node=held_back,
-            cleaning=NothingToClean(),
+            clean_up=NothingToClean(),
             claims=ClaimsInMemory(),
         )
     ).receive(warning_for(instance))
@@ -181,7 +185,7 @@ def test_keep_headroom_applies_the_stored_manifests_of_a_cluster(
     writing = DynamoManifestWriting(partial(client_of, sandbox, "dynamodb"), table)
     writing.write(sandbox.endpoints.cluster, stored, replaces=0)
     (report,) = invoke("KeepHeadroomFunction", event_of("keep-headroom")).answer["clusters"]
-    assert report["problem"] == ""
+    assert report["problem"] is None
     subjects = [changed["subject"] for changed in report["changed"]]
     # The schedule of the sandbox may have run first.
     assert subjects in ([], ["buffer leeway-headroom/sam-warm"])

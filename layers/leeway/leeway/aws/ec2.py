@@ -97,7 +97,7 @@ class Ec2Instances:
         return [change for status in answer["InstanceStatuses"] for change in changes_in(status)]
 
     def accelerators(self, instance_type: str) -> tuple[str, ...]:
-        """Return the manufacturers of a type's accelerators, GPUs included; empty if it has none."""
+        """Return the manufacturers of a type's GPUs and other accelerators; empty if none."""
         with aws_errors():
             answer = self._client().describe_instance_types(InstanceTypes=[instance_type])
         makers: list[str] = []

@@ -18,7 +18,7 @@ from leeway.aws.errors import aws_errors, conditional_write
 from leeway.aws.query import query_all
 from leeway.instances.facts import InstanceFacts
 from leeway.interruption.ports import InstanceState
-from leeway.reconciliation.ports import UnderWay
+from leeway.reconciliation.ports import OpenRecords
 from leeway.retirement.record import Retirement
 
 RETIREMENT, FACTS, ADMISSION = "RETIREMENT", "FACTS", "ADMISSION"
@@ -64,7 +64,7 @@ class DynamoRecords:
             )
         return _read(Retirement, answer.get("Item"))
 
-    def arrival(self, instance: str) -> Admission | None:
+    def admission(self, instance: str) -> Admission | None:
         """Read the record of an instance's admission consistently."""
         with aws_errors():
             answer = self._client().get_item(
@@ -94,7 +94,7 @@ class DynamoRecords:
                 TableName=self._table, Item=item, **_unchanged(record.version - 1)
             )
 
-    def unfinished(self, cluster: str) -> UnderWay:
+    def open_records(self, cluster: str) -> OpenRecords:
         """Read all open records of a cluster: one eventually consistent Query for each of the 8
         shards, so a record may be a second old. Unreadable records are reported by their key."""
         found: list[Retirement | Admission] = []
@@ -112,7 +112,7 @@ class DynamoRecords:
                 first = error.errors(include_url=False, include_input=False)[0]
                 field = ".".join(str(part) for part in first["loc"])
                 unread.append(f"{key}: {field}: {first['msg']}")
-        return UnderWay(tuple(found), tuple(unread))
+        return OpenRecords(tuple(found), tuple(unread))
 
     def _open_items(self, cluster: str) -> Iterator[dict[str, Any]]:
         for number in range(SHARDS):

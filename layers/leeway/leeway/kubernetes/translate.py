@@ -12,10 +12,9 @@ from lightkube.utils.quantity import parse_quantity
 from leeway.drain.decide_pod import DAEMONSET, FINISHED_PHASES
 from leeway.durations import parse_duration
 from leeway.kubernetes.names import is_subdomain
-from leeway.ports.kubernetes_objects import Controller, Node, Pod, Taint
+from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Controller, Node, Pod, Taint
 from leeway.printable import printable
 
-DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 ZONE_LABEL = "topology.kubernetes.io/zone"

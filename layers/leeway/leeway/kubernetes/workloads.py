@@ -7,7 +7,7 @@ from typing import Any
 from lightkube import ApiError
 from lightkube.utils.quantity import parse_quantity
 
-from leeway.headroom.pause_pods import BUFFER_LABEL, MANAGED_BY, OWN
+from leeway.headroom.pause_pods import BUFFER_LABEL, MANAGED_BY, OWNER_LABELS
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.ports import FoundDeployment, PodTemplate, TargetScale
 from leeway.headroom.proportion import ClusterSize
@@ -70,7 +70,7 @@ class HttpWorkloads:
             for item in self._list(path, {})
         ]
 
-    def joins(self) -> dict[tuple[str, str], list[timedelta]]:
+    def join_times(self) -> dict[tuple[str, str], list[timedelta]]:
         """Return how long the pause pods waited for a node, by namespace and buffer. One list of
         the pause pods of all namespaces."""
         times: dict[tuple[str, str], list[timedelta]] = {}
@@ -96,7 +96,7 @@ class HttpWorkloads:
         """Delete a PriorityClass with Leeway's labels; a missing one is not an error."""
         path = self._path("scheduling.k8s.io/v1", "PriorityClass", None, name)
         found = self._request("GET", path)
-        if found and OWN.items() <= found["metadata"].get("labels", {}).items():
+        if found and OWNER_LABELS.items() <= found["metadata"].get("labels", {}).items():
             self._delete(path)
 
     def scale_of(self, target: ScaleTarget) -> TargetScale | None:
@@ -111,12 +111,12 @@ class HttpWorkloads:
         body = {"spec": {"replicas": replicas}}
         self._request("PATCH", f"{self._path_of(target)}/scale", content=MERGE, body=body)
 
-    def template(self, of: ScaleTarget) -> PodTemplate | None:
+    def template(self, target: ScaleTarget) -> PodTemplate | None:
         """Read the pod template of an object; None if the object does not exist."""
-        found = self._request("GET", self._path_of(of))
+        found = self._request("GET", self._path_of(target))
         if found is None:
             return None
-        if of.kind == "PodTemplate":
+        if target.kind == "PodTemplate":
             return PodTemplate(found["template"]["spec"], None)
         return PodTemplate(found["spec"]["template"]["spec"], found["spec"].get("replicas", 1))
 

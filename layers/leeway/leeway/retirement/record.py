@@ -1,4 +1,4 @@
-"""The retirement record: what is known of one instance's way out, and by when it has ended."""
+"""The retirement record of an instance, and the latest end of a retirement."""
 
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -10,24 +10,25 @@ from leeway.instances.facts import InstanceFacts
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.policy.rules import BUDGET_TIMEOUT, SUCCESSOR_TIMEOUT, Action, OnBlocked, Replacement
 from leeway.ports.aws import HookResult
+from leeway.reasons import Reason
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 TERMINATED_WITHIN = timedelta(minutes=1)
-"""How long after a retirement is closed its instance may still run: it is terminated right after,
-with retries."""
+"""How long after a retirement is closed its detached instance may still run. Leeway terminates the
+instance right after it closes the record, and retries."""
 
-LONGEST = timedelta(days=7)
-"""How long any execution lives: as long as the template allows for RetirementTimeout."""
+MAX_EXECUTION_TIME = timedelta(days=7)
+"""How long an execution can run: the maximum of the template's parameter RetirementTimeout."""
 
 UNDONE_WITHIN = timedelta(hours=1)
-"""How long undoing is tried: for as long as the durable engine repeats a step that fails."""
+"""How long an execution retries to undo a retirement: the durable engine repeats a failing step for
+less than this."""
 
 INTERRUPTIONS = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION})
-"""Notices by which EC2 takes an instance back."""
-
+"""Notices with which EC2 interrupts an instance."""
 
 OVER = frozenset({Phase.FINISHED, Phase.UNDONE})
-"""Phases after which nothing more comes of a retirement."""
+"""The last phases of a retirement."""
 
 
 class Retirement(BaseModel):
@@ -37,8 +38,8 @@ class Retirement(BaseModel):
     - `stops`: the instance is only stopped, and may run again.
     - `stays_cordoned`: a policy cordoned the node, and did no more, for an earlier notice. The node
       stays cordoned after this retirement too, until the instance runs again.
-    - `running_at`: when an execution of this attempt first requested a replacement.
-    - `begun_at`: when the drain began, if the drain waited for the disruption budget or for a
+    - `replacement_began_at`: when an execution of this attempt first requested a replacement.
+    - `drain_began_at`: when the drain began, if the drain waited for the disruption budget or for a
       replacement; None if it began at once.
     - `ended_at`: when the retirement was last closed.
     - `node_is_empty`: when the retirement was closed, its node had no pod and no volume.
@@ -58,13 +59,13 @@ class Retirement(BaseModel):
     deadline: AwareDatetime | None
     on_blocked: OnBlocked
     replacement: Replacement
-    reason: str
+    reason: Reason
     notices: tuple[str, ...]
     action: Action = Action.RETIRE
     stops: bool = False
     stays_cordoned: bool = False
-    running_at: AwareDatetime | None = None
-    begun_at: AwareDatetime | None = None
+    replacement_began_at: AwareDatetime | None = None
+    drain_began_at: AwareDatetime | None = None
     ended_at: AwareDatetime | None = None
     node_is_empty: bool = False
     hooks: tuple[LifecycleHook, ...] = ()
@@ -74,70 +75,68 @@ class Retirement(BaseModel):
 
     @property
     def instance(self) -> str:
-        """The instance's id."""
+        """The id of the instance."""
         return self.facts.instance
 
     @property
     def ec2_terminates(self) -> bool:
-        """Whether EC2 ends the instance within two minutes, whatever anybody does: notices of that
-        come by the thousand."""
+        """Whether EC2 terminates the instance within minutes. Such notices come by the thousand, so
+        Leeway makes few calls for each."""
         return self.kind in INTERRUPTIONS and not self.stops
 
     @property
     def deadline_from_begin(self) -> bool:
-        """Whether the deadline is counted from when the pods are first asked to go: nothing happens
-        to the instance by itself, and waiting for a turn must use up nothing."""
+        """Whether the deadline counts from the begin of the drain: the instance has no announced
+        end, so the time that the retirement waits for the disruption budget does not count."""
         return self.kind in {NoticeKind.REBALANCE, NoticeKind.IMPAIRED_STATUS}
 
     @property
     def must_restore_capacity(self) -> bool:
-        """Whether its group was made one larger for it, and is so still: it is to be finished,
-        though it may have been closed."""
+        """Whether LaunchInstances made the group larger and its capacity is not lowered yet.
+        The retirement stays open until it is, even if its phase is the last one."""
         return self.replacement_intent is not None and self.replacement_intent.to_restore
 
     @property
     def is_open(self) -> bool:
-        """Whether something is still to come of it."""
+        """Whether Leeway still has work to do for the retirement."""
         return self.phase not in OVER or self.must_restore_capacity or self.needs_termination
 
     @property
     def needs_termination(self) -> bool:
-        """Whether Leeway has detached the instance, and has still to terminate it."""
-        return (
-            self.replacement_intent is not None
-            and self.replacement_intent.detached
-            and not self.replacement_intent.settled
-        )
+        """Whether Leeway has detached the instance and must still terminate it."""
+        intent = self.replacement_intent
+        return intent is not None and intent.detached and not intent.settled
 
     @property
     def group_terminates(self) -> bool:
-        """Whether it has asked the group to end the instance, which a hook keeps."""
-        asked = self.replacement_intent
-        if asked is None or asked.method is Method.DETACH:
+        """Whether the retirement has requested the termination of the instance from its group, so
+        that a terminate hook holds the instance."""
+        intent = self.replacement_intent
+        if intent is None or intent.method is Method.DETACH:
             return False
-        return asked.ending or not asked.to_restore
+        return intent.ending or not intent.to_restore
 
     @property
     def left_empty_node(self) -> bool:
-        """Whether it has ended, and its node is an empty one."""
+        """Whether the retirement has finished and left no pod and no volume on the node."""
         return self.phase is Phase.FINISHED and self.node_is_empty
 
     @property
     def had_no_effect(self) -> bool:
-        """Whether it has ended, and its instance is as if it had never been told of."""
+        """Whether the retirement has ended and changed nothing: declined, undone or a dry run."""
         return self.phase in OVER and self.answer is None
 
 
 def latest_end(stored: Retirement) -> datetime:
-    """Return by when a retirement has ended, whatever it still has to wait for. One that is open
-    OVERDUE after that has no execution any more."""
+    """Return the latest time at which a retirement ends if its execution is alive. The execution of
+    a retirement that is still open OVERDUE after that is dead."""
     if stored.phase in {Phase.UNDOING, Phase.UNDONE}:
         return stored.noticed_at + UNDONE_WITHIN
     if stored.deadline is None:
-        return stored.noticed_at + LONGEST
-    if stored.begun_at is not None or not stored.deadline_from_begin:
+        return stored.noticed_at + MAX_EXECUTION_TIME
+    if stored.drain_began_at is not None or not stored.deadline_from_begin:
         return stored.deadline
-    takes = SUCCESSOR_TIMEOUT + (stored.deadline - stored.noticed_at)
-    if stored.running_at is not None:
-        return stored.running_at + takes
-    return stored.noticed_at + BUDGET_TIMEOUT + takes
+    duration = SUCCESSOR_TIMEOUT + (stored.deadline - stored.noticed_at)
+    if stored.replacement_began_at is not None:
+        return stored.replacement_began_at + duration
+    return stored.noticed_at + BUDGET_TIMEOUT + duration

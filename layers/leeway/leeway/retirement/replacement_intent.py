@@ -1,4 +1,4 @@
-"""The replacement that a retirement requests, as its record stores it."""
+"""The replacement that a retirement requests, as the retirement record stores it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,20 +6,27 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from leeway.reasons import Reason
+
 
 @dataclass(frozen=True, slots=True)
 class ZoneChoice:
-    """A zone of a group, and why it is asked."""
+    """A zone of the group in which the replacement may be launched, and why."""
 
     zone: str
-    why: str
+    why: Reason
 
 
 class Method(StrEnum):
-    """What is done so that a successor starts.
+    """How a retirement gets its instance replaced.
 
-    `launch-successor` has the group launch one more instance, by LaunchInstances, whose id is known
-    at once, and ends this one, with a decrement, when its pods have gone.
+    - `nothing`: no replacement is requested.
+    - `left-to-owner`: the owner of the instance replaces it.
+    - `terminate-in-group`: TerminateInstanceInAutoScalingGroup without a decrement. The group
+      launches a replacement at once, and a terminate hook holds the instance during the drain.
+    - `launch-successor`: LaunchInstances adds one instance to the group, and returns its id. After
+      the drain, the instance is terminated with a decrement.
+    - `detach`: DetachInstances without a decrement. Leeway terminates the instance after the drain.
     """
 
     NOTHING = "nothing"
@@ -31,15 +38,12 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """An instance that was launched for one that retires; `why` says why in this zone."""
+    """The instance that replaces a retiring instance; `why` says why it is in this zone."""
 
     instance: str
     instance_type: str
     zone: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.instance}, {self.instance_type} in {self.zone}: {self.why}"
+    why: Reason
 
 
 class ReplacementIntent(BaseModel):
@@ -61,8 +65,8 @@ class ReplacementIntent(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     method: Method
-    reason: str
-    asked_at: AwareDatetime
+    reason: Reason
+    requested_at: AwareDatetime
     group: str = ""
     zones: tuple[ZoneChoice, ...] = ()
     attempt: int = 1

@@ -6,7 +6,8 @@ from functools import cache, partial
 from leeway.aws.functions import LambdaCleanUp, LambdaExecutions, RateLimit
 from leeway.aws.shared_cache import DynamoClaims
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
-from leeway.interruption.receive_notice import Dependencies, ReceiveNotice
+from leeway.interruption.dependencies import Dependencies
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.notices.synthetic import EventOrigin
 from leeway.ports.functions import Schedules
 from leeway.wiring.clients import (
@@ -51,7 +52,7 @@ def reception_with(schedules: Schedules) -> ReceiveNotice:
     """Build the use case; `schedules` keeps the notices that are delivered again later."""
     return ReceiveNotice(
         Dependencies(
-            place=place(),
+            origin=place(),
             records=records(),
             instances=instances(),
             current=instances(),
@@ -62,9 +63,9 @@ def reception_with(schedules: Schedules) -> ReceiveNotice:
             offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
             clusters=frozenset(settings().clusters),
             clock=clock(),
-            arrivals=records(),
+            admissions=records(),
             admit_node=admissions(),
-            cleaning=LambdaCleanUp(partial(client, "lambda"), settings().reconcile),
+            clean_up=LambdaCleanUp(partial(client, "lambda"), settings().reconcile),
             claims=DynamoClaims(partial(client, "dynamodb"), settings().table),
         )
     )

@@ -9,7 +9,7 @@ from leeway.aws.index import DynamoIndex
 from leeway.aws.sweep import Ec2Sweep
 from leeway.aws.waiting_hooks import AutoScalingWaitingActions
 from leeway.ports.aws import CloudRefused
-from leeway.reconciliation.reconcile import Dependencies, Reconciliation, Round
+from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import (
@@ -31,15 +31,14 @@ from leeway.wiring.reception import admissions, place, reception_with, retiremen
 
 
 class _NoSchedules:
-    """The Schedules Protocol for the notices that reconcile writes: they describe the present, so
-    none of them is scheduled for later."""
+    """The Schedules Protocol for lost events, which are all handled at once."""
 
     def put(self, name: str, at: datetime, event: Mapping[str, Any]) -> None:
-        """Refuse to schedule an event."""
-        raise CloudRefused(f"{name}: reconcile does not schedule notices, here for {at}")
+        """Raise CloudRefused."""
+        raise CloudRefused(f"{name}: a lost event cannot be scheduled for {at}")
 
     def remove(self, name: str) -> None:
-        """Do nothing: no schedule exists."""
+        """Do nothing: there are no schedules."""
 
 
 @cache
@@ -48,7 +47,7 @@ def reconciliation() -> Reconciliation:
     return Reconciliation(
         Dependencies(
             clusters=frozenset(settings().clusters),
-            place=place(),
+            origin=place(),
             sweep=Ec2Sweep(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
             waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=DEFAULT_TRIES)),
@@ -56,7 +55,7 @@ def reconciliation() -> Reconciliation:
             index=DynamoIndex(partial(client, "dynamodb"), settings().table, clock()),
             records=records(),
             policies=configuration(),
-            reception=reception_with(_NoSchedules()),
+            receive_notice=reception_with(_NoSchedules()),
             retire_node=retirements(),
             admit_node=admissions(),
             open_cluster=open_cluster,
@@ -71,4 +70,4 @@ def telemetry() -> ReconciliationTelemetry:
     return ReconciliationTelemetry(logger(), metrics())
 
 
-prepare(["dynamodb", "autoscaling", "ec2"], [Round, Retirement])
+prepare(["dynamodb", "autoscaling", "ec2"], [ReconcileRequest, Retirement])

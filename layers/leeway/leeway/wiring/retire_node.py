@@ -61,7 +61,7 @@ def retire_node() -> RetireNode:
             cache=_shared_cache(),
             # EC2 allows ten CreateTags per second: in a storm the drain does not wait for that.
             instances=Ec2Instances(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
-            announcements=announcements(),
+            events=announcements(),
             drains=DynamoDrainStates(
                 partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
             ),
