@@ -41,7 +41,7 @@ for one in asked_for(getattr(module, use_case)(), set()):
     ("module", "use_case", "seldom"),
     [
         ("retire_node", "retire_node", ""),
-        ("receive_notice", "reception", "scheduler"),
+        ("receive_notice", "receive_notice", "scheduler"),
     ],
 )
 def test_the_clients_of_an_interruption_are_built_during_initialisation(

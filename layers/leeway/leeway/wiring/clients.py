@@ -201,7 +201,7 @@ def instances() -> Ec2Instances:
 
 
 @cache
-def announcements() -> EventBridgeLeewayEvents:
+def leeway_events() -> EventBridgeLeewayEvents:
     """Build the adapter that publishes Leeway's own events."""
     return EventBridgeLeewayEvents(partial(client, "events"))
 

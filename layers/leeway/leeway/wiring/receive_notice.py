@@ -9,7 +9,7 @@ from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.interruption.telemetry import NoticeTelemetry
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client, logger, metrics, prepare
-from leeway.wiring.reception import reception_with
+from leeway.wiring.notices import receive_notice_with
 
 
 def _schedule_target() -> ScheduleTarget:
@@ -23,9 +23,11 @@ def _schedule_target() -> ScheduleTarget:
 
 
 @cache
-def reception() -> ReceiveNotice:
+def receive_notice() -> ReceiveNotice:
     """Build the use case."""
-    return reception_with(EventBridgeSchedules(partial(client, "scheduler"), _schedule_target()))
+    return receive_notice_with(
+        EventBridgeSchedules(partial(client, "scheduler"), _schedule_target())
+    )
 
 
 @cache

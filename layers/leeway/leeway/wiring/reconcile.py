@@ -27,7 +27,7 @@ from leeway.wiring.clients import (
     settings,
 )
 from leeway.wiring.clusters import open_cluster
-from leeway.wiring.reception import admissions, place, reception_with, retirements
+from leeway.wiring.notices import admissions, event_origin, receive_notice_with, retirements
 
 
 class _NoSchedules:
@@ -47,7 +47,7 @@ def reconciliation() -> Reconciliation:
     return Reconciliation(
         Dependencies(
             clusters=frozenset(settings().clusters),
-            origin=place(),
+            origin=event_origin(),
             sweep=Ec2Sweep(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
             waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=DEFAULT_TRIES)),
@@ -55,7 +55,7 @@ def reconciliation() -> Reconciliation:
             index=DynamoIndex(partial(client, "dynamodb"), settings().table, clock()),
             records=records(),
             policies=configuration(),
-            receive_notice=reception_with(_NoSchedules()),
+            receive_notice=receive_notice_with(_NoSchedules()),
             retire_node=retirements(),
             admit_node=admissions(),
             open_cluster=open_cluster,

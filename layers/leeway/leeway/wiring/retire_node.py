@@ -17,11 +17,11 @@ from leeway.retire_node.telemetry import RetirementTelemetry
 from leeway.retirement.step_context import StepContext
 from leeway.wiring.clients import (
     FAIL_FAST_TRIES,
-    announcements,
     client,
     clock,
     configuration,
     groups,
+    leeway_events,
     logger,
     metrics,
     prepare,
@@ -61,7 +61,7 @@ def retire_node() -> RetireNode:
             cache=_shared_cache(),
             # EC2 allows ten CreateTags per second: in a storm the drain does not wait for that.
             instances=Ec2Instances(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
-            events=announcements(),
+            events=leeway_events(),
             drains=DynamoDrainStates(
                 partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
             ),

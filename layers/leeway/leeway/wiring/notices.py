@@ -22,7 +22,7 @@ from leeway.wiring.clients import (
 
 
 @cache
-def place() -> EventOrigin:
+def event_origin() -> EventOrigin:
     """Return the account and the region of this function."""
     return EventOrigin(os.environ["LEEWAY_ACCOUNT"], session().region_name)
 
@@ -48,11 +48,11 @@ def _rate_limit() -> RateLimit:
     return RateLimit(clock())
 
 
-def reception_with(schedules: Schedules) -> ReceiveNotice:
+def receive_notice_with(schedules: Schedules) -> ReceiveNotice:
     """Build the use case; `schedules` keeps the notices that are delivered again later."""
     return ReceiveNotice(
         Dependencies(
-            origin=place(),
+            origin=event_origin(),
             records=records(),
             instances=instances(),
             current=instances(),
