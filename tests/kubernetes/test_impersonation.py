@@ -107,7 +107,7 @@ def test_every_request_of_a_drain_impersonates_the_kubeconfigs_user(
     assert all(names == expected for _, names in server.requests), server.requests
 
 
-def test_a_kubeconfig_without_as_impersonates_nobody(server: RecordingServer) -> None:
+def test_a_kubeconfig_without_as_does_not_impersonate(server: RecordingServer) -> None:
     assert drain(server.kubeconfig) == 0
     assert server.requests
     assert all(names == [] for _, names in server.requests)
