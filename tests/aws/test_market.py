@@ -56,7 +56,7 @@ class RecordedTelemetry:
 
 @dataclass
 class Known:
-    """The Market and PriceList Protocols, answered from a survey; Spot prices by another market's."""
+    """The Market and PriceList Protocols with the values of a survey."""
 
     survey: Survey
     spot_of: Market | None = None
