@@ -58,8 +58,8 @@ def _spread(dice: random.Random, topology: str, app: str) -> Spread:
     return Spread(
         selected,
         dice.choice([1, 1, 2]),
-        heeds_taints=dice.random() < 0.3,
-        heeds_affinity=dice.random() < 0.8,
+        honors_taints=dice.random() < 0.3,
+        honors_affinity=dice.random() < 0.8,
         min_domains=dice.choice([1, 1, 1, 2, 3]) if topology != CAPACITY_TYPE else 1,
     )
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from leeway.selection.pods import PodSpec, Toleration
-from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, waiting_pods
+from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
+from leeway.selection.reading.missing_references import missing_references
 from leeway.selection.reading.objects import BadObject
-from leeway.selection.reading.overlooked import overlooked
 
 
 def pod(resources: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def runtime(**more: Any) -> dict[str, Any]:
 
 def waits(*objects: dict[str, Any]) -> PodSpec:
     """The one pod that waits."""
-    (found,) = waiting_pods(objects, {})
+    (found,) = pending_pods(objects, {})
     return found.spec
 
 
@@ -122,7 +122,7 @@ def test_a_node_selector_against_that_of_the_runtime_class_is_refused() -> None:
 
 def test_a_runtime_class_that_is_in_no_file_is_told() -> None:
     document = pod(runtimeClassName="gvisor")
-    (found,) = overlooked([document])
+    (found,) = missing_references([document])
     assert found.path == (0, "spec", "runtimeClassName")
     assert "RuntimeClass gvisor is in no file" in found.message
-    assert overlooked([document], [runtime()]) == ()
+    assert missing_references([document], [runtime()]) == ()

@@ -9,7 +9,7 @@ from leeway.selection.offers.node_class import AmiFamily, NodeClass
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pools import NodePool
-from leeway.selection.reading.cluster_objects import existing_nodes, waiting_pods
+from leeway.selection.reading.cluster_objects import existing_nodes, pending_pods
 from leeway.selection.reading.objects import BadObject
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import EBS_VOLUMES
@@ -61,14 +61,14 @@ def test_a_node_attaches_what_ec2_says_beside_its_root_and_a_second_interface(
 
 
 def test_a_stateful_set_gets_as_many_nodes_as_its_volumes_need(catalog: Catalog) -> None:
-    waiting = waiting_pods([stateful(52, "gp3"), CLASS], {})
+    waiting = pending_pods([stateful(52, "gp3"), CLASS], {})
     plan = pack(waiting, Supply([only("m5.xlarge")], catalog))
     assert sorted(len(node.pods) for node in plan.launches)[-1] <= 25
     assert len(plan.launches) == 3
 
 
 def test_volumes_of_other_drivers_are_attached_nowhere(catalog: Catalog) -> None:
-    waiting = waiting_pods([stateful(52, "efs"), FILES], {})
+    waiting = pending_pods([stateful(52, "efs"), FILES], {})
     assert len(pack(waiting, Supply([only("m5.xlarge")], catalog)).launches) == 1
 
 
@@ -86,7 +86,7 @@ def test_every_volume_of_a_pod_counts() -> None:
         {"name": "old", "awsElasticBlockStore": {"volumeID": "vol-1"}},
         {"name": "empty", "emptyDir": {}},
     ]
-    (pod,) = waiting_pods([document, bound, volume, CLASS], {})
+    (pod,) = pending_pods([document, bound, volume, CLASS], {})
     assert pod.spec.requests.of(EBS_VOLUMES) == 4
 
 
@@ -102,14 +102,14 @@ def node(*drivers: Any) -> list[dict[str, Any]]:
 
 def test_a_node_that_is_there_attaches_what_its_driver_says(catalog: Catalog) -> None:
     there = node({"name": "ebs.csi.aws.com", "allocatable": {"count": 2}})
-    waiting = waiting_pods([stateful(3, "gp3"), CLASS], {})
+    waiting = pending_pods([stateful(3, "gp3"), CLASS], {})
     plan = pack(waiting, Supply([only("m5.xlarge")], catalog), existing_nodes(there))
     assert [len(placement.pods) for placement in plan.existing] == [2]
     assert [len(launch.pods) for launch in plan.launches] == [1]
 
 
 def test_one_of_which_nothing_is_said_attaches_all(catalog: Catalog) -> None:
-    waiting = waiting_pods([stateful(3, "gp3"), CLASS], {})
+    waiting = pending_pods([stateful(3, "gp3"), CLASS], {})
     plan = pack(waiting, Supply([only("m5.xlarge")], catalog), existing_nodes(node()))
     assert [len(placement.pods) for placement in plan.existing] == [3]
 
@@ -156,10 +156,10 @@ def test_a_claim_that_many_pods_share_is_attached_once(catalog: Catalog) -> None
         "metadata": {"name": "web"},
         "spec": {"replicas": 50, "template": template},
     }
-    waiting = waiting_pods([web, *SHARED], {})
+    waiting = pending_pods([web, *SHARED], {})
     assert [p.spec.requests.of(EBS_VOLUMES) for p in waiting] == [1] + [0] * 49
     assert len(pack(waiting, Supply([only("m5.xlarge")], catalog)).launches) == 1
-    apart = waiting_pods([sharing("a"), sharing("b"), *SHARED], {})
+    apart = pending_pods([sharing("a"), sharing("b"), *SHARED], {})
     assert [p.spec.requests.of(EBS_VOLUMES) for p in apart] == [1, 0]
 
 

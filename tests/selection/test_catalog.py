@@ -12,7 +12,7 @@ from leeway.selection.labels import ARCH, CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE
 from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable, bits, mask
 from leeway.selection.offers.compressed import UnknownForm, compressed, opened, unpacked
 from leeway.selection.offers.machines import machine
-from leeway.selection.offers.nearest import explain, unmatched
+from leeway.selection.offers.mismatches import explain, unmatched
 from leeway.selection.offers.node_class import AmiFamily, NodeClass
 from leeway.selection.offers.survey import Part, Survey
 from leeway.selection.offers.unavailable import ANY, Unavailable
@@ -119,7 +119,7 @@ def test_the_types_that_match_are_those_that_meet_every_requirement(
         and any(zone.has(o.zone) and capacity_type.has(o.capacity_type) for o in each.offerings)
     }
     found = {each.name for each in table.types(table.matching(requirements))}
-    bootable = {each.name for each in table.types(table.catalog.shapes.bootable())}
+    bootable = {each.name for each in table.types(table.catalog.source.bootable())}
     assert found == expected & bootable
 
 

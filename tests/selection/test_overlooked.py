@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from leeway.selection.reading.overlooked import overlooked
+from leeway.selection.reading.missing_references import missing_references
 
 
 def pod(name: str, *volumes: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -18,11 +18,11 @@ def claim(**spec: Any) -> dict[str, Any]:
 
 
 def told(*objects: dict[str, Any]) -> list[str]:
-    return [each.message.partition(" is in no file")[0] for each in overlooked(objects)]
+    return [each.message.partition(" is in no file")[0] for each in missing_references(objects)]
 
 
 def test_a_claim_that_is_in_no_file_is_told_once_with_its_place() -> None:
-    (found,) = overlooked([pod("a"), pod("b", CLAIMED), pod("c", CLAIMED)])
+    (found,) = missing_references([pod("a"), pod("b", CLAIMED), pod("c", CLAIMED)])
     assert found.path == (1, "spec", "volumes", 0, "persistentVolumeClaim", "claimName")
     assert found.message == (
         "PersistentVolumeClaim default/data is in no file: nodes are chosen as if any zone and "

@@ -109,7 +109,7 @@ def test_daemons_that_are_not_on_a_node_yet_take_their_part_of_it() -> None:
 
 
 def test_pods_that_end_take_room_until_they_have_ended() -> None:
-    busy = replace(node("busy", cpu=2000), leaving=Resources({"cpu": 1500, "pods": 1}))
+    busy = replace(node("busy", cpu=2000), terminating=Resources({"cpu": 1500, "pods": 1}))
     assert plan_for(pods("web", 1, spec(1000)), nodes=(busy,)).existing == ()
     assert len(plan_for(pods("web", 1, spec(400)), nodes=(busy,)).existing) == 1
 
@@ -152,22 +152,22 @@ def test_a_node_without_a_zone_takes_pods_that_need_none_and_is_no_domain() -> N
 
 @pytest.mark.parametrize(("heeds_taints", "placed"), [(False, 3), (True, 4)])
 def test_zones_of_nodes_that_pods_cannot_go_to_count_in_a_spread_unless_it_heeds_taints(
-    heeds_taints: bool, placed: int
+    honors_taints: bool, placed: int
 ) -> None:
     # Zone "d" has nothing but a cordoned node: a pod more than one in any other is uneven.
     cordoned = (Taint("node.kubernetes.io/unschedulable"),)
     closed = replace(node("closed", "d"), taints=cordoned)
-    spread = Spread(term(ZONE, app="web"), max_skew=1, heeds_taints=heeds_taints)
+    spread = Spread(term(ZONE, app="web"), max_skew=1, honors_taints=honors_taints)
     plan = plan_for(pods("web", 4, spec(labels={"app": "web"}, spreads=(spread,))), nodes=(closed,))
     assert sum(len(launch.pods) for launch in plan.launches) == placed
 
 
 @pytest.mark.parametrize(("heeds_affinity", "placed"), [(True, 4), (False, 3)])
 def test_zones_of_nodes_that_affinity_excludes_count_in_a_spread_that_ignores_it(
-    heeds_affinity: bool, placed: int
+    honors_affinity: bool, placed: int
 ) -> None:
     elsewhere = node("elsewhere", "d")
-    spread = Spread(term(ZONE, app="web"), max_skew=1, heeds_affinity=heeds_affinity)
+    spread = Spread(term(ZONE, app="web"), max_skew=1, honors_affinity=honors_affinity)
     terms = (Requirements([Requirement.of(ZONE, "NotIn", ["d"])]),)
     web = spec(labels={"app": "web"}, spreads=(spread,), terms=terms)
     plan = plan_for(pods("web", 4, web), nodes=(elsewhere,))
@@ -213,33 +213,33 @@ def test_min_domains_hold_pods_back_where_there_are_fewer_zones() -> None:
 
 
 def test_pods_apart_by_hostname_get_a_node_each() -> None:
-    web = spec(labels={"app": "web"}, apart=(term(HOSTNAME, app="web"),))
+    web = spec(labels={"app": "web"}, pod_anti_affinity=(term(HOSTNAME, app="web"),))
     plan = plan_for(pods("web", 4, web))
     assert len(plan.launches) == 4
     assert plan.bound == pytest.approx(4 * 0.02)
 
 
 def test_a_pod_that_runs_keeps_others_off_its_node_if_it_minds_them() -> None:
-    shy = spec(apart=(term(HOSTNAME, app="web"),))
+    shy = spec(pod_anti_affinity=(term(HOSTNAME, app="web"),))
     plan = plan_for(pods("web", 1, spec(labels={"app": "web"})), nodes=(node("here", "a", shy),))
     assert plan.existing == ()
 
 
 def test_pods_near_each_other_by_hostname_share_a_node() -> None:
-    pair = spec(700, labels={"app": "pair"}, near=(term(HOSTNAME, app="pair"),))
+    pair = spec(700, labels={"app": "pair"}, pod_affinity=(term(HOSTNAME, app="pair"),))
     (launch,) = plan_for(pods("pair", 4, pair)).launches
     assert launch.cheapest.type.name == "medium"
 
 
 def test_pods_near_others_that_are_nowhere_are_told_so() -> None:
-    lost = spec(near=(term(ZONE, app="db"),))
+    lost = spec(pod_affinity=(term(ZONE, app="db"),))
     plan = plan_for(pods("web", 1, lost))
     assert "has to be near" in plan.unschedulable[0].reason
 
 
 def test_pods_follow_those_they_are_near_to_into_their_zone() -> None:
     db = spec(4000, labels={"app": "db"}, terms=(Requirements.from_labels({ZONE: "c"}),))
-    web = spec(4000, near=(term(ZONE, app="db"),))
+    web = spec(4000, pod_affinity=(term(ZONE, app="db"),))
     plan = plan_for([*pods("web", 2, web), *pods("db", 1, db)])
     assert set(zones_of(plan)) == {"c"}
 
@@ -302,7 +302,7 @@ def test_soft_taints_are_kept_off_until_there_is_nothing_else() -> None:
             spec(terms=(Requirements.from_labels({"team": "x"}),)),
             "no node of the pool has the label",
         ),
-        (spec(apart=(term("rack", app="x"),)), "topology rack is not known"),
+        (spec(pod_anti_affinity=(term("rack", app="x"),)), "topology rack is not known"),
     ],
 )
 def test_a_pod_that_fits_nowhere_is_told_what_came_nearest(pod: PodSpec, words: str) -> None:

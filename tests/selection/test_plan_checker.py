@@ -33,8 +33,8 @@ APART = (term(HOSTNAME, app="web"),)
     ("of", "words"),
     [
         (spec(3000), "asked"),
-        (spec(labels=WEB, apart=APART), "apart"),
-        (spec(near=(term(ZONE, app="db"),)), "near no pod"),
+        (spec(labels=WEB, pod_anti_affinity=APART), "apart"),
+        (spec(pod_affinity=(term(ZONE, app="db"),)), "near no pod"),
         (spec(labels=WEB, spreads=(Spread(term(HOSTNAME, app="web"), 1),)), "skew 2"),
         (spec(ports=frozenset({HostPort(80)})), "port 80"),
         (spec(terms=(Requirements.from_labels({ARCH: "riscv"}),)), "meets no term"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from leeway.selection.quantities import (
     BadQuantity,
     amount,
-    asked,
+    requested_quantity,
     milli,
     parse,
     printed,
@@ -161,12 +161,12 @@ def test_resources_add_subtract_and_fit_name_by_name() -> None:
 @pytest.mark.parametrize("text", ["-1", "-1Gi", "1e999", "10E"])
 def test_what_cannot_be_asked_for_is_refused(text: str) -> None:
     with pytest.raises(BadQuantity, match="expected an amount"):
-        asked(text)
+        requested_quantity(text)
 
 
 def test_the_largest_amount_that_64_bits_count_may_be_asked_for() -> None:
-    assert asked("9E").value == 9 * 10**18
-    assert asked("9223372036854775807").value == 2**63 - 1
+    assert requested_quantity("9E").value == 9 * 10**18
+    assert requested_quantity("9223372036854775807").value == 2**63 - 1
 
 
 plain_numbers = st.builds(lambda a, b: f"{a}.{b}", st.integers(0, 9999), st.integers(0, 999))

@@ -48,7 +48,7 @@ def in_zones(*zones: str) -> tuple[Requirements, ...]:
 
 def test_constrained_pods_take_existing_nodes_before_unconstrained_ones_fill_them() -> None:
     plain = pods("plain", 3, spec(1000))
-    apart = pods("apart", 2, spec(500, labels=WEB, apart=(term(HOSTNAME, **WEB),)))
+    apart = pods("apart", 2, spec(500, labels=WEB, pod_anti_affinity=(term(HOSTNAME, **WEB),)))
     plan = planned([*plain, *apart], node("busy", spec(1000)), node("idle"))
     assert plan.launches == ()
     assert on_existing(plan) == 5
@@ -77,7 +77,7 @@ def test_a_preference_costs_no_node_where_an_existing_one_has_room() -> None:
 
 def test_a_higher_priority_comes_before_a_constrained_pod() -> None:
     high = pods("high", 1, spec(4000, priority=10))
-    low = pods("low", 1, spec(500, labels=WEB, apart=(term(HOSTNAME, **WEB),)))
+    low = pods("low", 1, spec(500, labels=WEB, pod_anti_affinity=(term(HOSTNAME, **WEB),)))
     plan = planned([*low, *high], node("one"), pools=())
     assert [placement.pods for placement in plan.existing] == [("default/high-0",)]
 
@@ -85,7 +85,7 @@ def test_a_higher_priority_comes_before_a_constrained_pod() -> None:
 def test_pods_that_have_to_share_a_node_share_one_that_is_there() -> None:
     together = spec(
         labels=WEB,
-        near=(term(HOSTNAME, **WEB),),
+        pod_affinity=(term(HOSTNAME, **WEB),),
         terms=(Requirements([Requirement.of("x", "In", ["1"])]),),
     )
     plan = planned(pods("web", 2, together), node("one", x="1"))

@@ -35,7 +35,7 @@ def planned(pods: list[Pod], supply: Supply, nodes: list[ExistingNode]) -> tuple
 def may_share_a_new_node(pods: list[Pod]) -> bool:
     """Whether pods that have to share a node may all go to a new one, if there is room for all of
     them on no existing one."""
-    return any(t.topology == HOSTNAME for pod in pods for t in pod.spec.near)
+    return any(t.topology == HOSTNAME for pod in pods for t in pod.spec.pod_affinity)
 
 
 @pytest.mark.parametrize("seeds", MIXES)

@@ -41,10 +41,10 @@ def problems(draw: st.DrawFn) -> Problem:
         counts=np.array(draw(st.lists(st.integers(1, 9), min_size=groups, max_size=groups)), float),
         matches=np.array(matches, dtype=float).reshape(groups, counters),
         caps=np.array(caps, dtype=float).reshape(groups, counters),
-        alone=np.array(
+        max_per_node=np.array(
             draw(st.lists(st.sampled_from([1, 2, INF]), min_size=groups, max_size=groups))
         ),
-        firm=np.ones(counters, dtype=bool),
+        strict=np.ones(counters, dtype=bool),
         capacity=np.array([*capacity[:-1], (30, 30)], dtype=float),
         prices=np.array(prices, dtype=float) / 10,
         allowed=allowed,
@@ -89,8 +89,8 @@ def test_a_node_larger_than_all_pods_counts_as_large_as_they_are() -> None:
         counts=np.array([2.0]),
         matches=np.zeros((1, 0)),
         caps=np.zeros((1, 0)),
-        alone=np.array([INF]),
-        firm=np.zeros(0, dtype=bool),
+        max_per_node=np.array([INF]),
+        strict=np.zeros(0, dtype=bool),
         capacity=np.array([[2.0], [100.0]]),
         prices=np.array([1.0, 10.0]),
         allowed=np.ones((1, 2), dtype=bool),

@@ -49,7 +49,7 @@ def test_pods_on_nodes_that_the_pods_own_affinity_excludes_do_not_count() -> Non
 
 
 def test_they_do_count_where_the_spread_ignores_affinity() -> None:
-    ignoring = replace(BY_ZONE, heeds_affinity=False)
+    ignoring = replace(BY_ZONE, honors_affinity=False)
     web = spec(labels=WEB, spreads=(ignoring,), terms=ON_AMD64)
     around = [node("a", spec(labels=WEB), spec(labels=WEB), arch="arm64")]
     plan = pack(pods("web", 2, web), Supply([PLAIN], catalog()), around)
@@ -57,7 +57,7 @@ def test_they_do_count_where_the_spread_ignores_affinity() -> None:
 
 
 def test_pods_on_nodes_whose_taint_is_not_tolerated_do_not_count_where_taints_are_heeded() -> None:
-    heeding = replace(BY_ZONE, heeds_taints=True)
+    heeding = replace(BY_ZONE, honors_taints=True)
     around = [node("a", spec(labels=WEB), spec(labels=WEB), taint="dedicated")]
     waiting = pods("web", 3, spec(labels=WEB, spreads=(heeding,)))
     plan = pack(waiting, Supply([PLAIN], catalog()), around)
@@ -101,7 +101,7 @@ def test_where_a_volume_is_makes_no_other_zone_less_of_a_domain() -> None:
 def test_a_soft_taint_that_is_borne_after_all_changes_nothing_about_what_counts() -> None:
     soft = NodePool("soft", taints=(Taint("slow", "", "PreferNoSchedule"),))
     tolerant = (Toleration("dedicated", "Exists"),)
-    web = spec(labels=WEB, spreads=(replace(BY_ZONE, heeds_taints=True),), tolerations=tolerant)
+    web = spec(labels=WEB, spreads=(replace(BY_ZONE, honors_taints=True),), tolerations=tolerant)
     around = [node("a", spec(labels=WEB), taint="dedicated")]
     plan = pack(pods("web", 2, web), Supply([soft], catalog()), around)
     assert zones_of(plan, "web") == ["b", "c"]
@@ -165,7 +165,7 @@ def test_a_spread_by_capacity_type_and_one_by_zone_hold_together() -> None:
 def test_a_capacity_type_with_no_node_for_the_pods_keeps_the_other_one_low() -> None:
     on_demand = (Requirements.from_labels({CAPACITY_TYPE: "on-demand"}),)
     full = replace(node("a"), labels={ZONE: "a", ARCH: "amd64", CAPACITY_TYPE: "spot"})
-    spread = Spread(term(CAPACITY_TYPE, **WEB), 1, heeds_affinity=False)
+    spread = Spread(term(CAPACITY_TYPE, **WEB), 1, honors_affinity=False)
     web = spec(2000, labels=WEB, spreads=(spread,), terms=on_demand)
     plan = pack(pods("web", 2, web), Supply([PLAIN], catalog()), [full])
     (miss,) = plan.unschedulable

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from leeway.selection.labels import ZONE
-from leeway.selection.reading.cluster_objects import waiting_pods
+from leeway.selection.reading.cluster_objects import pending_pods
 from leeway.selection.reading.objects import BadObject
 
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
@@ -42,7 +42,7 @@ def zones(*objects: dict[str, Any]) -> list[set[str]]:
     """Of zones a, b and c, those where each pod may go."""
     return [
         {z for z in "abc" if not p.spec.terms or any(t.admits({ZONE: z}) for t in p.spec.terms)}
-        for p in waiting_pods(objects, {})
+        for p in pending_pods(objects, {})
     ]
 
 
@@ -85,7 +85,7 @@ def test_each_pod_of_a_stateful_set_goes_where_its_own_volume_is() -> None:
 
 def test_volumes_that_stand_with_the_nodes_count_for_the_pods() -> None:
     others = [claim("data", volumeName="v"), volume("v", "b")]
-    (found,) = waiting_pods([CLAIMED], {}, others)
+    (found,) = pending_pods([CLAIMED], {}, others)
     assert [term.admits({ZONE: "b"}) for term in found.spec.terms] == [True]
     assert not found.spec.terms[0].admits({ZONE: "a"})
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, waiting_pods
+from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
+from leeway.selection.reading.missing_references import missing_references
 from leeway.selection.reading.objects import BadObject
-from leeway.selection.reading.overlooked import overlooked
 
 from cli.errors import BadInputError
 from cli.pod_files import Objects
@@ -182,10 +182,10 @@ PATHS = list(paths(OBJECTS))
 def refusal(objects: Any) -> BadObject | None:
     """Read everything that is read of objects; why they are refused, if they are."""
     try:
-        waiting_pods(objects, {})
+        pending_pods(objects, {})
         existing_nodes(objects)
         daemons_of(objects)
-        overlooked(objects)
+        missing_references(objects)
     except BadObject as error:
         return error
     return None
@@ -194,13 +194,13 @@ def refusal(objects: Any) -> BadObject | None:
 def pods_of(file: Path) -> Objects:
     """Read the pods of a file, as the command does."""
     objects = Objects([file])
-    objects.beside(Objects([]), lambda of, others: waiting_pods(of, {}, others))
+    objects.beside(Objects([]), lambda of, others: pending_pods(of, {}, others))
     return objects
 
 
 def test_the_objects_as_they_should_be_are_read() -> None:
     assert refusal(OBJECTS) is None
-    assert {pod.name for pod in waiting_pods(OBJECTS, {})} == {
+    assert {pod.name for pod in pending_pods(OBJECTS, {})} == {
         *("shop/web", "shop/db-1", "shop/db-2", "default/once-0")
     }
 

@@ -2,13 +2,13 @@
 
 from leeway.selection.labels import ZONE, ZONE_ID
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.nearest import explain
+from leeway.selection.offers.mismatches import explain
 from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import Pod, PodSpec
 from leeway.selection.pools import NodePool
-from leeway.selection.reading.cluster_objects import waiting_pods
+from leeway.selection.reading.cluster_objects import pending_pods
 from leeway.selection.requirements import Requirement, Requirements
 
 
@@ -48,5 +48,5 @@ def test_a_pool_may_require_zones_by_their_ids(catalog: Catalog) -> None:
 def test_a_spread_by_zone_ids_is_one_by_zone() -> None:
     constraint = {"maxSkew": 1, "topologyKey": ZONE_ID, "whenUnsatisfiable": "DoNotSchedule"}
     spec = {"containers": [{"name": "c"}], "topologySpreadConstraints": [constraint]}
-    (pod,) = waiting_pods([{"kind": "Pod", "metadata": {"name": "web"}, "spec": spec}], {})
+    (pod,) = pending_pods([{"kind": "Pod", "metadata": {"name": "web"}, "spec": spec}], {})
     assert [spread.pods.topology for spread in pod.spec.spreads] == [ZONE]

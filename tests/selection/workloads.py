@@ -86,8 +86,8 @@ def specs(draw: DrawFn) -> PodSpec:
     ):
         match kind:
             case "spread":
-                heeds_taints = draw(st.booleans())
-                spread = Spread(selected, draw(st.integers(1, 2)), heeds_taints=heeds_taints)
+                honors_taints = draw(st.booleans())
+                spread = Spread(selected, draw(st.integers(1, 2)), honors_taints=honors_taints)
                 settings["spreads"] = (spread,)
             case "near":
                 settings["near"] = (selected,)

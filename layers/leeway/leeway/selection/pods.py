@@ -54,8 +54,8 @@ class Spread:
     max_skew: int
     required: bool = True
     min_domains: int = 1
-    heeds_affinity: bool = True
-    heeds_taints: bool = False
+    honors_affinity: bool = True
+    honors_taints: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +112,10 @@ class PodSpec:
     preferred_terms: tuple[Weighted[Requirements], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     spreads: tuple[Spread, ...] = ()
-    near: tuple[PodTerm, ...] = ()
-    apart: tuple[PodTerm, ...] = ()
-    preferred_near: tuple[Weighted[PodTerm], ...] = ()
-    preferred_apart: tuple[Weighted[PodTerm], ...] = ()
+    pod_affinity: tuple[PodTerm, ...] = ()
+    pod_anti_affinity: tuple[PodTerm, ...] = ()
+    preferred_pod_affinity: tuple[Weighted[PodTerm], ...] = ()
+    preferred_pod_anti_affinity: tuple[Weighted[PodTerm], ...] = ()
     ports: frozenset[HostPort] = frozenset()
     priority: int = 0
     affinity: tuple[Requirements, ...] | None = None
@@ -134,10 +134,10 @@ class PodSpec:
             self.preferred_terms,
             self.tolerations,
             self.spreads,
-            self.near,
-            self.apart,
-            self.preferred_near,
-            self.preferred_apart,
+            self.pod_affinity,
+            self.pod_anti_affinity,
+            self.preferred_pod_affinity,
+            self.preferred_pod_anti_affinity,
             self.ports,
             self.priority,
             self.affinity,
@@ -181,6 +181,6 @@ class ExistingNode:
     capacity: Resources = field(default_factory=Resources)
     taints: tuple[Taint, ...] = ()
     pods: tuple[PodSpec, ...] = ()
-    leaving: Resources = field(default_factory=Resources)
+    terminating: Resources = field(default_factory=Resources)
     daemons: Resources = field(default_factory=Resources)
     pool: str = ""

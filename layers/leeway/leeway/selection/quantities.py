@@ -82,7 +82,7 @@ def quantity(text: str) -> Quantity:
     return Quantity(value, form)
 
 
-def asked(text: str) -> Quantity:
+def requested_quantity(text: str) -> Quantity:
     """Read a quantity that may be asked for or given: not negative, and no more than 64 bits count.
 
     Raises:

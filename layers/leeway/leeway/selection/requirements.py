@@ -15,7 +15,7 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"(?=.{1,253}/)[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/")
 
-_ALIKE = 0.8
+_SIMILARITY = 0.8
 """How alike two labels are, if one is perhaps written for the other."""
 
 
@@ -264,12 +264,12 @@ def _smallest(one: int | None, other: int | None) -> int | None:
     return min((n for n in (one, other) if n is not None), default=None)
 
 
-def _near(key: str, known: Iterable[str]) -> str:
+def _suggestion(key: str, known: Iterable[str]) -> str:
     """Name the label that was perhaps meant: of the same name without its prefix, or nearly the
     same."""
     name = key.rpartition("/")[2]
     meant = [each for each in sorted(known) if each.rpartition("/")[2] == name]
-    meant += get_close_matches(key, sorted(known), n=1, cutoff=_ALIKE)
+    meant += get_close_matches(key, sorted(known), n=1, cutoff=_SIMILARITY)
     return f"; did you mean {meant[0]}?" if meant else ""
 
 
@@ -337,25 +337,25 @@ class Requirements(Mapping[str, Requirement]):
         return not any(requirement.is_empty for requirement in self.intersection(others).values())
 
     def compatible(
-        self, wanted: "Requirements", allow_undefined: Collection[str] = WELL_KNOWN
+        self, requested: "Requirements", allow_undefined: Collection[str] = WELL_KNOWN
     ) -> bool:
         """Whether a node made to these requirements can also meet those of a pod."""
-        return self.conflict(wanted, allow_undefined) is None
+        return self.conflict(requested, allow_undefined) is None
 
     def conflict(
-        self, wanted: "Requirements", allow_undefined: Collection[str] = WELL_KNOWN
+        self, requested: "Requirements", allow_undefined: Collection[str] = WELL_KNOWN
     ) -> str | None:
         """Say in a sentence why no node made to these requirements meets those of a pod; None
         where one can. A label that these do not name may still be had if it is in
         `allow_undefined`: its value comes with the instance type."""
-        for key, asked in wanted._by_key.items():
-            given = self._by_key.get(key)
-            if asked.is_empty:
-                return f"{asked}"
-            if given is None:
-                if key not in allow_undefined and not asked.absent:
-                    near = _near(key, {*allow_undefined, *self._by_key})
-                    return f"{asked}: no node of the pool has the label{near}"
-            elif given.intersection(asked).is_empty:
-                return f"{asked} against the pool's {given}"
+        for key, requirement in requested._by_key.items():
+            offered = self._by_key.get(key)
+            if requirement.is_empty:
+                return f"{requirement}"
+            if offered is None:
+                if key not in allow_undefined and not requirement.absent:
+                    suggestion = _suggestion(key, {*allow_undefined, *self._by_key})
+                    return f"no node of the pool has the label of {requirement}{suggestion}"
+            elif offered.intersection(requirement).is_empty:
+                return f"{requirement} conflicts with {offered} of the pool"
         return None

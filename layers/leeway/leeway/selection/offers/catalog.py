@@ -101,7 +101,7 @@ class Market:
     prices: "array[float]"
 
 
-class Shapes(Protocol):
+class TypeSource(Protocol):
     """Where a catalog's instance types come from."""
 
     @property
@@ -121,7 +121,7 @@ class Shapes(Protocol):
         """Return the types that an operating system is known for."""
         ...
 
-    def share_gpus(self) -> int:
+    def fractional_gpus(self) -> int:
         """Return the types whose GPU is a part of a GPU."""
         ...
 
@@ -140,7 +140,7 @@ class Catalog:
     def __init__(
         self,
         region: str,
-        shapes: Shapes,
+        source: TypeSource,
         markets: Iterable[Market],
         unavailable: Iterable[Unavailable] = (),
         zone_ids: Mapping[str, str] | None = None,
@@ -148,7 +148,7 @@ class Catalog:
         self.region = region
         self.zone_ids = zone_ids or {}
         self._unavailable = tuple(unavailable)
-        self.shapes = shapes
+        self.source = source
         self.markets = tuple(markets)
         self.zones = tuple(sorted({market.zone for market in self.markets}))
         self._columns: dict[str, Column] = {}
@@ -156,18 +156,18 @@ class Catalog:
     @classmethod
     def of(cls, region: str, types: Iterable[InstanceType]) -> "Catalog":
         """Make a catalog of types that are ready as they are, whatever the node class."""
-        ready = tuple(types)
-        ids = {o.zone: o.zone_id for each in ready for o in each.offerings if o.zone_id}
-        return cls(region, _Ready(ready), _markets(ready), zone_ids=ids)
+        given = tuple(types)
+        ids = {o.zone: o.zone_id for each in given for o in each.offerings if o.zone_id}
+        return cls(region, _GivenTypes(given), _markets(given), zone_ids=ids)
 
     def without(self, unavailable: Iterable[Unavailable]) -> "Catalog":
         """Return the catalog in which these offerings are not available."""
-        return Catalog(self.region, self.shapes, self.markets, unavailable, self.zone_ids)
+        return Catalog(self.region, self.source, self.markets, unavailable, self.zone_ids)
 
     @property
     def names(self) -> Sequence[str]:
         """The types' names, in the order of their bits."""
-        return self.shapes.names
+        return self.source.names
 
     @cached_property
     def index(self) -> Mapping[str, int]:
@@ -177,29 +177,33 @@ class Catalog:
     def machine(self, name: str) -> Machine | None:
         """Return a type as EC2 describes it; None if the catalog has no description of it."""
         index = self.index.get(name)
-        return None if index is None else self.shapes.machine(index)
+        return None if index is None else self.source.machine(index)
 
     def column(self, key: str) -> Column:
         """Return one label of all types, built when it is first asked for."""
         if key not in self._columns:
-            self._columns[key] = _column(self.shapes.label(key))
+            self._columns[key] = _column(self.source.label(key))
         return self._columns[key]
 
     def for_node_class(
         self, node_class: NodeClass, unavailable: Iterable[Unavailable] = ()
     ) -> "TypeTable":
         """See the types as nodes of a node class, without what can't be had at the moment."""
-        gone = (*self._unavailable, *unavailable)
-        return TypeTable(self, node_class, tuple(self._less(m, gone) for m in self.markets))
+        unavailable_offerings = (*self._unavailable, *unavailable)
+        return TypeTable(
+            self, node_class, tuple(self._available(m, unavailable_offerings) for m in self.markets)
+        )
 
-    def _less(self, market: Market, gone: Sequence[Unavailable]) -> tuple[Market, int]:
+    def _available(
+        self, market: Market, unavailable_offerings: Sequence[Unavailable]
+    ) -> tuple[Market, int]:
         available = market.offered
-        for lost in gone:
-            if lost.capacity_type != market.capacity_type or lost.zone not in {market.zone, ANY}:
+        for entry in unavailable_offerings:
+            if entry.capacity_type != market.capacity_type or entry.zone not in {market.zone, ANY}:
                 continue
-            if lost.instance_type == ANY:
+            if entry.instance_type == ANY:
                 return market, 0
-            if (index := self.index.get(lost.instance_type)) is not None:
+            if (index := self.index.get(entry.instance_type)) is not None:
                 available &= ~(1 << index)
         return market, available
 
@@ -230,35 +234,35 @@ class TypeTable:
 
         Labels that no type has (a pool's own) are not looked at.
         """
-        found = self.described(requirements) & self._bootable()
+        found = self.matching_labels(requirements) & self._bootable()
         if not found:
             return 0
         return found & self.offered(requirements)
 
     def _bootable(self) -> int:
         """The types that the class's operating system boots on; there is no Windows for ARM."""
-        found = self.catalog.shapes.bootable()
+        found = self.catalog.source.bootable()
         if self.node_class.family.windows:
             found &= ~self.catalog.column(ARCH).by_value.get("arm64", 0)
         return found
 
-    def described(self, requirements: Requirements) -> int:
+    def matching_labels(self, requirements: Requirements) -> int:
         """Return the types whose own labels meet requirements, wherever they are offered."""
         found = self.all
         for key, requirement in requirements.items():
             if key in _OF_TYPES:
-                found &= self.meeting(requirement)
+                found &= self.matching_requirement(requirement)
         return found
 
-    def withheld(self, requirements: Requirements) -> int:
+    def excluded_fractional_gpus(self, requirements: Requirements) -> int:
         """Return the types with a share of a GPU that requirements do not name, by type or by
         family: a pod that asks for a GPU means a whole one."""
         named = 0
         for key in (INSTANCE_TYPE, FAMILY):
             requirement = requirements.get(key)
             if requirement is not None and not requirement.complement:
-                named |= self.meeting(requirement)
-        return self.catalog.shapes.share_gpus() & ~named
+                named |= self.matching_requirement(requirement)
+        return self.catalog.source.fractional_gpus() & ~named
 
     def offered(self, requirements: Requirements) -> int:
         """Return the types with an available offering of a zone and capacity type required."""
@@ -270,11 +274,13 @@ class TypeTable:
     def markets_of(self, requirements: Requirements) -> Iterator[tuple[Market, int]]:
         """Return the zones and capacity types that meet requirements, each with the types that
         are available there."""
-        for (market, available), meant in zip(self.markets, self.meant(requirements), strict=True):
-            if meant:
+        for (market, available), market_matches in zip(
+            self.markets, self.market_matches(requirements), strict=True
+        ):
+            if market_matches:
                 yield market, available
 
-    def meant(self, requirements: Requirements) -> Iterator[bool]:
+    def market_matches(self, requirements: Requirements) -> Iterator[bool]:
         """Return of each market whether its zone and its capacity type meet requirements."""
         zone, capacity_type = requirements.of_key(ZONE), requirements.of_key(CAPACITY_TYPE)
         zone_id = requirements.of_key(ZONE_ID)
@@ -285,7 +291,7 @@ class TypeTable:
                 and zone_id.admits(self.catalog.zone_ids.get(market.zone))
             )
 
-    def meeting(self, requirement: Requirement) -> int:
+    def matching_requirement(self, requirement: Requirement) -> int:
         """Return the types that meet one requirement of their own labels."""
         if requirement.key in self._fixed:
             return self.all if requirement.has(self._fixed[requirement.key]) else 0
@@ -311,10 +317,10 @@ class TypeTable:
     def type(self, index: int) -> InstanceType:
         """Return one type as a node of the class."""
         if index not in self._built:
-            capacity, allocatable = self.catalog.shapes.resources(index, self.node_class)
+            capacity, allocatable = self.catalog.source.resources(index, self.node_class)
             self._built[index] = InstanceType(
                 self.catalog.names[index],
-                {**self._fixed, **self.catalog.shapes.labels(index)},
+                {**self._fixed, **self.catalog.source.labels(index)},
                 capacity,
                 allocatable,
                 tuple(self._offerings(index)),
@@ -375,7 +381,7 @@ def _system(node_class: NodeClass) -> dict[str, str]:
     return {OS: "linux"}
 
 
-class _Ready:
+class _GivenTypes:
     """Shapes that are given as they are."""
 
     def __init__(self, given: tuple[InstanceType, ...]) -> None:
@@ -393,7 +399,7 @@ class _Ready:
     def bootable(self) -> int:
         return (1 << len(self._given)) - 1
 
-    def share_gpus(self) -> int:
+    def fractional_gpus(self) -> int:
         return 0
 
     def resources(self, index: int, node_class: NodeClass) -> tuple[Resources, Resources]:

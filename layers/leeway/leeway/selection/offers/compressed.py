@@ -98,9 +98,9 @@ class _Columns:
         self.names: list[str] = self._header["names"]
         self.zone_ids: dict[str, str] = self._header["zone_ids"]
         self._sets = {name: int(digits, 16) for name, digits in self._header["sets"].items()}
-        self._columns = dict(self._cut(memoryview(content)[_HEADER + size :]))
+        self._columns = dict(self._split_columns(memoryview(content)[_HEADER + size :]))
 
-    def _cut(self, body: memoryview) -> Iterator[tuple[str, "array[Any]"]]:
+    def _split_columns(self, body: memoryview) -> Iterator[tuple[str, "array[Any]"]]:
         for name, kind in self._header["columns"]:
             column = array(kind)
             size = column.itemsize * len(self.names)
@@ -134,7 +134,7 @@ class _Columns:
     def bootable(self) -> int:
         return self._sets["bootable"]
 
-    def share_gpus(self) -> int:
+    def fractional_gpus(self) -> int:
         return self._sets["shares_gpu"]
 
     def resources(self, index: int, node_class: NodeClass) -> tuple[Resources, Resources]:

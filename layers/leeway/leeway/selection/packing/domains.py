@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from leeway.selection.labels import HOSTNAME, ZONE
-from leeway.selection.packing.groups import Group, Misplaced
-from leeway.selection.packing.topology import Evenness
+from leeway.selection.packing.pod_groups import PodGroup, Unplaced
+from leeway.selection.packing.topology import SpreadRule
 from leeway.selection.pods import PodSpec
 from leeway.selection.requirements import Requirements
 
-ELSEWHERE = frozenset({HOSTNAME, ZONE})
+HANDLED_ELSEWHERE = frozenset({HOSTNAME, ZONE})
 """The topologies that are seen to where zones are chosen and nodes are loaded."""
 
 
@@ -22,52 +22,54 @@ class Values:
     """The values of one label: those with a node for a pod (`able`, the cheapest first), those that
     its spread compares, and how many pods of the spread's counter each has."""
 
-    able: Sequence[str]
+    feasible: Sequence[str]
     compared: frozenset[str]
     counts: dict[str, int]
 
-    def next(self, even: Evenness, adds: bool) -> str | None:
+    def next(self, spread: SpreadRule, counts_itself: bool) -> str | None:
         """Choose the value for one more pod, of those with fewest; None: it would be uneven."""
-        known = [self.counts.get(value, 0) for value in self.compared | {*self.able}]
-        least = min(known, default=0) if len(known) >= even.min_domains else 0
-        value = min(self.able, key=lambda each: self.counts.get(each, 0), default=None)
-        if value is None or self.counts.get(value, 0) + adds - least > even.max_skew:
+        known = [self.counts.get(value, 0) for value in self.compared | {*self.feasible}]
+        least = min(known, default=0) if len(known) >= spread.min_domains else 0
+        value = min(self.feasible, key=lambda each: self.counts.get(each, 0), default=None)
+        if value is None or self.counts.get(value, 0) + counts_itself - least > spread.max_skew:
             return None
-        self.counts[value] = self.counts.get(value, 0) + adds
+        self.counts[value] = self.counts.get(value, 0) + counts_itself
         return value
 
 
 def other_topologies(spec: PodSpec) -> list[str]:
     """Return the topologies of a pod's required spreads, but for zone and hostname."""
     found = (spread.pods.topology for spread in spec.spreads if spread.required)
-    return [topology for topology in dict.fromkeys(found) if topology not in ELSEWHERE]
+    return [topology for topology in dict.fromkeys(found) if topology not in HANDLED_ELSEWHERE]
 
 
-def pinned(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
+def pinned_to_labels(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
     """Return a pod that goes only to nodes with these labels; its spreads compare what they did."""
     wanted = Requirements.from_labels(labels)
     terms = tuple(term.intersection(wanted) for term in spec.terms or (Requirements(),))
     return replace(spec, terms=terms, affinity=spec.own_terms)
 
 
-def divided(group: Group, even: Evenness, values: Values) -> Iterator[Group | Misplaced]:
+def split_by_value(
+    group: PodGroup, spread: SpreadRule, values: Values
+) -> Iterator[PodGroup | Unplaced]:
     """Divide a group by the value that each of its pods' nodes is to have."""
-    adds = even.counter in group.rules.counted
+    counts_itself = spread.counter in group.rules.counted
     chosen: dict[str, list[str]] = {}
     for at, pod in enumerate(group.pods):
-        value = values.next(even, adds)
+        value = values.next(spread, counts_itself)
         if value is None:
-            yield Misplaced(group, group.pods[at:], _why_not(even, values))
+            yield Unplaced(group, group.pods[at:], _spread_reason(spread, values))
             break
         chosen.setdefault(value, []).append(pod)
     for value, pods in chosen.items():
-        spec = pinned(group.spec, {even.topology: value})
+        spec = pinned_to_labels(group.spec, {spread.topology: value})
         yield replace(group, spec=spec, pods=tuple(pods))
 
 
-def _why_not(even: Evenness, values: Values) -> str:
-    if not values.able:
-        return f"no node for it has the label {even.topology}, by which it is to be spread"
-    unable = ", ".join(sorted(values.compared - {*values.able}))
-    short = f": nothing for it in {unable}" if unable else ""
-    return f"its spread by {even.topology} would be more uneven than its maxSkew allows{short}"
+def _spread_reason(spread: SpreadRule, values: Values) -> str:
+    if not values.feasible:
+        return f"no node for it has the label {spread.topology}, by which it is to be spread"
+    infeasible_values = ", ".join(sorted(values.compared - {*values.feasible}))
+    short = f": nothing for it in {infeasible_values}" if infeasible_values else ""
+    return f"its spread by {spread.topology} would be more uneven than its maxSkew allows{short}"

@@ -6,10 +6,10 @@ Pure: it knows neither AWS nor Kubernetes, and changes nothing.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from leeway.selection.packing.batch import Search
 from leeway.selection.packing.drafting import Draft
+from leeway.selection.packing.packing_run import Search
 from leeway.selection.packing.plan import Plan
-from leeway.selection.packing.preferences import strictly
+from leeway.selection.packing.preferences import with_preferences_required
 from leeway.selection.packing.scheduling import ORDERS
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
@@ -51,8 +51,8 @@ def pack(
     """
     draft = Draft(pods, supply, nodes, Search(ORDERS[: effort.orders], effort.improvements))
     draft.plan_all()
-    draft.add_missed(effort.rounds)
-    if len(pods) <= effort.pods and _contested(draft.stuck, draft.specs):
+    draft.add_unplaced(effort.rounds)
+    if len(pods) <= effort.pods and _contested(draft.order_dependent, draft.specs):
         draft = _best(draft, effort)
     return draft.plan()
 
@@ -60,13 +60,13 @@ def pack(
 def _best(draft: Draft, effort: Effort) -> Draft:
     """The draft of several that leaves fewest pods without a place."""
     best = _reordered(draft, effort)
-    if best.stuck and len(best.specs) <= effort.singly:
-        best.add_singly()
-    if best.stuck and len(best.specs) <= effort.singly:
-        singly = best.afresh()
+    if best.order_dependent and len(best.specs) <= effort.singly:
+        best.add_sequentially()
+    if best.order_dependent and len(best.specs) <= effort.singly:
+        singly = best.restarted()
         singly.bind_all()
-        singly.add_singly()
-        best = min(best, singly, key=lambda each: each.missed_by_priority)
+        singly.add_sequentially()
+        best = min(best, singly, key=lambda each: each.unplaced_by_priority)
     return best
 
 
@@ -74,39 +74,43 @@ def _reordered(draft: Draft, effort: Effort) -> Draft:
     """The best draft of some, each with the pods first that had no place in the one before."""
     best, ranks = draft, dict.fromkeys(draft.specs, 0)
     for attempt in range(1, effort.attempts):
-        first = _with_leaders(draft.stuck, draft.specs)
+        first = _with_leaders(draft.order_dependent, draft.specs)
         behind = {rank for spec, rank in ranks.items() if spec not in first}
         if not first or not behind:
             break
         ranks |= dict.fromkeys(first, -attempt)
-        draft = best.afresh()
+        draft = best.restarted()
         draft.plan_all(ranks)
-        draft.add_missed(effort.rounds)
-        best = min(best, draft, key=lambda each: each.missed_by_priority)
+        draft.add_unplaced(effort.rounds)
+        best = min(best, draft, key=lambda each: each.unplaced_by_priority)
     return best
 
 
-def _contested(stuck: Iterable[PodSpec], specs: Collection[PodSpec]) -> bool:
+def _contested(order_dependent: Iterable[PodSpec], specs: Collection[PodSpec]) -> bool:
     """Whether other pods that wait have to do with any of those without a place."""
     terms = {spec: [*_terms(spec)] for spec in specs}
     return any(
         one is not other
         and (any(t.selects(other) for t in terms[one]) or any(t.selects(one) for t in terms[other]))
-        for one in stuck
+        for one in order_dependent
         for other in specs
     )
 
 
 def _terms(spec: PodSpec) -> Iterator[PodTerm]:
-    strict = strictly(spec)
-    yield from (*strict.near, *strict.apart, *(spread.pods for spread in strict.spreads))
+    strict = with_preferences_required(spec)
+    yield from (
+        *strict.pod_affinity,
+        *strict.pod_anti_affinity,
+        *(spread.pods for spread in strict.spreads),
+    )
 
 
-def _with_leaders(stuck: Iterable[PodSpec], specs: Collection[PodSpec]) -> set[PodSpec]:
+def _with_leaders(order_dependent: Iterable[PodSpec], specs: Collection[PodSpec]) -> set[PodSpec]:
     """Add those that pods have to be near: whoever comes first, the others have to follow."""
-    found = set(stuck)
+    found = set(order_dependent)
     while True:
-        terms = [term for spec in found for term in strictly(spec).near]
+        terms = [term for spec in found for term in with_preferences_required(spec).pod_affinity]
         leading = {spec for spec in specs if any(term.selects(spec) for term in terms)}
         if leading <= found:
             return found

@@ -11,10 +11,10 @@ from functools import lru_cache
 from leeway.selection.pods import PodSpec, Toleration, Weighted
 from leeway.selection.requirements import Requirements
 
-_BEARS_SOFT_TAINTS = Toleration(operator="Exists", effect="PreferNoSchedule")
+_TOLERATES_SOFT_TAINTS = Toleration(operator="Exists", effect="PreferNoSchedule")
 
 
-def strictly(spec: PodSpec) -> PodSpec:
+def with_preferences_required(spec: PodSpec) -> PodSpec:
     """Return the same pod with all that it still prefers made required."""
     if not has_preferences(spec):
         return spec
@@ -26,35 +26,36 @@ def strictly(spec: PodSpec) -> PodSpec:
         spec,
         terms=terms,
         affinity=spec.own_terms,
-        near=spec.near + tuple(w.preference for w in spec.preferred_near),
-        apart=spec.apart + tuple(w.preference for w in spec.preferred_apart),
+        pod_affinity=spec.pod_affinity + tuple(w.preference for w in spec.preferred_pod_affinity),
+        pod_anti_affinity=spec.pod_anti_affinity
+        + tuple(w.preference for w in spec.preferred_pod_anti_affinity),
         spreads=tuple(replace(spread, required=True) for spread in spec.spreads),
         preferred_terms=(),
-        preferred_near=(),
-        preferred_apart=(),
+        preferred_pod_affinity=(),
+        preferred_pod_anti_affinity=(),
     )
 
 
-def only_required(spec: PodSpec) -> PodSpec:
+def without_preferences(spec: PodSpec) -> PodSpec:
     """Return the pod with all its preferences given up, but for those about soft taints."""
     return replace(
         spec,
         spreads=tuple(spread for spread in spec.spreads if spread.required),
         preferred_terms=(),
-        preferred_near=(),
-        preferred_apart=(),
+        preferred_pod_affinity=(),
+        preferred_pod_anti_affinity=(),
     )
 
 
-def bare(spec: PodSpec, soft_taints: bool) -> PodSpec:
+def fully_relaxed(spec: PodSpec, soft_taints: bool) -> PodSpec:
     """Return the pod as kube-scheduler's filters see it: with nothing but what it requires.
 
     `soft_taints`: there are nodes with a PreferNoSchedule taint.
     """
     if has_preferences(spec):
-        spec = only_required(spec)
-    if soft_taints and _BEARS_SOFT_TAINTS not in spec.tolerations:
-        spec = replace(spec, tolerations=(*spec.tolerations, _BEARS_SOFT_TAINTS))
+        spec = without_preferences(spec)
+    if soft_taints and _TOLERATES_SOFT_TAINTS not in spec.tolerations:
+        spec = replace(spec, tolerations=(*spec.tolerations, _TOLERATES_SOFT_TAINTS))
     return spec
 
 
@@ -62,8 +63,8 @@ def has_preferences(spec: PodSpec) -> bool:
     """Whether anything but soft taints could be given up."""
     return bool(
         spec.preferred_terms
-        or spec.preferred_near
-        or spec.preferred_apart
+        or spec.preferred_pod_affinity
+        or spec.preferred_pod_anti_affinity
         or not all(spread.required for spread in spec.spreads)
     )
 
@@ -74,17 +75,19 @@ def relaxed(spec: PodSpec, soft_taints: bool) -> PodSpec | None:
 
     `soft_taints`: there are nodes with a PreferNoSchedule taint.
     """
-    if spec.preferred_near:
-        return replace(spec, preferred_near=_without_lightest(spec.preferred_near))
-    if spec.preferred_apart:
-        return replace(spec, preferred_apart=_without_lightest(spec.preferred_apart))
+    if spec.preferred_pod_affinity:
+        return replace(spec, preferred_pod_affinity=_without_lightest(spec.preferred_pod_affinity))
+    if spec.preferred_pod_anti_affinity:
+        return replace(
+            spec, preferred_pod_anti_affinity=_without_lightest(spec.preferred_pod_anti_affinity)
+        )
     if spec.preferred_terms:
         return replace(spec, preferred_terms=_without_lightest(spec.preferred_terms))
     if not all(spread.required for spread in spec.spreads):
         kept = tuple(spread for spread in spec.spreads if spread.required)
         return replace(spec, spreads=kept)
-    if soft_taints and _BEARS_SOFT_TAINTS not in spec.tolerations:
-        return replace(spec, tolerations=(*spec.tolerations, _BEARS_SOFT_TAINTS))
+    if soft_taints and _TOLERATES_SOFT_TAINTS not in spec.tolerations:
+        return replace(spec, tolerations=(*spec.tolerations, _TOLERATES_SOFT_TAINTS))
     return None
 
 

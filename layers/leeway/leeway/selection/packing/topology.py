@@ -13,12 +13,12 @@ from leeway.selection.pods import HostPort, PodSpec, PodTerm, Spread, Toleration
 from leeway.selection.pools import Taint
 from leeway.selection.requirements import Requirements
 
-KNOWN = frozenset({HOSTNAME, ZONE})
+SUPPORTED = frozenset({HOSTNAME, ZONE})
 """The topologies of affinity and anti-affinity that are understood."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evenness:
+class SpreadRule:
     """A spread as a pod minds it when it is bound: the counter of its pods, and the nodes whose
     domains have to be about as full."""
 
@@ -52,11 +52,11 @@ class Rules:
     """
 
     counted: frozenset[int]
-    on_node: tuple[Cap, ...]
-    in_zone: tuple[Cap, ...]
-    with_node: tuple[int, ...]
-    with_zone: tuple[int, ...]
-    unsure: frozenset[int] = frozenset()
+    caps_on_node: tuple[Cap, ...]
+    caps_in_zone: tuple[Cap, ...]
+    affinity_on_node: tuple[int, ...]
+    affinity_in_zone: tuple[int, ...]
+    conditional: frozenset[int] = frozenset()
     by_zone: tuple["Rules", ...] = ()
 
     def at(self, zone: int) -> "Rules":
@@ -76,14 +76,14 @@ class CountedNodes:
     def of(cls, spec: PodSpec, spread: Spread) -> "CountedNodes":
         """Return the nodes that a pod's spread counts. By hostname, each pod minds its own node
         alone, which always counts: the least is nobody, on a node that may come at any time."""
-        return EVERY_NODE if spread.pods.topology == HOSTNAME else cls.heeded(spec, spread)
+        return EVERY_NODE if spread.pods.topology == HOSTNAME else cls.compared(spec, spread)
 
     @classmethod
-    def heeded(cls, spec: PodSpec, spread: Spread) -> "CountedNodes":
+    def compared(cls, spec: PodSpec, spread: Spread) -> "CountedNodes":
         """Return the nodes whose domains a pod's spread compares."""
         return cls(
-            spec.own_terms if spread.heeds_affinity else (),
-            _hard(spec.tolerations) if spread.heeds_taints else None,
+            spec.own_terms if spread.honors_affinity else (),
+            _hard(spec.tolerations) if spread.honors_taints else None,
         )
 
     def has(self, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
@@ -95,7 +95,7 @@ class CountedNodes:
         bearing = PodSpec(tolerations=tuple(self.tolerations))
         return bearing.untolerated(taints) is None
 
-    def has_all_of(self, spec: PodSpec) -> bool:
+    def includes_all_of(self, spec: PodSpec) -> bool:
         """Whether every node counts that a pod may go to."""
         if self.tolerations is not None and not _hard(spec.tolerations) <= self.tolerations:
             return False
@@ -104,7 +104,7 @@ class CountedNodes:
             any(own.within(term) for term in self.terms) for own in own_terms
         )
 
-    def has_none_of(self, spec: PodSpec) -> bool:
+    def includes_none_of(self, spec: PodSpec) -> bool:
         """Whether no node counts that a pod may go to."""
         return bool(self.terms and spec.terms) and not any(
             own.agrees(term) for own in spec.terms for term in self.terms
@@ -116,7 +116,7 @@ EVERY_NODE = CountedNodes()
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class CountedPods:
     """Pods to be counted within a topology, on some nodes."""
 
     pods: PodTerm
@@ -131,7 +131,7 @@ class Counters:
     """Numbers for what is counted, in the order in which it was met. `zones` are all there are."""
 
     zones: tuple[str, ...] = ()
-    _terms: dict[Tally | HostPort, int] = field(default_factory=dict)
+    _terms: dict[CountedPods | HostPort, int] = field(default_factory=dict)
     _of_some: dict[int, CountedNodes] = field(default_factory=dict)
     _by_label: dict[tuple[str, str], list[tuple[PodTerm, int]]] = field(default_factory=dict)
     _by_other: list[tuple[PodTerm, int]] = field(default_factory=list)
@@ -148,23 +148,23 @@ class Counters:
         return frozenset(
             number
             for what, number in self._terms.items()
-            if isinstance(what, Tally) and what.pods.topology == ZONE
+            if isinstance(what, CountedPods) and what.pods.topology == ZONE
         )
 
-    def learn(self, specs: Iterable[PodSpec]) -> None:
+    def register(self, specs: Iterable[PodSpec]) -> None:
         """Number all that these pods' terms and ports ask to be counted."""
         for spec in specs:
-            for tally in _tallies(spec):
-                self._number(tally)
+            for counted_pods in _counted_pods(spec):
+                self._number(counted_pods)
             for port in spec.ports:
                 self._number(port)
 
-    def _number(self, what: Tally | HostPort) -> int:
+    def _number(self, what: CountedPods | HostPort) -> int:
         number = self._terms.get(what)
         if number is None:
             number = self._terms[what] = len(self._terms)
             self._selecting.clear()
-            if isinstance(what, Tally):
+            if isinstance(what, CountedPods):
                 self._index(what.pods, number)
                 if what.nodes != EVERY_NODE:
                     self._of_some[number] = what.nodes
@@ -185,7 +185,7 @@ class Counters:
             number
             for port in spec.ports
             for other, number in self._terms.items()
-            if isinstance(other, HostPort) and clashing(port, other)
+            if isinstance(other, HostPort) and ports_conflict(port, other)
         )
         labels = frozenset(spec.labels.items())
         key = (spec.namespace, labels)
@@ -199,7 +199,7 @@ class Counters:
     def rules(self, spec: PodSpec) -> Rules:
         """Return what a pod's required terms come to; its terms have been learned."""
         rules = self._rules_of(spec)
-        if not rules.unsure:
+        if not rules.conditional:
             return rules
         own_terms = spec.terms or (_ANYTHING,)
         pinned = [Requirements.from_labels({ZONE: zone}) for zone in self.zones]
@@ -216,9 +216,11 @@ class Counters:
     def _rules_of(self, spec: PodSpec) -> Rules:
         counted = self.selecting(spec)
         some = [(number, self._of_some[number]) for number in counted & self._of_some.keys()]
-        counted -= {number for number, nodes in some if nodes.has_none_of(spec)}
-        unsure = counted & {number for number, nodes in some if not nodes.has_all_of(spec)}
-        return self._rules(spec, counted, unsure)
+        counted -= {number for number, nodes in some if nodes.includes_none_of(spec)}
+        conditional = counted & {
+            number for number, nodes in some if not nodes.includes_all_of(spec)
+        }
+        return self._rules(spec, counted, conditional)
 
     def rules_on(
         self, spec: PodSpec, labels: Mapping[str, str], taints: tuple[Taint, ...]
@@ -229,73 +231,77 @@ class Counters:
         out = {number for number in some if not self._of_some[number].has(labels, taints)}
         return self._rules(spec, counted - out, frozenset())
 
-    def _rules(self, spec: PodSpec, counted: frozenset[int], unsure: frozenset[int]) -> Rules:
+    def _rules(self, spec: PodSpec, counted: frozenset[int], conditional: frozenset[int]) -> Rules:
         return Rules(
             counted,
             tuple(self._caps(spec, counted, HOSTNAME)),
             tuple(self._caps(spec, counted, ZONE)),
-            tuple(self._near(spec, {HOSTNAME})),
-            tuple(self._near(spec, KNOWN)),
-            unsure,
+            tuple(self._affinity_counters(spec, {HOSTNAME})),
+            tuple(self._affinity_counters(spec, SUPPORTED)),
+            conditional,
         )
 
-    def evenness(self, spec: PodSpec) -> Iterator[Evenness]:
+    def spread_rules(self, spec: PodSpec) -> Iterator[SpreadRule]:
         """Return a pod's required spreads; its terms have been learned."""
         for spread in spec.spreads:
             if spread.required:
-                number = self._terms[Tally(spread.pods, CountedNodes.of(spec, spread))]
-                yield Evenness(
+                number = self._terms[CountedPods(spread.pods, CountedNodes.of(spec, spread))]
+                yield SpreadRule(
                     number,
                     spread.pods.topology,
                     spread.max_skew,
                     spread.min_domains,
-                    CountedNodes.heeded(spec, spread),
+                    CountedNodes.compared(spec, spread),
                 )
 
     def nodes_of(self, counter: int) -> "CountedNodes":
         """The nodes whose pods a counter counts."""
         return self._of_some.get(counter, EVERY_NODE)
 
-    def near(self, spec: PodSpec) -> Iterator[tuple[int, str]]:
+    def affinities(self, spec: PodSpec) -> Iterator[tuple[int, str]]:
         """Return the counters, with their topologies, of those that a pod has to be near."""
-        return ((self._terms[Tally(term)], term.topology) for term in spec.near)
+        return ((self._terms[CountedPods(term)], term.topology) for term in spec.pod_affinity)
 
-    def _near(self, spec: PodSpec, topologies: Container[str]) -> Iterator[int]:
-        return (self._terms[Tally(term)] for term in spec.near if term.topology in topologies)
+    def _affinity_counters(self, spec: PodSpec, topologies: Container[str]) -> Iterator[int]:
+        return (
+            self._terms[CountedPods(term)]
+            for term in spec.pod_affinity
+            if term.topology in topologies
+        )
 
     def _caps(self, spec: PodSpec, counted: frozenset[int], topology: str) -> Iterator[Cap]:
-        for term in spec.apart:
+        for term in spec.pod_anti_affinity:
             if term.topology == topology:
-                number = self._terms[Tally(term)]
+                number = self._terms[CountedPods(term)]
                 yield Cap(number, int(number in counted))
         for spread in spec.spreads:
             if spread.required and spread.pods.topology == topology:
-                number = self._terms[Tally(spread.pods, CountedNodes.of(spec, spread))]
+                number = self._terms[CountedPods(spread.pods, CountedNodes.of(spec, spread))]
                 yield Cap(number, spread.max_skew, True, spread.min_domains)
         if topology == HOSTNAME:
             for port in spec.ports:
                 yield Cap(self._terms[port], 1)
 
 
-def unknown_topology(spec: PodSpec) -> str | None:
+def unsupported_topology(spec: PodSpec) -> str | None:
     """Return a topology of a pod's affinity or anti-affinity that is not understood."""
-    required = (*spec.near, *spec.apart)
-    return next((term.topology for term in required if term.topology not in KNOWN), None)
+    required = (*spec.pod_affinity, *spec.pod_anti_affinity)
+    return next((term.topology for term in required if term.topology not in SUPPORTED), None)
 
 
-def clashing(one: HostPort, other: HostPort) -> bool:
+def ports_conflict(one: HostPort, other: HostPort) -> bool:
     """Whether two containers can't have these ports on one node."""
     if (one.port, one.protocol) != (other.port, other.protocol):
         return False
     return one.address == other.address or not one.address or not other.address
 
 
-def _tallies(spec: PodSpec) -> Iterator[Tally]:
-    for term in (*spec.near, *spec.apart):
-        yield Tally(term)
+def _counted_pods(spec: PodSpec) -> Iterator[CountedPods]:
+    for term in (*spec.pod_affinity, *spec.pod_anti_affinity):
+        yield CountedPods(term)
     for spread in spec.spreads:
         if spread.required:
-            yield Tally(spread.pods, CountedNodes.of(spec, spread))
+            yield CountedPods(spread.pods, CountedNodes.of(spec, spread))
 
 
 def _hard(tolerations: Iterable[Toleration]) -> frozenset[Toleration]:

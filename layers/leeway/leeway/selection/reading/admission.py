@@ -47,7 +47,7 @@ class Admission:
             for name in ("initContainers", "containers")
             if spec.get(name)
         }
-        return {**pod, "spec": {**spec, **containers, **_of_runtime(spec, runtime or {})}}
+        return {**pod, "spec": {**spec, **containers, **_from_runtime_class(spec, runtime or {})}}
 
 
 def admission_of(documents: Iterable[Document]) -> Admission:
@@ -90,7 +90,7 @@ def _with_defaults(container: Document, defaults: Iterable[Defaults]) -> Documen
     return {**container, "resources": {**resources, "limits": limits, "requests": requests}}
 
 
-def _of_runtime(spec: Document, runtime: Document) -> dict[str, Any]:
+def _from_runtime_class(spec: Document, runtime: Document) -> dict[str, Any]:
     added: dict[str, Any] = {}
     overhead = (runtime.get("overhead") or {}).get("podFixed")
     if overhead and not spec.get("overhead"):
@@ -99,8 +99,8 @@ def _of_runtime(spec: Document, runtime: Document) -> dict[str, Any]:
     own, needed = spec.get("nodeSelector") or {}, scheduling.get("nodeSelector") or {}
     for key in own.keys() & needed.keys():
         if own[key] != needed[key]:
-            said = f"expected {needed[key]}, as the RuntimeClass says, got {own[key]}"
-            raise BadObject(("spec", "nodeSelector", key), said)
+            message = f"expected {needed[key]}, as the RuntimeClass says, got {own[key]}"
+            raise BadObject(("spec", "nodeSelector", key), message)
     if needed:
         added["nodeSelector"] = {**own, **needed}
     if scheduling.get("tolerations"):

@@ -21,25 +21,25 @@ def requests_of(spec: Mapping[str, Any]) -> Resources:
     Raises:
         BadQuantity: an amount is no quantity.
     """
-    beside = starting = Resources()
+    sidecars = initializing = Resources()
     for container in spec.get("initContainers") or ():
-        asked = _asked(container)
+        requested = _requested(container)
         if container.get("restartPolicy") == "Always":
-            beside = beside + asked
-            starting = starting.most(beside)
+            sidecars = sidecars + requested
+            initializing = initializing.most(sidecars)
         else:
-            starting = starting.most(beside + asked)
-    running = beside
+            initializing = initializing.most(sidecars + requested)
+    running = sidecars
     for container in spec.get("containers") or ():
-        running = running + _asked(container)
-    of_containers = running.most(starting)
+        running = running + _requested(container)
+    of_containers = running.most(initializing)
     # What its containers request comes before the limit of the whole.
-    whole = spec.get("resources") or {}
-    total = {**_parsed(whole.get("limits")), **of_containers, **_parsed(whole.get("requests"))}
+    of_pod = spec.get("resources") or {}
+    total = {**_parsed(of_pod.get("limits")), **of_containers, **_parsed(of_pod.get("requests"))}
     return Resources(total) + _parsed(spec.get("overhead"))
 
 
-def _asked(container: Mapping[str, Any]) -> Resources:
+def _requested(container: Mapping[str, Any]) -> Resources:
     """A container's requests; a limit without a request is one too."""
     resources = container.get("resources") or {}
     return _parsed({**(resources.get("limits") or {}), **(resources.get("requests") or {})})

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Required, TypedDict
 
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationError
 
-from leeway.selection.quantities import asked
+from leeway.selection.quantities import requested_quantity
 from leeway.selection.reading.objects import BadObject, Document, shown
 from leeway.selection.requirements import Requirement, check_key, check_value
 
@@ -20,7 +20,7 @@ _LARGEST = 2**31 - 1
 def _amount(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError(f"expected a quantity like 500m, 2 or 1Gi, got {shown(value)}")
-    asked(str(value))
+    requested_quantity(str(value))
     return str(value)
 
 
@@ -466,7 +466,7 @@ def check(document: Document, kind: str) -> None:
         _adapter(kind).validate_python(document, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise BadObject(first["loc"], _said(first)) from None
+        raise BadObject(first["loc"], _message(first)) from None
 
 
 @cache
@@ -484,7 +484,7 @@ _EXPECTED = {
 }
 
 
-def _said(error: Any) -> str:
+def _message(error: Any) -> str:
     context = error.get("ctx", {})
     match error["type"]:
         case "missing":
@@ -492,11 +492,11 @@ def _said(error: Any) -> str:
         case "value_error":
             return str(context["error"])
         case "literal_error":
-            said = f"expected {context['expected']}"
+            message = f"expected {context['expected']}"
         case "greater_than_equal":
-            said = f"expected at least {context['ge']}"
+            message = f"expected at least {context['ge']}"
         case "less_than_equal":
-            said = f"expected at most {context['le']}"
+            message = f"expected at most {context['le']}"
         case other:
-            said = _EXPECTED.get(other, error["msg"])
-    return f"{said}, got {shown(error['input'])}"
+            message = _EXPECTED.get(other, error["msg"])
+    return f"{message}, got {shown(error['input'])}"

@@ -21,7 +21,7 @@ _DEFAULT_CLASS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class VolumeNeeds:
     """What one volume asks of a node: `terms`, and to be attached, if it is one of EBS. `claim` is
     the `namespace/claim` that it is by, empty where it has none."""
 
@@ -30,7 +30,7 @@ class Wanted:
     claim: str = ""
 
 
-_NOTHING = Wanted()
+_NOTHING = VolumeNeeds()
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Volumes:
     `default_class` is that of claims which name none.
     """
 
-    claims: Mapping[str, Wanted] = field(default_factory=dict)
-    classes: Mapping[str, Wanted] = field(default_factory=dict)
+    claims: Mapping[str, VolumeNeeds] = field(default_factory=dict)
+    classes: Mapping[str, VolumeNeeds] = field(default_factory=dict)
     default_class: str = ""
 
-    def of_class(self, name: str | None) -> Wanted:
+    def of_class(self, name: str | None) -> VolumeNeeds:
         """Return what volumes of a class ask; an empty name is no class, None is the default."""
         return self.classes.get(self.default_class if name is None else name, _NOTHING)
 
-    def of_pod(self, spec: Document, namespace: str) -> Iterator[Wanted]:
+    def of_pod(self, spec: Document, namespace: str) -> Iterator[VolumeNeeds]:
         """Yield what each of a pod's volumes asks, of those that ask for something."""
         for volume in spec.get("volumes") or ():
             claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
@@ -59,13 +59,13 @@ class Volumes:
             elif template:
                 found = self.of_class((template.get("spec") or {}).get("storageClassName"))
             else:
-                found = Wanted(attached=bool(volume.get("awsElasticBlockStore")))
+                found = VolumeNeeds(attached=bool(volume.get("awsElasticBlockStore")))
             if found.terms or found.attached:
                 yield found
 
     def of_replica(
         self, templates: Sequence[Document], namespace: str, pod: str
-    ) -> Iterator[Wanted]:
+    ) -> Iterator[VolumeNeeds]:
         """Yield what the volumes ask that a StatefulSet claims for one of its pods, be they there
         (the claim is named `<template>-<pod>`) or not yet."""
         for template in templates:
@@ -76,34 +76,36 @@ class Volumes:
                 yield found
 
 
-def once(wanted: Iterable[Wanted], seen: set[str]) -> tuple[Wanted, ...]:
+def attach_once(volumes: Iterable[VolumeNeeds], attached: set[str]) -> tuple[VolumeNeeds, ...]:
     """Return what volumes ask, of which each claim is attached once: not where it is in `seen`,
     which it joins."""
     found = []
-    for each in wanted:
-        again = each.claim in seen
+    for each in volumes:
+        attached_before = each.claim in attached
         if each.claim:
-            seen.add(each.claim)
-        found.append(replace(each, attached=False) if again else each)
+            attached.add(each.claim)
+        found.append(replace(each, attached=False) if attached_before else each)
     return tuple(found)
 
 
 def volumes_of(documents: Sequence[Document]) -> Volumes:
     """Read PersistentVolumeClaims: what their PersistentVolumes ask, or, where there is no volume
     yet, their StorageClasses. Their shapes were checked."""
-    bound: dict[str, Wanted] = {}
-    classes: dict[str, Wanted] = {}
+    bound: dict[str, VolumeNeeds] = {}
+    classes: dict[str, VolumeNeeds] = {}
     for document in documents:
         match document.get("kind"):
             case "PersistentVolume":
-                bound[_name(document)] = Wanted(tuple(_volume_terms(document)), _is_ebs(document))
+                bound[_name(document)] = VolumeNeeds(
+                    tuple(_volume_terms(document)), _is_ebs(document)
+                )
             case "StorageClass":
-                classes[_name(document)] = Wanted(
+                classes[_name(document)] = VolumeNeeds(
                     tuple(_class_terms(document)), _is_of_ebs(document)
                 )
     default = default_class(documents)
     known = Volumes({}, classes, default)
-    claims: dict[str, Wanted] = {}
+    claims: dict[str, VolumeNeeds] = {}
     for document in documents:
         if document.get("kind") == "PersistentVolumeClaim":
             spec = document.get("spec") or {}
@@ -134,11 +136,11 @@ def _created(document: Document) -> str:
 def _volume_terms(volume: Document) -> Iterator[Requirements]:
     needed = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
     for term in needed.get("nodeSelectorTerms") or ():
-        asked = term.get("matchExpressions") or ()
-        if asked:
+        expressions = term.get("matchExpressions") or ()
+        if expressions:
             yield Requirements(
                 Requirement.of(each["key"], each["operator"], each.get("values") or ())
-                for each in asked
+                for each in expressions
             )
 
 

@@ -30,8 +30,8 @@ class Problem:
     counts: Floats  # G
     matches: Floats  # G x K
     caps: Floats  # G x K
-    alone: Floats  # G
-    firm: Bools  # K
+    max_per_node: Floats  # G
+    strict: Bools  # K
     capacity: Floats  # O x R
     prices: Floats  # O, USD per hour
     allowed: Bools  # G x O
@@ -50,18 +50,18 @@ class Problem:
     @cached_property
     def divisors(self) -> list[Floats]:
         """The same, and never nothing."""
-        return [np.maximum(asked, 1e-12) for asked in self.by_resource]
+        return [np.maximum(requested, 1e-12) for requested in self.by_resource]
 
     @cached_property
-    def concerned(self) -> list[tuple[Ints, Floats, Floats, Ints, Floats]]:
+    def per_counter(self) -> list[tuple[Ints, Floats, Floats, Ints, Floats]]:
         """For each counter the groups that add to it, how much, and what they let it come to; and
         the groups that only mind it, and what those let it come to. Counters concern few groups,
         and are few themselves: see `by_resource`."""
         found = []
         for adds, caps in zip(self.matches.T, self.caps.T, strict=True):
             adding = np.flatnonzero(adds)
-            minding = np.flatnonzero((adds == 0) & np.isfinite(caps))
-            found.append((adding, adds[adding], caps[adding], minding, caps[minding]))
+            capping = np.flatnonzero((adds == 0) & np.isfinite(caps))
+            found.append((adding, adds[adding], caps[adding], capping, caps[capping]))
         return found
 
     @cached_property
@@ -70,29 +70,29 @@ class Problem:
         where it may not go."""
         with np.errstate(divide="ignore", invalid="ignore"):
             parts = [
-                np.nan_to_num(asked[:, None] / held)
-                for asked, held in zip(self.by_resource, self.capacity.T, strict=True)
+                np.nan_to_num(requested[:, None] / held)
+                for requested, held in zip(self.by_resource, self.capacity.T, strict=True)
             ]
         costs = reduce(np.maximum, parts) * np.maximum(self.prices, 1e-12)
         return np.where(self.fits, costs, np.inf)
 
     @cached_property
-    def useful(self) -> Floats:
+    def usable(self) -> Floats:
         """O x R: what each offering holds of all that is asked for. More counts for nothing."""
         return np.minimum(self.capacity, self.counts @ self.sizes)
 
     @cached_property
-    def unbeaten(self) -> Ints:
+    def undominated(self) -> Ints:
         """The offerings, cheapest first, for which no cheaper one is as useful and may be used by
         the same groups."""
-        able = np.flatnonzero(self.fits.any(axis=0))
-        able = able[np.argsort(self.prices[able], kind="stable")]
+        feasible = np.flatnonzero(self.fits.any(axis=0))
+        feasible = feasible[np.argsort(self.prices[feasible], kind="stable")]
         choices: dict[bytes, list[int]] = {}
         for at, choice in zip(
-            able.tolist(), np.packbits(self.allowed[:, able], axis=0).T, strict=True
+            feasible.tolist(), np.packbits(self.allowed[:, feasible], axis=0).T, strict=True
         ):
             choices.setdefault(choice.tobytes(), []).append(at)
-        kept = [rows[~_beaten(self.useful[rows])] for rows in map(np.array, choices.values())]
+        kept = [rows[~_dominated(self.usable[rows])] for rows in map(np.array, choices.values())]
         found: Ints = np.concatenate(kept)
         return found[np.argsort(self.prices[found], kind="stable")]
 
@@ -103,8 +103,8 @@ class Problem:
             self.counts,
             self.matches,
             self.caps,
-            self.alone,
-            self.firm,
+            self.max_per_node,
+            self.strict,
             self.capacity[index],
             self.prices[index],
             self.allowed[:, index],
@@ -117,15 +117,15 @@ class Problem:
             counts,
             self.matches[index],
             self.caps[index],
-            self.alone[index],
-            self.firm,
+            self.max_per_node[index],
+            self.strict,
             self.capacity,
             self.prices,
             self.allowed[index],
         )
 
 
-def _beaten(held: Floats) -> Bools:
+def _dominated(held: Floats) -> Bools:
     """Whether one of those before holds as much of everything."""
     count = len(held)
     beats = np.triu(np.ones((count, count), dtype=bool), 1)

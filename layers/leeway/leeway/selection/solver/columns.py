@@ -16,29 +16,29 @@ from leeway.selection.solver.covering import solver
 from leeway.selection.solver.filling import by_density, by_value, fill
 
 ROUNDS = 30
-GAIN = 1e-4
+MIN_GAIN = 1e-4
 """Of a node's price, what a new pattern has to be worth beyond it."""
 
-SWEEP, HOPEFUL = 4, 0.6
+FULL_ROUND_EVERY, PROMISING = 4, 0.6
 """Of so many rounds one looks at all offerings, the others at those whose nodes came this near to
 the best."""
 
-MOST_COLUMNS = 4000
+MAX_COLUMNS = 4000
 
 DIVES = 40
-WHOLE = 0.7
+ROUND_UP_FROM = 0.7
 """The fraction of a node from which on it is taken for a whole one."""
 
-MOST_BRANCHES = 200
+MAX_BRANCHES = 200
 """Of the search for whole numbers of patterns."""
 
-FILLED = 0.85
+MIN_VALUE_SHARE = 0.85
 """The part of a pattern's value that has to be left for it to be taken."""
 
 POWERS = (np.inf, 2.0, 0.5)
 """The ways in which nodes are filled by value: each finds patterns that the others miss."""
 
-STEADINESS = 0.5
+STABILIZATION = 0.5
 """How much of the values asked for is the best known so far: a program's own values swing widely
 while it has few patterns (Wentges' smoothing)."""
 
@@ -84,7 +84,7 @@ class Master:
         )
         return bool(fresh)
 
-    def ask(self, counts: Floats) -> None:
+    def set_counts(self, counts: Floats) -> None:
         """Ask for other numbers of pods."""
         rows = np.arange(len(counts), dtype=np.int32)
         self._solver.changeRowsBounds(  # type: ignore[attr-defined]
@@ -96,7 +96,7 @@ class Master:
         columns = np.arange(len(self.patterns), dtype=np.int32)
         kinds = np.full(len(columns), int(highspy.HighsVarType.kInteger), np.uint8)
         self._solver.changeColsIntegrality(len(columns), columns, kinds)
-        self._solver.setOptionValue("mip_max_nodes", MOST_BRANCHES)
+        self._solver.setOptionValue("mip_max_nodes", MAX_BRANCHES)
         self._solver.setOptionValue("mip_rel_gap", 1e-3)
         self._solver.run()
         times = np.asarray(self._solver.getSolution().col_value)
@@ -125,25 +125,27 @@ def improve(
     master = Master(problem.counts)
     for pattern in known:
         master.add(problem, np.array([pattern.offering]), pattern.pods[None])
-    steady, weight, best = values, STEADINESS, 0.0
+    stabilized, weight, best = values, STABILIZATION, 0.0
     _, current = master.solve()
-    hopeful = offerings
-    for turn in range(ROUNDS):
-        asked = weight * steady + (1 - weight) * current
-        whole = turn % SWEEP == 0
-        gains, grown = generate(problem, offerings if whole else hopeful, master, asked, current)
+    promising_offerings = offerings
+    for round_number in range(ROUNDS):
+        target = weight * stabilized + (1 - weight) * current
+        full_round = round_number % FULL_ROUND_EVERY == 0
+        gains, grown = generate(
+            problem, offerings if full_round else promising_offerings, master, target, current
+        )
         gain = max(float(gains.max()), 1.0)
-        if whole:
-            hopeful = offerings[gains >= HOPEFUL * gains.max()]
-            if (bound := float(problem.counts @ asked) / gain) > best:
-                best, steady = bound, asked / gain
+        if full_round:
+            promising_offerings = offerings[gains >= PROMISING * gains.max()]
+            if (bound := float(problem.counts @ target) / gain) > best:
+                best, stabilized = bound, target / gain
         if grown:
             _, current = master.solve()
         elif weight == 0:
             break
         else:
             weight = weight / 2 if weight > 0.2 else 0.0
-        if len(master.patterns) > MOST_COLUMNS:
+        if len(master.patterns) > MAX_COLUMNS:
             break
     return list(_dive(problem, offerings, master)), current
 
@@ -156,38 +158,38 @@ def _dive(problem: Problem, offerings: Ints, master: Master) -> Iterator[Pattern
         fixed = 0
         for at in np.argsort(-(times % 1 + (times >= 1)), kind="stable").tolist():
             share = times[at]
-            if share < (WHOLE if fixed else 1e-6):
+            if share < (ROUND_UP_FROM if fixed else 1e-6):
                 continue
             offering, pods = master.patterns[at]
             taken = np.minimum(pods, left)
-            if taken @ values < FILLED * (pods @ values):
+            if taken @ values < MIN_VALUE_SHARE * (pods @ values):
                 continue
             full = np.floor(left[pods > 0] / pods[pods > 0]).min()
-            whole = max(1, int(min(full, share + 1 - WHOLE)))
+            nodes = max(1, int(min(full, share + 1 - ROUND_UP_FROM)))
             taken = pods if full >= 1 else taken
-            left -= whole * taken
-            fixed += whole
-            yield Pattern(offering, taken, whole)
+            left -= nodes * taken
+            fixed += nodes
+            yield Pattern(offering, taken, nodes)
         if not fixed or not left.any():
             return
-        master.ask(left)
+        master.set_counts(left)
         part = replace(problem, counts=left)
         generate(part, offerings, master, values, values)
 
 
 def generate(
-    problem: Problem, offerings: Ints, master: Master, asked: Floats, current: Floats
+    problem: Problem, offerings: Ints, master: Master, target: Floats, current: Floats
 ) -> tuple[Floats, bool]:
     """Fill nodes with what is worth most by the values asked, and keep those that are worth more
     than they cost by the current ones. Returns the most that each offering's nodes are worth of
     their price, and whether there was one to keep."""
     gains, grown = np.zeros(len(offerings)), False
-    wanted = np.where(asked > 1e-12, problem.counts, 0)
+    wanted = np.where(target > 1e-12, problem.counts, 0)
     prices = np.maximum(problem.prices[offerings], 1e-12)
-    for score in (*(by_value(asked, power) for power in POWERS), by_density(problem, asked)):
+    for score in (*(by_value(target, power) for power in POWERS), by_density(problem, target)):
         pods = fill(problem, wanted, offerings, score)
-        gains = np.maximum(gains, pods @ asked / prices)
-        worth = pods @ current > prices * (1 + GAIN)
+        gains = np.maximum(gains, pods @ target / prices)
+        worth = pods @ current > prices * (1 + MIN_GAIN)
         if worth.any():
             grown |= master.add(problem, offerings[worth], pods[worth])
     return gains, grown

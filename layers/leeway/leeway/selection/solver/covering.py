@@ -13,7 +13,7 @@ import numpy as np
 
 from leeway.selection.solver.arrays import Bools, Floats, Ints, Problem
 
-JOINING = 16
+ADDED_AT_ONCE = 16
 """Offerings that join the program at a time."""
 
 
@@ -50,23 +50,23 @@ def least(problem: Problem) -> float:
     counts = np.array([problem.counts[members].sum() for members in groups])
     merged = problem.of_groups(np.array([members[0] for members in groups]), counts)
     allowed = np.array([problem.allowed[members].any(axis=0) for members in groups])
-    merged = replace(merged, allowed=allowed, capacity=problem.useful)
-    merged = merged.of_offerings(merged.unbeaten)
+    merged = replace(merged, allowed=allowed, capacity=problem.usable)
+    merged = merged.of_offerings(merged.undominated)
     return _solve_with_few(merged, floor, np.unique(merged.costs.argmin(axis=1)))[0]
 
 
-def _solve_with_few(problem: Problem, floor: float, taken: Ints) -> tuple[float, Floats, float]:
+def _solve_with_few(problem: Problem, floor: float, used: Ints) -> tuple[float, Floats, float]:
     """Solve the program with a few of the offerings first; those that could lower its price join,
     until none can. Return the bound, each group's value (G), and what one node more is worth."""
     if floor:
         cheapest = problem.prices[None] * np.where(problem.fits, 1, np.inf)
-        taken = np.union1d(taken, cheapest.argmin(axis=1))
+        used = np.union1d(used, cheapest.argmin(axis=1))
     while True:
-        bound, values, worth, node = _solve(problem.of_offerings(taken), floor)
-        joining = _cheaper(problem, taken, values, worth, node)
-        if not len(joining):
+        bound, values, worth, node = _solve(problem.of_offerings(used), floor)
+        added = _improving(problem, used, values, worth, node)
+        if not len(added):
             return bound, values, node
-        taken = np.union1d(taken, joining)
+        used = np.union1d(used, added)
 
 
 def solver() -> highspy.Highs:
@@ -80,10 +80,10 @@ def solver() -> highspy.Highs:
 def _apart(problem: Problem) -> Floats:
     """The nodes that each group needs because its pods keep apart: G. Only those that one counter
     keeps apart add up, so it is those of the counter, or the one group, that needs most."""
-    alone = problem.counts / problem.alone
+    alone = problem.counts / problem.max_per_node
     alone = np.where(np.arange(len(alone)) == alone.argmax(), alone, 0)
-    firm = problem.matches * problem.firm
-    counted = problem.counts[:, None] * firm / np.maximum(problem.caps, 1e-12)
+    strict = problem.matches * problem.strict
+    counted = problem.counts[:, None] * strict / np.maximum(problem.caps, 1e-12)
     each = np.concatenate([counted, alone[:, None]], axis=1)
     needed: Floats = each[:, each.sum(axis=0).argmax()]
     return needed
@@ -103,7 +103,7 @@ def _solve(problem: Problem, floor: float) -> tuple[float, Floats, Floats, float
     return bound, np.maximum(duals[:g], 0), np.maximum(worth, 0), max(0.0, float(duals[-1]))
 
 
-def _cheaper(problem: Problem, taken: Ints, values: Floats, worth: Floats, node: float) -> Ints:
+def _improving(problem: Problem, used: Ints, values: Floats, worth: Floats, node: float) -> Ints:
     """The offerings that may hold pods for less than their values.
 
     One can't if resources may be valued so that every pod on it pays for itself, and the whole
@@ -118,9 +118,9 @@ def _cheaper(problem: Problem, taken: Ints, values: Floats, worth: Floats, node:
         with np.errstate(invalid="ignore"):
             least = np.fmin(least, factor * (problem.capacity @ valued))
     excess = (least + node) / np.maximum(problem.prices, 1e-12)
-    excess[taken] = 0
+    excess[used] = 0
     excess[~problem.fits.any(axis=0)] = 0
-    worst = np.argsort(-excess)[:JOINING]
+    worst = np.argsort(-excess)[:ADDED_AT_ONCE]
     return worst[excess[worst] > 1 + 1e-6]
 
 

@@ -29,7 +29,7 @@ def by_value(values: Floats, power: float) -> Score:
 
     def score(problem: Problem, free: Floats, capacity: Floats) -> Floats:
         there = np.maximum(free, 1e-9)
-        parts = [asked / there[:, r, None] for r, asked in enumerate(problem.by_resource)]
+        parts = [requested / there[:, r, None] for r, requested in enumerate(problem.by_resource)]
         if power == np.inf:
             scarce = reduce(np.maximum, parts)
         else:
@@ -75,7 +75,7 @@ def fill(
     capacity = problem.capacity[offerings]
     nodes = _Nodes(
         free=capacity.copy(),
-        left=np.minimum(counts, problem.alone)[None] * problem.fits[:, offerings].T,
+        left=np.minimum(counts, problem.max_per_node)[None] * problem.fits[:, offerings].T,
         pods=np.zeros((len(offerings), len(counts))),
         counted=np.zeros((len(offerings), problem.matches.shape[1])),
         limits=np.full((len(offerings), problem.matches.shape[1]), np.inf),
@@ -86,8 +86,8 @@ def fill(
         scores = np.where(room > 0, score(problem, nodes.free[live], capacity[live]), -1.0)
         best = scores.argmax(axis=1)
         found = room[np.arange(len(live)), best]
-        going = found > 0
-        live, best, found = live[going], best[going], found[going]
+        filling = found > 0
+        live, best, found = live[filling], best[filling], found[filling]
         _put(problem, nodes, live, best, np.maximum(1, np.floor(found * share)))
     return nodes.pods
 
@@ -96,7 +96,7 @@ def _room(problem: Problem, nodes: _Nodes, live: Ints) -> Floats:
     """How many more pods of each group each node could take: O x G."""
     # What is not asked for fits many times into nothing: the margin is below any whole amount.
     there = nodes.free[live] + 1e-6
-    rooms = [there[:, r, None] / asked for r, asked in enumerate(problem.divisors)]
+    rooms = [there[:, r, None] / requested for r, requested in enumerate(problem.divisors)]
     room: Floats = np.minimum(np.floor(reduce(np.minimum, rooms)), nodes.left[live])
     if problem.matches.shape[1]:
         room = np.minimum(room, _countable(problem, nodes.counted[live], nodes.limits[live]))
@@ -106,12 +106,12 @@ def _room(problem: Problem, nodes: _Nodes, live: Ints) -> Floats:
 def _countable(problem: Problem, counted: Floats, limits: Floats) -> Floats:
     """How many pods of each group the counters still let onto each node: O x G."""
     countable = np.full((len(counted), len(problem.counts)), np.inf)
-    for counter, (adding, adds, own, minding, most) in enumerate(problem.concerned):
+    for counter, (adding, adds, own, capping, most) in enumerate(problem.per_counter):
         there = counted[:, counter, None]
         room = np.floor((np.minimum(limits[:, counter, None], own) - there) / adds)
         countable[:, adding] = np.minimum(countable[:, adding], room)
         # Who is not counted does not add, and minds only its own caps.
-        countable[:, minding] = np.where(there <= most, countable[:, minding], 0)
+        countable[:, capping] = np.where(there <= most, countable[:, capping], 0)
     return countable
 
 
@@ -127,7 +127,7 @@ def _put(problem: Problem, nodes: _Nodes, live: Ints, groups: Ints, pods: Floats
 def valid(problem: Problem, pods: Floats, offering: int) -> bool:
     """Whether a node of the offering may hold these pods (G) together."""
     present: Bools = pods > 0
-    if not problem.fits[present, offering].all() or (pods > problem.alone).any():
+    if not problem.fits[present, offering].all() or (pods > problem.max_per_node).any():
         return False
     if (pods @ problem.sizes > problem.capacity[offering]).any():
         return False

@@ -15,7 +15,7 @@ from leeway.selection.solver.ruin_and_recreate import ruin_and_recreate
 NEAR_ENOUGH = 1.02
 """Of the bound: what greedy packing has to come to for patterns not to be tried."""
 
-MOST_GROUPS = 600
+MAX_GROUPS = 600
 """With more, programs over patterns take too long, and greedy packing stands."""
 
 SPARE = 0.02
@@ -26,7 +26,7 @@ be left to the last."""
 AT_ONCE = 8
 """Nodes that are filled again together: filling one takes about as long as filling a few."""
 
-REPEATED = 8
+MIN_NODES_FOR_PATTERNS = 8
 """How often a node has to go into all pods for patterns of it to be looked for: fewer would be
 rounded away."""
 
@@ -46,12 +46,12 @@ def solve(problem: Problem) -> Solution:
     """Pack all pods of groups that fit somewhere."""
     covering = cover(problem)
     offerings = promising(problem, covering.values)
-    rated = covering.values + SPARE * covering.bound * _share(problem)
-    greedy = list(_greedily(problem, problem.counts, offerings, rated))
+    values = covering.values + SPARE * covering.bound * _share(problem)
+    greedy = list(_greedily(problem, problem.counts, offerings, values))
     plans = [greedy]
-    dear = price(problem, greedy) > NEAR_ENOUGH * covering.bound
-    if dear and len(problem.counts) <= MOST_GROUPS:
-        small = _repeated(problem, offerings, covering)
+    expensive = price(problem, greedy) > NEAR_ENOUGH * covering.bound
+    if expensive and len(problem.counts) <= MAX_GROUPS:
+        small = _small_enough(problem, offerings, covering)
         whole, values = improve(problem, small, greedy, covering.values)
         left = problem.counts - sum(p.times * p.pods for p in whole)
         plans.append([*whole, *_greedily(problem, left, offerings, values)])
@@ -80,13 +80,13 @@ def promising(problem: Problem, values: Floats) -> Ints:
     offerings each have theirs among those returned.
     """
     worth = _worth(problem, values)
-    held = problem.capacity @ worth
-    gain = held / np.maximum(problem.prices, 1e-12)
-    size = np.floor(2 * np.log2(np.maximum(held, 1e-9)))
+    capacity_value = problem.capacity @ worth
+    value_per_price = capacity_value / np.maximum(problem.prices, 1e-12)
+    size = np.floor(2 * np.log2(np.maximum(capacity_value, 1e-9)))
     kept: set[int] = set()
     for choice in {row.tobytes(): row for row in problem.fits}.values():
         found = np.flatnonzero(choice)
-        ranked = found[np.lexsort((-gain[found], size[found]))]
+        ranked = found[np.lexsort((-value_per_price[found], size[found]))]
         sizes = size[ranked]
         firsts = np.searchsorted(sizes, sizes)  # where each one's size begins
         kept.update(ranked[np.arange(len(ranked)) - firsts < PER_SIZE].tolist())
@@ -100,13 +100,15 @@ def _share(problem: Problem) -> Floats:
     return share
 
 
-def _repeated(problem: Problem, offerings: Ints, covering: Covering) -> Ints:
+def _small_enough(problem: Problem, offerings: Ints, covering: Covering) -> Ints:
     """Return those offerings of which it would take several nodes to hold all pods; where pods
     that keep apart force many nodes, only those that are not much larger than these need be."""
     total = float(problem.counts @ covering.values)
-    held = problem.capacity[offerings] @ _worth(problem, covering.values)
-    largest = min(total / REPEATED, total / max(covering.nodes, 1) * REPEATED)
-    small = offerings[held <= largest]
+    capacity_value = problem.capacity[offerings] @ _worth(problem, covering.values)
+    largest = min(
+        total / MIN_NODES_FOR_PATTERNS, total / max(covering.nodes, 1) * MIN_NODES_FOR_PATTERNS
+    )
+    small = offerings[capacity_value <= largest]
     return small if len(small) else offerings
 
 

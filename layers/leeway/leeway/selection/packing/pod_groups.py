@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from leeway.selection.packing.preferences import strictly
+from leeway.selection.packing.preferences import with_preferences_required
 from leeway.selection.packing.topology import Counters, Rules
 from leeway.selection.pods import Pod, PodSpec
 
@@ -13,21 +13,21 @@ type Units = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
-class Group:
+class PodGroup:
     """Waiting pods that only their names tell apart.
 
     `spec` holds what they still prefer as if it were required; `asked` is as they were written, but
     for the preferences that were given up.
     """
 
-    asked: PodSpec
+    declared: PodSpec
     spec: PodSpec
     rules: Rules
     pods: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Lot:
+class PodBatch:
     """Pods to be packed alike, in units that stay together: one pod, or those that have to share a
     node.
 
@@ -35,17 +35,17 @@ class Lot:
     go (a position; None: anywhere). `joined`: what its pods have to be near is in the unit itself.
     """
 
-    parts: tuple[tuple[Group, int], ...]
+    parts: tuple[tuple[PodGroup, int], ...]
     units: Units
     zone: int | None = None
     joined: bool = False
 
     @classmethod
-    def of(cls, group: Group, pods: Sequence[str], zone: int | None = None) -> "Lot":
+    def of(cls, group: PodGroup, pods: Sequence[str], zone: int | None = None) -> "PodBatch":
         """Make a lot of pods that each go by themselves."""
         return cls(((group, 1),), tuple((pod,) for pod in pods), zone)
 
-    def having(self, units: Units) -> "Lot":
+    def having(self, units: Units) -> "PodBatch":
         """The same with some of the units."""
         return replace(self, units=units)
 
@@ -76,28 +76,28 @@ class Lot:
         """The most that each counter may have on its node."""
         found: dict[int, int] = {}
         for group, _ in self.parts:
-            for cap in group.rules.on_node:
+            for cap in group.rules.caps_on_node:
                 found[cap.counter] = min(cap.most, found.get(cap.counter, cap.most))
         return found
 
 
 @dataclass(frozen=True)
-class Misplaced:
+class Unplaced:
     """Pods of a group that have no place, and why. `zone`: where they have been counted already.
     `hopeless`: no node that is there or that may be launched is for them."""
 
-    group: Group
+    group: PodGroup
     pods: tuple[str, ...]
     reason: str
     zone: int | None = None
-    hopeless: bool = False
+    infeasible: bool = False
 
 
-def grouped(pods: Sequence[Pod], counters: Counters) -> list[Group]:
+def group_pods(pods: Sequence[Pod], counters: Counters) -> list[PodGroup]:
     """Group pods in the order of their coming; their terms become known to the counters."""
     distinct = {id(pod.spec): pod.spec for pod in pods}
-    strict = {key: strictly(spec) for key, spec in distinct.items()}
-    counters.learn(strict.values())
+    strict = {key: with_preferences_required(spec) for key, spec in distinct.items()}
+    counters.register(strict.values())
     keys = {key: (counters.selecting(strict[key]), spec.shape) for key, spec in distinct.items()}
     names: dict[object, list[str]] = {}
     first: dict[object, int] = {}
@@ -106,14 +106,14 @@ def grouped(pods: Sequence[Pod], counters: Counters) -> list[Group]:
         names.setdefault(key, []).append(pod.name)
         first.setdefault(key, id(pod.spec))
     return [
-        Group(distinct[i], strict[i], counters.rules(strict[i]), tuple(names[key]))
+        PodGroup(distinct[i], strict[i], counters.rules(strict[i]), tuple(names[key]))
         for key, i in first.items()
     ]
 
 
-def regrouped(
+def group_relaxed(
     relaxed: Iterable[tuple[PodSpec, tuple[str, ...]]], counters: Counters
-) -> list[Group]:
+) -> list[PodGroup]:
     """Group pods again whose preferences were given up."""
     pods = [Pod(name, spec) for spec, names in relaxed for name in names]
-    return grouped(pods, counters)
+    return group_pods(pods, counters)

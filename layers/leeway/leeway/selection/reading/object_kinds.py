@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from leeway.selection.reading.objects import BadObject, Document
 
 WORKLOADS = frozenset({"Deployment", "StatefulSet", "Job", "ReplicaSet", "ReplicationController"})
-BESIDE = frozenset(
+REFERENCED = frozenset(
     {
         "CSINode",
         "LimitRange",
@@ -19,9 +19,9 @@ BESIDE = frozenset(
 )
 """Kinds that say something about pods or nodes, and are none themselves."""
 
-READ = frozenset({"Pod", "Node", "DaemonSet", *WORKLOADS, *BESIDE})
+READ = frozenset({"Pod", "Node", "DaemonSet", *WORKLOADS, *REFERENCED})
 
-ALONGSIDE = frozenset(
+IGNORED = frozenset(
     {
         "APIService",
         "CSIDriver",
@@ -62,11 +62,11 @@ ALONGSIDE = frozenset(
 nothing about where pods go."""
 
 _EXPECTED = "expected Pod, List, Deployment, StatefulSet, Job, DaemonSet or Node"
-_ALIKE = 0.85
+_SIMILARITY = 0.85
 """How alike a kind is to one that is read, if it is a slip: `Deploymet`, but not `PodMonitor`."""
 
 
-def passed_over(objects: Sequence[Document]) -> Mapping[str, int]:
+def unknown_kinds(objects: Sequence[Document]) -> Mapping[str, int]:
     """Return the kinds that are passed over and might have pods all the same, as those of other
     controllers do, each with the position of its first object.
 
@@ -77,11 +77,11 @@ def passed_over(objects: Sequence[Document]) -> Mapping[str, int]:
     kinds = [str(document.get("kind")) for document in objects]
     if kinds and not READ.intersection(kinds):
         raise BadObject((0, "kind"), f"{_EXPECTED}, got {kinds[0]}")
-    known = READ | ALONGSIDE
+    known = READ | IGNORED
     unknown = {kind: kinds.index(kind) for kind in dict.fromkeys(kinds) if kind not in known}
     for kind, position in unknown.items():
-        near = get_close_matches(kind, sorted(READ), n=1, cutoff=_ALIKE)
-        if near:
-            said = f"{_EXPECTED}, got {kind}; did you mean {near[0]}?"
-            raise BadObject((position, "kind"), said)
+        similar = get_close_matches(kind, sorted(READ), n=1, cutoff=_SIMILARITY)
+        if similar:
+            message = f"{_EXPECTED}, got {kind}; did you mean {similar[0]}?"
+            raise BadObject((position, "kind"), message)
     return unknown

@@ -4,51 +4,51 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from leeway.selection.packing.groups import Lot, Units
+from leeway.selection.packing.pod_groups import PodBatch, Units
 from leeway.selection.solver.arrays import Floats, Problem
 
-type Load = tuple[tuple[Lot, Units], ...]
+type NodeBatches = tuple[tuple[PodBatch, Units], ...]
 """Lots on one node, with the units of each."""
 
 
 class Queue:
     """One kind's lots, from which units are taken, by zone."""
 
-    def __init__(self, lots: Sequence[Lot], zones: int) -> None:
-        self.lots = lots
-        self._taken = [0] * len(lots)
-        self._turn = 0
-        self._counted = [lot.counted for lot in lots]
-        self._caps = [lot.caps for lot in lots]
+    def __init__(self, batches: Sequence[PodBatch], zones: int) -> None:
+        self.batches = batches
+        self._taken = [0] * len(batches)
+        self._position = 0
+        self._counted = [batch.counted for batch in batches]
+        self._caps = [batch.caps for batch in batches]
         self._of_zone: list[list[int]] = [[] for _ in range(zones)]
         self._free: list[int] = []
-        for at, lot in enumerate(lots):
-            (self._free if lot.zone is None else self._of_zone[lot.zone]).append(at)
-        self._turns = [0] * (zones + 1)
-        self.waiting = [sum(len(lots[at].units) for at in own) for own in self._of_zone]
-        self.free = sum(len(lots[at].units) for at in self._free)
+        for at, batch in enumerate(batches):
+            (self._free if batch.zone is None else self._of_zone[batch.zone]).append(at)
+        self._next_index = [0] * (zones + 1)
+        self.waiting = [sum(len(batches[at].units) for at in own) for own in self._of_zone]
+        self.free = sum(len(batches[at].units) for at in self._free)
 
-    def left(self) -> Iterator[Lot]:
+    def remaining(self) -> Iterator[PodBatch]:
         """What has not been taken."""
-        for lot, taken in zip(self.lots, self._taken, strict=True):
-            if taken < len(lot.units):
-                yield lot.having(lot.units[taken:])
+        for batch, take_planned in zip(self.batches, self._taken, strict=True):
+            if take_planned < len(batch.units):
+                yield batch.having(batch.units[take_planned:])
 
-    def take(self, units: int) -> Iterator[tuple[Lot, Units]]:
+    def take(self, units: int) -> Iterator[tuple[PodBatch, Units]]:
         """Take units of whichever lot has some."""
-        while units > 0 and self._turn < len(self.lots):
-            lot, start = self.lots[self._turn], self._taken[self._turn]
-            found = lot.units[start : start + units]
+        while units > 0 and self._position < len(self.batches):
+            batch, start = self.batches[self._position], self._taken[self._position]
+            found = batch.units[start : start + units]
             if found:
-                self._taken[self._turn] += len(found)
+                self._taken[self._position] += len(found)
                 units -= len(found)
-                yield lot, found
+                yield batch, found
             else:
-                self._turn += 1
+                self._position += 1
 
     def take_one(
         self, counts: dict[int, int], limits: dict[int, int], zone: int
-    ) -> tuple[Lot, tuple[str, ...]] | None:
+    ) -> tuple[PodBatch, tuple[str, ...]] | None:
         """Take one unit that the counters of a node in a zone admit, of the lots by turns; those
         that may go to any zone last."""
         at = self._next(self._of_zone[zone], zone, counts, limits) if zone >= 0 else None
@@ -63,20 +63,20 @@ class Queue:
             counts[counter] = counts.get(counter, 0) + adds
         for counter, most in self._caps[at].items():
             limits[counter] = min(most, limits.get(counter, most))
-        unit = self.lots[at].units[self._taken[at]]
+        unit = self.batches[at].units[self._taken[at]]
         self._taken[at] += 1
-        return self.lots[at], unit
+        return self.batches[at], unit
 
     def _next(
-        self, own: list[int], turn: int, counts: dict[int, int], limits: dict[int, int]
+        self, own: list[int], queue: int, counts: dict[int, int], limits: dict[int, int]
     ) -> int | None:
-        start = self._turns[turn]
+        start = self._next_index[queue]
         for step in range(len(own)):
             at = own[(start + step) % len(own)]
-            if self._taken[at] >= len(self.lots[at].units):
+            if self._taken[at] >= len(self.batches[at].units):
                 continue
             if _admits(self._counted[at], self._caps[at], counts, limits):
-                self._turns[turn] = (start + step + 1) % len(own)
+                self._next_index[queue] = (start + step + 1) % len(own)
                 return at
         return None
 
@@ -108,12 +108,12 @@ def best_zone(pods: Sequence[tuple[Queue, int]], prices: Mapping[int, float]) ->
     )
 
 
-def taken(pods: Sequence[tuple[Queue, int]]) -> Load:
+def take_planned(pods: Sequence[tuple[Queue, int]]) -> NodeBatches:
     """Take what a node is to hold, of kinds that the counters have been seen to for."""
     return tuple(entry for queue, units in pods for entry in queue.take(units))
 
 
-class Careful:
+class NodeFiller:
     """Loads nodes as far as their counters admit, and fills what stays free with other pods."""
 
     def __init__(self, problem: Problem, queues: Sequence[Queue]) -> None:
@@ -123,57 +123,57 @@ class Careful:
         capacity = problem.capacity.max(axis=0, initial=1)
         self._large = (problem.sizes / np.maximum(capacity, 1)).sum(axis=1)
 
-    def load(self, pods: Sequence[tuple[int, int]], offering: int, zone: int) -> Load:
+    def fill(self, pods: Sequence[tuple[int, int]], offering: int, zone: int) -> NodeBatches:
         """Take units of kinds for a node of an offering in a zone."""
         counts: dict[int, int] = {}
         limits: dict[int, int] = {}
-        load: dict[int, tuple[Lot, list[tuple[str, ...]]]] = {}
+        assigned: dict[int, tuple[PodBatch, list[tuple[str, ...]]]] = {}
         free = self._problem.capacity[offering].copy()
-        missed = set()
-        for kind, units in pods:
+        exhausted = set()
+        for pod_class, units in pods:
             for _ in range(units):
-                found = self._queues[kind].take_one(counts, limits, zone)
+                found = self._queues[pod_class].take_one(counts, limits, zone)
                 if found is None:
-                    missed.add(kind)
+                    exhausted.add(pod_class)
                     break
-                self._account(kind, found, free, load)
-        if missed and load:
-            self._fill(missed, offering, zone, free, counts, limits, load)
-        return tuple((lot, tuple(units)) for lot, units in load.values())
+                self._account(pod_class, found, free, assigned)
+        if exhausted and assigned:
+            self._top_up(exhausted, offering, zone, free, counts, limits, assigned)
+        return tuple((batch, tuple(units)) for batch, units in assigned.values())
 
     def _account(
         self,
-        kind: int,
-        found: tuple[Lot, tuple[str, ...]],
+        pod_class: int,
+        found: tuple[PodBatch, tuple[str, ...]],
         free: Floats,
-        load: dict[int, tuple[Lot, list[tuple[str, ...]]]],
+        assigned: dict[int, tuple[PodBatch, list[tuple[str, ...]]]],
     ) -> None:
-        lot, unit = found
-        self._waiting[kind] -= 1
-        free -= self._problem.sizes[kind]
-        load.setdefault(id(lot), (lot, []))[1].append(unit)
+        batch, unit = found
+        self._waiting[pod_class] -= 1
+        free -= self._problem.sizes[pod_class]
+        assigned.setdefault(id(batch), (batch, []))[1].append(unit)
 
-    def _fill(
+    def _top_up(
         self,
-        missed: set[int],
+        exhausted: set[int],
         offering: int,
         zone: int,
         free: Floats,
         counts: dict[int, int],
         limits: dict[int, int],
-        load: dict[int, tuple[Lot, list[tuple[str, ...]]]],
+        assigned: dict[int, tuple[PodBatch, list[tuple[str, ...]]]],
     ) -> None:
         """The largest pods that fit, one by one."""
         problem = self._problem
-        able = problem.fits[:, offering] & (self._waiting > 0)
-        able[list(missed)] = False
+        feasible = problem.fits[:, offering] & (self._waiting > 0)
+        feasible[list(exhausted)] = False
         while True:
-            able &= (problem.sizes <= free).all(axis=1) & (self._waiting > 0)
-            if not able.any():
+            feasible &= (problem.sizes <= free).all(axis=1) & (self._waiting > 0)
+            if not feasible.any():
                 return
-            kind = int(np.where(able, self._large, -1).argmax())
-            found = self._queues[kind].take_one(counts, limits, zone)
+            pod_class = int(np.where(feasible, self._large, -1).argmax())
+            found = self._queues[pod_class].take_one(counts, limits, zone)
             if found is None:
-                able[kind] = False
+                feasible[pod_class] = False
             else:
-                self._account(kind, found, free, load)
+                self._account(pod_class, found, free, assigned)
