@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from cli.errors import BadInputError
-from cli.output import print_json, results, show
+from cli.output import print_json, stdout_console, write_stdout
+from cli.reasons import INVALID_OPTION
 
 RUNBOOK = "runbook.md"
 
@@ -80,7 +81,8 @@ def reasons(
     if codes:
         known = {code.name: code for code in declared}
         if unknown := [name for name in codes if name not in known]:
-            raise BadInputError(f"CODE: {unknown[0]} is not a reason code; see: leeway reasons")
+            expected = f"a code that `leeway reasons` lists, got {unknown[0]}"
+            raise BadInputError(INVALID_OPTION(option="CODE", expected=expected))
         declared = tuple(known[name] for name in codes)
     match output:
         case ReasonFormat.JSON:
@@ -96,7 +98,7 @@ def reasons(
                 ]
             )
         case ReasonFormat.MARKDOWN:
-            show(page_of(declared).rstrip("\n"))
+            write_stdout(page_of(declared).rstrip("\n"))
         case ReasonFormat.TABLE:
             _print_table(declared)
 
@@ -109,7 +111,7 @@ def _print_table(codes: tuple[DeclaredCode, ...]) -> None:
         table.add_column(heading, overflow="fold")
     for code in codes:
         table.add_row(code.name, code.part, code.sentence, code.runbook or "-")
-    results().print(table)
+    stdout_console().print(table)
 
 
 _INTRODUCTION = (

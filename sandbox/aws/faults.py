@@ -17,8 +17,10 @@ class Fault(BaseModel):
     `service` and `action` are patterns of IAM names (`ec2`, `Describe*`). Three actions are not
     APIs. `events`/`Deliver` is the delivery of an event to a target: `latency`, `copies` and `drop`
     apply, `detail_type` selects the events. `scheduler`/`Deliver` is the same for schedules.
-    `autoscaling`/`Launch` is a launch of a group or of LaunchInstances: `instance_type` and `zone`
-    select the launches.
+    `autoscaling`/`Launch` is a launch of a group or of LaunchInstances, `ec2`/`Launch` is a launch
+    of a fleet in one of its pools: `instance_type`, `zone` and `capacity_type` (`spot` or
+    `on-demand`) select the launches. For an API call, `drop` closes the connection after the action
+    is done.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -28,6 +30,7 @@ class Fault(BaseModel):
     detail_type: str = "*"
     instance_type: str = "*"
     zone: str = "*"
+    capacity_type: str = "*"
     error: str | None = None
     message: str = "Injected by the sandbox"
     status: int = Field(default=400, ge=400, le=599)
@@ -70,13 +73,17 @@ class Faults:
         """Return the fault that applies to a call or delivery, and decrement its count."""
         return self._take(lambda fault: fault.matches(service, action, detail_type))
 
-    def take_launch(self, instance_type: str, zone: str) -> Fault | None:
-        """Return the fault that applies to a launch of this type in this zone."""
+    def take_launch(
+        self, service: str, instance_type: str, zone: str, capacity_type: str
+    ) -> Fault | None:
+        """Return the fault that applies to a launch of this type in this zone, by a group
+        (`autoscaling`) or by a fleet (`ec2`)."""
         return self._take(
             lambda fault: (
-                fault.matches("autoscaling", "Launch", "")
+                fault.matches(service, "Launch", "")
                 and fnmatchcase(instance_type, fault.instance_type)
                 and fnmatchcase(zone, fault.zone)
+                and fnmatchcase(capacity_type, fault.capacity_type)
             )
         )
 

@@ -10,7 +10,7 @@ from moto.ec2.exceptions import OperationNotPermitted4
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import Instance, InstanceState, Reservation, StateReason
 
-from sandbox.aws import addresses, spot
+from sandbox.aws import addresses, spot, subnets
 from sandbox.aws.cloud import ACCOUNT, Cloud
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.instance_index import IndexedInstances
@@ -43,9 +43,10 @@ class TimedInstances(IndexedInstances):
 
     cloud: ClassVar[Cloud]
 
-    def run_instances(self, *args: Any, **kwargs: Any) -> Reservation:
+    def run_instances(self, image_id: str, count: int, *args: Any, **kwargs: Any) -> Reservation:
         """Launch instances; they are pending first and run after the start time."""
-        reservation = super().run_instances(*args, **kwargs)
+        subnets.check_free_addresses(self, kwargs.get("subnet_id"), count)
+        reservation = super().run_instances(image_id, count, *args, **kwargs)
         for instance in reservation.instances:
             if instance.lifecycle == "spot":
                 spot.request_for(instance)

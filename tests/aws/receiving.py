@@ -8,21 +8,18 @@ from typing import Any
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.interruption.receive_notice import Dependencies, ReceiveNotice
+from leeway.interruption.dependencies import Dependencies
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.policy.rules import ClusterPolicy
 
 from tests.aws.stored import TABLE
-from tests.notices.events import event
+from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.functions import CleanUps, Starts
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.policies import OnePolicy
+from tests.fakes.schedules import SchedulesInMemory
+from tests.notices.events import HERE, event
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import (
-    HERE,
-    ClaimsInMemory,
-    CleanUps,
-    OfferingsInMemory,
-    OnePolicy,
-    SchedulesInMemory,
-    Starts,
-)
 
 TAGS = {"kubernetes.io/cluster/prod": "owned"}
 
@@ -55,7 +52,7 @@ def reception(
     return ReceiveNotice(
         Dependencies(
             records=records,
-            place=HERE,
+            origin=HERE,
             instances=Ec2Instances(maker(aws, "ec2")),
             current=Ec2Instances(maker(aws, "ec2")),
             changes=Ec2Instances(maker(aws, "ec2")),
@@ -65,9 +62,9 @@ def reception(
             offerings=OfferingsInMemory(),
             clusters=frozenset({"prod"}),
             clock=SystemClock(),
-            arrivals=records,
+            admissions=records,
             admit_node=admissions or Starts(),
-            cleaning=cleaning or CleanUps(),
+            clean_up=cleaning or CleanUps(),
             claims=ClaimsInMemory(),
         )
     )

@@ -12,7 +12,7 @@ from leeway.aws.eventbridge import EventBridgeLeewayEvents
 from leeway.aws.functions import LambdaExecutions, Pace
 from leeway.aws.records import DynamoRecords
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.receive_notice import NotAllInstancesReceived, NoticeResult
+from leeway.interruption.outcome import NotAllInstancesReceived, NoticeResult
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import (
     CloudRefused,
@@ -24,10 +24,10 @@ from leeway.ports.aws import (
 from leeway.ports.table import RecordChanged
 
 from tests.aws.receiving import TAGS, interruption, launch, maker, reception
+from tests.fakes.functions import Starts
 from tests.notices.events import EVENTS, event
 from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
-from tests.stand_ins import Starts
 
 
 def test_a_record_is_read_as_it_was_written(aws: Sandbox, records: DynamoRecords) -> None:
@@ -209,7 +209,7 @@ def test_one_function_spreads_its_starts_and_the_first_does_not_wait() -> None:
 
 
 def test_leeways_own_events_reach_the_bus(aws: Sandbox) -> None:
-    EventBridgeLeewayEvents(maker(aws, "events")).announce("Leeway Node Retired", '{"node": "n"}')
+    EventBridgeLeewayEvents(maker(aws, "events")).publish("Leeway Node Retired", '{"node": "n"}')
     (put,) = aws.journal("put-events", source="leeway")
     assert put["detail"] == {"node": "n"}
 

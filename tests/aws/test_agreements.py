@@ -39,24 +39,24 @@ def ledgers(aws: Sandbox) -> DynamoDisruptionLedgers:
 def test_of_two_that_take_a_turn_at_once_one_learns_that_it_must_look_again(
     ledgers: DynamoDisruptionLedgers,
 ) -> None:
-    read = ledgers.churn("two-at-once")
+    read = ledgers.ledger("two-at-once")
     for instance, loses in (("i-a", False), ("i-b", True)):
-        taken, _ = read.take(instance, 10, ChurnCap(), NOW)
+        taken, _ = read.request(instance, 10, ChurnCap(), NOW)
         assert taken is not None
         if loses:
             with pytest.raises(RecordChanged):
                 ledgers.write(taken)
         else:
             ledgers.write(taken)
-    assert list(ledgers.churn("two-at-once").turns) == ["i-a"]
+    assert list(ledgers.ledger("two-at-once").begun) == ["i-a"]
 
 
 def test_ledgers_are_read_as_they_were_written(ledgers: DynamoDisruptionLedgers) -> None:
-    assert ledgers.churn("fresh") == DisruptionLedger(cluster="fresh")
-    taken, _ = ledgers.churn("fresh").take("i-a", 10, ChurnCap(), NOW)
+    assert ledgers.ledger("fresh") == DisruptionLedger(cluster="fresh")
+    taken, _ = ledgers.ledger("fresh").request("i-a", 10, ChurnCap(), NOW)
     assert taken is not None
     ledgers.write(taken)
-    assert ledgers.churn("fresh") == taken
+    assert ledgers.ledger("fresh") == taken
 
 
 def test_an_unavailable_offering_is_an_item_that_expires(aws: Sandbox) -> None:
@@ -114,7 +114,7 @@ def test_a_group_launches_one_by_name_and_ends_an_instance_with_a_decrement(aws:
     assert facts is not None
     assert (facts.minimum, facts.desired, facts.maximum, facts.units) == (0, 3, 3, 1)
     assert {"us-east-1a", "us-east-1b"} <= {*facts.zones}
-    assert not facts.not_by_name
+    assert not facts.launch_unsupported
     with pytest.raises(CloudRefused):
         groups.launch("surging", "us-east-1b", 1, "i-b-1-us-east-1b")
     aws.client("autoscaling").suspend_processes(
@@ -188,7 +188,7 @@ ABOVE_BASE, BASE = "OnDemandPercentageAboveBaseCapacity", "OnDemandBaseCapacity"
     ],
 )
 def test_it_is_told_why_a_group_launches_none_by_name(group: dict[str, Any], why: str) -> None:
-    assert AutoScalingGroups(lambda: Described(**group)).rules("ng").not_by_name == why
+    assert AutoScalingGroups(lambda: Described(**group)).rules("ng").launch_unsupported == why
 
 
 def test_the_types_that_a_group_names_are_known() -> None:
@@ -261,7 +261,7 @@ def test_what_is_remembered_of_a_group_is_its_rules_as_they_were_read(aws: Sandb
     assert rules.terminate_hooks == ("leeway-drain",)
     assert rules.timeouts["leeway-drain"] >= 30
     memory = DynamoSharedCache(maker(aws, "dynamodb"), TABLE)
-    assert memory.recall("group/remembered") is None
+    assert memory.get("group/remembered") is None
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
     before = aws.control("GET", "status")["calls"]["autoscaling:DescribeLifecycleHooks"]
     for _ in range(2):

@@ -8,15 +8,15 @@ from leeway.aws.index import DynamoIndex
 from leeway.aws.records import FACTS as FACTS_KEY
 from leeway.aws.records import DynamoRecords, item_key
 from leeway.instances.facts import InstanceFacts
+from leeway.interruption.outcome import NoticeResult
 from leeway.interruption.ports import InstanceState
-from leeway.interruption.receive_notice import NoticeResult
 from leeway.ports.aws import CloudUnavailable
 
 from tests.aws.receiving import TAGS, interruption, launch, maker, reception
 from tests.aws.stored import TABLE
+from tests.fakes.functions import Starts
 from tests.retirement.retirements import FACTS
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import Starts
 
 
 def facts(number: int, cluster: str = "prod") -> InstanceFacts:

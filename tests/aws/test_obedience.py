@@ -10,21 +10,20 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.interruption.receive_notice import Dependencies, NoticeResult, ReceiveNotice
+from leeway.interruption.dependencies import Dependencies
+from leeway.interruption.outcome import NoticeResult
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.manifests.configuration import Configuration
 
 from cli import main
 from tests.aws.receiving import TAGS, interruption, launch, maker
 from tests.aws.stored import TABLE
+from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.functions import CleanUps, Starts
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.schedules import SchedulesInMemory
+from tests.notices.events import HERE
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import (
-    HERE,
-    ClaimsInMemory,
-    CleanUps,
-    OfferingsInMemory,
-    SchedulesInMemory,
-    Starts,
-)
 
 
 class Reported:
@@ -49,7 +48,7 @@ class Deployed:
         self._reception = ReceiveNotice(
             Dependencies(
                 records=self.records,
-                place=HERE,
+                origin=HERE,
                 instances=Ec2Instances(maker(aws, "ec2")),
                 current=Ec2Instances(maker(aws, "ec2")),
                 changes=Ec2Instances(maker(aws, "ec2")),
@@ -59,9 +58,9 @@ class Deployed:
                 offerings=OfferingsInMemory(),
                 clusters=frozenset({"prod"}),
                 clock=SystemClock(),
-                arrivals=self.records,
+                admissions=self.records,
                 admit_node=Starts(),
-                cleaning=CleanUps(),
+                clean_up=CleanUps(),
                 claims=ClaimsInMemory(),
             )
         )
@@ -74,7 +73,7 @@ class Deployed:
 @pytest.fixture
 def apply(aws: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Apply a spec of cluster prod by the command line; taken away at the end."""
-    from tests.cli.conftest import forget_clients
+    from tests.cli.conftest import drop_clients
 
     environment = {
         "AWS_ENDPOINT_URL": aws.url,
@@ -85,7 +84,7 @@ def apply(aws: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     }
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    forget_clients()
+    drop_clients()
 
     def apply(spec: str) -> None:
         file = tmp_path / "cluster.yaml"
@@ -96,7 +95,7 @@ def apply(aws: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     yield apply
     main.run(["delete", "cluster", "prod", "--cluster", "prod"])
-    forget_clients()
+    drop_clients()
 
 
 def test_a_notice_that_is_to_be_ignored_leads_to_nothing(aws: Sandbox, apply: Any) -> None:

@@ -17,10 +17,11 @@ from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedHoo
 from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult, HookSettings, Waiting
-from leeway.reconciliation.ports import UnderWay
+from leeway.reconciliation.ports import OpenRecords
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.replacement_intent import ReplacementIntent
 
-from tests.admission.admissions import ask
+from tests.admission.admission_records import request
 from tests.aws.receiving import launch, maker
 from tests.aws.stored import TABLE
 from tests.retirement.retirements import interrupted
@@ -246,9 +247,9 @@ def test_a_manifests_item_that_poses_as_a_record_in_the_index_is_none(
             "record": {"S": body.model_dump_json()},
         }
         aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
-    under_way = records.unfinished("posing")
-    assert under_way.records == ()
-    assert "MANIFESTS#posing RETIREMENT: no record of Leeway's own" in under_way.unread
+    found = records.open_records("posing")
+    assert found.records == ()
+    assert "MANIFESTS#posing RETIREMENT: no record of Leeway's own" in found.unreadable
     assert DynamoIndex(maker(aws, "dynamodb"), TABLE).of_cluster("posing") == {}
 
 
@@ -264,9 +265,9 @@ def test_an_item_without_a_record_hides_no_record_from_an_index(
         key = {"pk": {"S": "MANIFESTS#other"}, "sk": {"S": sort}}
         shown = {"cluster": {"S": "hidden"}, "open": {"S": "hidden"}}
         aws.client("dynamodb").put_item(TableName=TABLE, Item=key | shown | body)
-    under_way = records.unfinished("hidden")
-    assert under_way.records == ()
-    assert [one for one in under_way.unread if one.startswith("MANIFESTS#other RETIREMENT: ")]
+    found = records.open_records("hidden")
+    assert found.records == ()
+    assert [one for one in found.unreadable if one.startswith("MANIFESTS#other RETIREMENT: ")]
     assert index.of_cluster("hidden") == {ours.instance: ours}
 
 
@@ -386,7 +387,7 @@ def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termina
         assert waiting.of_groups(["eks-general"]) == Waiting((expected,))
         rules = AutoScalingGroups(lambda: client).rules("eks-general")
         assert rules.terminate_hooks == ("Terminate-LC-Hook",)
-        assert rules.others_hooks == ("somebody-elses",)
+        assert rules.foreign_terminate_hooks == ("somebody-elses",)
         assert rules.with_target == {"somebody-elses", "Terminate-LC-Hook"}
         settings = AutoScalingGroups(lambda: client).hook_settings(own)
         assert settings == HookSettings(60, has_target=True)
@@ -425,36 +426,39 @@ def test_a_record_that_another_version_wrote_is_told_of_and_keeps_no_other_from_
         ExpressionAttributeNames={"#record": "record"},
         ExpressionAttributeValues={":told": {"S": told}},
     )
-    found = records.unfinished("two-versions")
+    found = records.open_records("two-versions")
     assert found.records == (good,)
-    (wrong,) = found.unread
+    (wrong,) = found.unreadable
     assert wrong.startswith(f"INSTANCE#{odd.instance} RETIREMENT: kind: Input should be")
 
 
-def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
+def test_only_work_that_is_found_is_read_by_cluster(aws: Sandbox) -> None:
     records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
     place = {"cluster": "under-way"}
     facts = interrupted().facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee1", **place})
     retirement = interrupted().model_copy(update={"facts": facts})
-    arrival: Admission = ask(None, "n-1").record.model_copy(update={"facts": facts})
+    arrival: Admission = request(None, "n-1").record.model_copy(update={"facts": facts})
     records.write(retirement)
     records.write(arrival)
-    both = records.unfinished("under-way").records
+    both = records.open_records("under-way").records
     assert sorted(both, key=repr) == [arrival, retirement]
     ended = {"phase": Phase.FINISHED, "version": 2}
     records.write(retirement.model_copy(update=ended))
-    assert records.unfinished("under-way") == UnderWay((arrival,))
+    assert records.open_records("under-way") == OpenRecords((arrival,))
     raised = ReplacementIntent(
-        method="launch-successor", reason="", asked_at=retirement.noticed_at, owed=True
+        method="launch-successor",
+        reason=LAUNCHED_BY_GROUP(),
+        requested_at=retirement.noticed_at,
+        to_restore=True,
     )
-    owing = retirement.model_copy(update={**ended, "version": 3, "replaced": raised})
+    owing = retirement.model_copy(update={**ended, "version": 3, "replacement_intent": raised})
     records.write(owing)
-    assert owing in records.unfinished("under-way").records, "its group is one larger still"
+    assert owing in records.open_records("under-way").records, "its group is one larger still"
     records.write(retirement.model_copy(update={**ended, "version": 4}))
-    assert records.unfinished("under-way") == UnderWay((arrival,))
+    assert records.open_records("under-way") == OpenRecords((arrival,))
     known = records.known(facts.instance)
-    assert (known.retirement and known.retirement.phase, known.arrival) == ("finished", arrival)
-    assert records.arrival(facts.instance) == arrival
+    assert (known.retirement and known.retirement.phase, known.admission) == ("finished", arrival)
+    assert records.admission(facts.instance) == arrival
     assert arrival.deadline - arrival.noticed_at == timedelta(minutes=15)
 
 
@@ -466,7 +470,7 @@ def test_a_storms_records_feed_many_keys_of_the_index_and_all_are_found(aws: San
         facts = interrupted().facts.model_copy(update=place)
         records.write(interrupted().model_copy(update={"facts": facts}))
         written.add(facts.instance)
-    assert {record.facts.instance for record in records.unfinished("stormy").records} == written
+    assert {record.facts.instance for record in records.open_records("stormy").records} == written
     keys = [{"pk": {"S": f"INSTANCE#{one}"}, "sk": {"S": "RETIREMENT"}} for one in written]
     asked = {TABLE: {"Keys": keys}}
     stored = aws.client("dynamodb").batch_get_item(RequestItems=asked)["Responses"][TABLE]
@@ -488,4 +492,4 @@ def test_a_record_that_was_written_before_the_index_was_split_is_found(aws: Sand
         ExpressionAttributeNames={"#open": "open"},
         ExpressionAttributeValues={":cluster": {"S": "split"}},
     )
-    assert records.unfinished("split").records == (record,)
+    assert records.open_records("split").records == (record,)

@@ -187,8 +187,8 @@ def test_pods_that_found_room_at_once_tell_nothing_about_joining(
     live.add_nodes(903)
     apply_all(workloads, 1)
     live.until(lambda: read(live, WEB)["status"].get("readyReplicas") == 1)
-    assert workloads.joins().get(("warm", "web"), []) == []
-    assert all(join > timedelta(0) for joins in workloads.joins().values() for join in joins)
+    assert workloads.join_times().get(("warm", "web"), []) == []
+    assert all(time > timedelta(0) for times in workloads.join_times().values() for time in times)
 
 
 def test_a_size_that_leeway_sets_is_leeways_field(live: Live, workloads: HttpWorkloads) -> None:

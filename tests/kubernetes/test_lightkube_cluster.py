@@ -196,7 +196,7 @@ def test_a_budget_blocks_an_eviction_and_not_a_delete(
         )
     )
     assert answer is not None
-    assert "guarded" in answer.detail
+    assert "guarded" in answer.reason.message
     stranger = replace(pod, uid="00000000-0000-0000-0000-000000000000")
     assert read_answer(cluster.delete(stranger, 1)).meaning is Meaning.GONE
     assert read_answer(cluster.delete(pod, 1)).meaning is Meaning.ACCEPTED
@@ -213,8 +213,8 @@ def test_a_rehearsed_delete_deletes_nothing(live: Live, cluster: LightkubeCluste
 def test_an_event_that_is_there_already_is_no_error(live: Live, cluster: LightkubeCluster) -> None:
     name, _ = fresh_node(live)
     event = NodeEvent(f"{name}.leeway-1", name, "uid", "LeewayRetired", "done")
-    cluster.note(event)
-    cluster.note(event)
+    cluster.write_event(event)
+    cluster.write_event(event)
     listed = live.api.get("/api/v1/namespaces/default/events").json()["items"]
     assert [e["message"] for e in listed if e["metadata"]["name"] == event.name] == ["done"]
 

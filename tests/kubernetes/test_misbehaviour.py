@@ -76,7 +76,7 @@ def test_an_answer_that_comes_byte_by_byte_is_not_waited_for_without_end(
     wayward.otherwise(lambda asked: asked.trickle(start, b"a"))
     answer = read_answer(cluster.evict(WEB, None))
     assert answer.meaning is Meaning.TRANSIENT
-    assert "Timeout" in answer.detail
+    assert "Timeout" in answer.reason.message
     with pytest.raises(ClusterUnavailable, match="Timeout"):
         cluster.node("node-1")
 
@@ -107,8 +107,8 @@ def drained(cluster: LightkubeCluster, seconds: float) -> Drain:
     results: list[Drain] = []
 
     def work() -> None:
-        draining = DrainExecutor(cluster, SystemClock())
-        results.append(draining.work("node-1", Drain(), terms, now + timedelta(minutes=5)))
+        executor = DrainExecutor(cluster, SystemClock())
+        results.append(executor.run("node-1", Drain(), terms, now + timedelta(minutes=5)))
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
@@ -123,7 +123,7 @@ def test_a_watch_may_take_longer_than_other_requests(
     monkeypatch.setattr("leeway.kubernetes.transport.REQUEST_SECONDS", 0.3)
     wayward.on("GET", PODS, said(pods()))
     wayward.on("WATCH", PODS, late_news)
-    with cluster.follow("node-1") as feed:
+    with cluster.watch_pods("node-1") as feed:
         until(lambda: names(feed) == {"late"})
     assert (wayward.count("GET", PODS), wayward.count("WATCH", PODS)) == (1, 1)
 
@@ -145,7 +145,7 @@ def test_a_watch_that_only_trickles_misleads_nobody_for_longer_than_a_watch_last
     monkeypatch.setattr("leeway.kubernetes.pod_feed._WATCH_ENDS", 0.4)
     wayward.on("WATCH", PODS, lambda asked: asked.trickle(HEADER + b"\r\n{", b" "))
     wayward.on("GET", PODS, said(pods(pod("gone-by-now"))))
-    with cluster.follow("node-1") as feed:
+    with cluster.watch_pods("node-1") as feed:
         assert names(feed) == {"gone-by-now"}
         wayward.on("GET", PODS, said(pods()))
         until(lambda: names(feed) == set())
@@ -156,7 +156,7 @@ def test_a_watch_that_ends_at_once_is_begun_once_a_list(
 ) -> None:
     wayward.on("GET", PODS, said(pods(pod("web"))))
     wayward.on("WATCH", PODS, watched(stays=False))
-    with cluster.follow("node-1") as feed:
+    with cluster.watch_pods("node-1") as feed:
         until(lambda: names(feed) == {"web"} and wayward.count("GET", PODS) >= 2)
     assert wayward.count("WATCH", PODS) <= wayward.count("GET", PODS)
 
@@ -167,7 +167,7 @@ def test_a_watch_is_read_whatever_characters_a_pod_has(
     odd = pod("odd", annotations={"note": "one\u0085two\u2028three"})
     wayward.on("GET", PODS, said(pods()))
     wayward.on("WATCH", PODS, watched(("ADDED", odd)))
-    with cluster.follow("node-1") as feed:
+    with cluster.watch_pods("node-1") as feed:
         until(lambda: names(feed) == {"odd"})
     assert wayward.count("GET", PODS) == 1
 
@@ -176,7 +176,7 @@ def test_a_bookmark_is_no_pod(wayward: Wayward, cluster: LightkubeCluster) -> No
     bookmark = {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}}
     wayward.on("GET", PODS, said(pods()))
     wayward.on("WATCH", PODS, watched(("BOOKMARK", bookmark), ("ADDED", pod("web"))))
-    with cluster.follow("node-1") as feed:
+    with cluster.watch_pods("node-1") as feed:
         until(lambda: "web" in names(feed))
         assert names(feed) == {"web"}
     assert wayward.count("GET", PODS) == 1, "nor does it end the watch"
@@ -189,7 +189,7 @@ def test_news_that_can_not_be_understood_hide_none_that_follow(
     # The watch ends right after a pod that was not asked for.
     wayward.on("WATCH", PODS, watched(("ADDED", ELSEWHERE), stays=False))
     wayward.otherwise(plain(503, "overloaded", "text/plain"))
-    with cluster.follow("node-1") as feed:
+    with cluster.watch_pods("node-1") as feed:
 
         def fails() -> bool:
             try:
@@ -215,7 +215,7 @@ def test_a_node_whose_pods_can_not_be_understood_is_never_taken_for_empty(
 ) -> None:
     wayward.on("GET", PODS, said(pods(ELSEWHERE)))
     wayward.otherwise(plain(503, "overloaded", "text/plain"))
-    with cluster.follow("node-1") as feed:
+    with cluster.watch_pods("node-1") as feed:
         for _ in range(3):
             with pytest.raises(ClusterUnavailable):
                 feed.pods()
@@ -238,11 +238,12 @@ def test_a_daemonset_that_can_not_be_looked_up_leaves_its_own_pod_and_no_other(
     wayward.otherwise(said(failure, status))
     daemon, web = cluster.pods_on("node-1")
     now = SystemClock().now()
-    assert (decide_pod(web, now).verdict, web.name) == (PodAction.EVICT, "web")
+    assert (decide_pod(web, now).action, web.name) == (PodAction.EVICT, "web")
     left = decide_pod(daemon, now)
-    assert left.verdict is PodAction.LEAVE
-    assert said_of_it in left.reason
-    assert "DaemonSet shop/cni could not be looked up" in left.reason
+    assert left.action is PodAction.LEAVE
+    assert left.reason.code == "DaemonSetNotReadable"
+    assert said_of_it in left.reason.message
+    assert "DaemonSet shop/cni" in left.reason.message
 
 
 def test_look_ups_of_daemonsets_that_hang_hold_up_a_list_once(
@@ -281,8 +282,8 @@ def test_an_owner_that_can_be_no_daemonset_is_not_looked_up_and_its_pod_is_drain
     wayward.otherwise(plain(500, "not to be asked", "text/plain"))
     odd, web = cluster.pods_on("node-1")
     now = SystemClock().now()
-    assert {decide_pod(one, now).verdict for one in (odd, web)} == {PodAction.EVICT}
-    assert decide_pod(odd, now).reason.isprintable()
+    assert {decide_pod(one, now).action for one in (odd, web)} == {PodAction.EVICT}
+    assert decide_pod(odd, now).reason.message.isprintable()
     assert {path for _, path, _ in wayward.seen} == {PODS}
 
 
@@ -413,6 +414,6 @@ def test_every_request_names_leeway_and_its_version_as_the_client(
     assert cluster.node("node-1") is None
     cluster.evict(WEB, None)
     cluster.delete(WEB, None)
-    with cluster.follow("node-1") as feed:
+    with cluster.watch_pods("node-1") as feed:
         until(lambda: names(feed) == set() and wayward.count("WATCH", PODS))
     assert wayward.agents == {f"leeway/{__version__}"}

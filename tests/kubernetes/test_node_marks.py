@@ -71,7 +71,7 @@ def test_a_release_undoes_what_leeway_put_there_and_nothing_else(
     patch(live, name, theirs)
     before = lasting(raw(live, name))
     cluster.cordon(name, MARKS)
-    cluster.leave_load_balancers(name)
+    cluster.exclude_from_load_balancers(name)
     cluster.mark_out_of_service(read(cluster, name))
     assert lasting(raw(live, name)) != before
     assert cluster.release(name)
@@ -118,7 +118,7 @@ def test_what_others_write_at_the_same_time_is_kept(live: Live, cluster: Lightku
 
 def test_a_node_that_is_gone_has_nothing_to_release(cluster: LightkubeCluster) -> None:
     assert not cluster.release("ip-10-99-99-99.ec2.internal")
-    assert not cluster.leave_load_balancers("ip-10-99-99-99.ec2.internal")
+    assert not cluster.exclude_from_load_balancers("ip-10-99-99-99.ec2.internal")
     gone = Node("ip-10-99-99-99.ec2.internal", "some-uid", "", True, False, {}, version="1")
     assert not cluster.mark_out_of_service(gone)
     assert not cluster.delete_node(gone)
@@ -200,7 +200,7 @@ def test_load_balancers_never_leave_out_more_than_half_of_the_ready_nodes(tmp_pa
 
         def retire(name: str) -> bool:
             cluster.cordon(name, MARKS)
-            return cluster.leave_load_balancers(name)
+            return cluster.exclude_from_load_balancers(name)
 
         assert [retire(name) for name in nodes[:4]] == [True, True, True, False]
         for name in nodes[:4]:
@@ -230,7 +230,7 @@ def test_in_a_storm_nodes_are_counted_by_one_and_only_those_on_their_way_out_lis
         left_out = []
         for name in nodes[:6]:
             cluster.cordon(name, MARKS)
-            left_out.append(cluster.leave_load_balancers(name))
+            left_out.append(cluster.exclude_from_load_balancers(name))
         cluster.close()
     assert left_out == [True] * 4 + [False] * 2
     assert counts == [8]

@@ -40,7 +40,7 @@ def test_what_comes_changes_and_goes_is_seen_by_one_list_and_one_watch(
     live: Live, cluster: LightkubeCluster, node: str
 ) -> None:
     before = lists_and_watches(live)
-    with cluster.follow(node) as feed:
+    with cluster.watch_pods(node) as feed:
         assert names(feed) == set()
         run(live, node, "comes", "stays")
         live.until(lambda: names(feed) == {"comes", "stays"})
@@ -53,7 +53,7 @@ def test_what_comes_changes_and_goes_is_seen_by_one_list_and_one_watch(
 
 def test_other_nodes_pods_are_not_seen(live: Live, cluster: LightkubeCluster, node: str) -> None:
     (other,) = live.add_nodes(next(NUMBERS))
-    with cluster.follow(node) as feed:
+    with cluster.watch_pods(node) as feed:
         assert names(feed) == set()
         run(live, other, "elsewhere")
         run(live, node, "here")
@@ -67,7 +67,7 @@ def test_where_no_watch_can_be_had_the_pods_are_listed(
     live: Live, cluster: LightkubeCluster, node: str, fault: dict[str, object]
 ) -> None:
     live.fail_with({"verb": "watch", **fault})
-    with cluster.follow(node) as feed:
+    with cluster.watch_pods(node) as feed:
         assert names(feed) == set()
         name = f"listed-{node.partition('.')[0]}"
         run(live, node, name)
@@ -78,7 +78,7 @@ def test_what_is_not_listed_is_not_made_up(
     live: Live, cluster: LightkubeCluster, node: str
 ) -> None:
     live.fail_with({"verb": "list", "status": 503})
-    with cluster.follow(node) as feed:
+    with cluster.watch_pods(node) as feed:
         for _ in range(3):
             with pytest.raises(ClusterUnavailable):
                 feed.pods()
@@ -91,7 +91,7 @@ def test_a_fresh_list_is_not_overtaken_by_old_news(
     live: Live, cluster: LightkubeCluster, node: str
 ) -> None:
     run(live, node, "first")
-    with cluster.follow(node) as feed:
+    with cluster.watch_pods(node) as feed:
         live.until(lambda: names(feed) == {"first"})
         run(live, node, "second")
         assert {pod.name for pod in feed.refresh()} == {"first", "second"}
@@ -130,7 +130,7 @@ def test_a_pod_that_has_ended_and_is_kept_tells_by_which_finalizers(
     body["metadata"]["annotations"] = {"sandbox.leeway.sh/ends-after": "2s"}
     live.create(PODS, body)
     live.until(lambda: live.api.get(f"{PODS}/{name}").json()["status"]["phase"] == "Running")
-    with cluster.follow(node) as feed:
+    with cluster.watch_pods(node) as feed:
         assert [pod.kept_by for pod in feed.pods()] == [()]
         live.evict(name)
         live.until(lambda: [pod.deletion is not None for pod in feed.pods()] == [True])

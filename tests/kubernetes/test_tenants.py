@@ -170,11 +170,11 @@ class Tenants(RuleBasedStateMachine):
         now = SystemClock().now()
         until = now + timedelta(seconds=SECONDS)
         self.cluster.cordon(found.name, Marks("spot-interruption", 1, until.isoformat()))
-        draining = DrainExecutor(self.cluster, SystemClock())
+        executor = DrainExecutor(self.cluster, SystemClock())
         terms = Terms(until, OnBlocked.DELETE)
-        machine = NodeIdentity(found.uid, SystemClock().now())
-        return draining.work(
-            self.node, Drain(), terms, until + timedelta(seconds=5), machine=machine
+        identity = NodeIdentity(found.uid, SystemClock().now())
+        return executor.run(
+            self.node, Drain(), terms, until + timedelta(seconds=5), identity=identity
         )
 
     def teardown(self) -> None:
@@ -186,11 +186,11 @@ class Tenants(RuleBasedStateMachine):
         drain = self.drain.result(60)
         self.pool.shutdown()
         pods = {pod.pod: pod for pod in drain.pods.values()}
-        problems = (drain.problem, drain.unseen)
-        assert problems == ("", ""), problems
+        problems = (drain.problem, drain.listed_late)
+        assert problems == (None, None), problems
         for name in self.others:
             other = pods[f"default/{name}"]
-            assert (other.stage, other.way) == (Stage.GONE, RemovalMethod.EVICT), other.reason
+            assert (other.stage, other.method) == (Stage.GONE, RemovalMethod.EVICT), other.reason
         for pod in pods.values():
             said = f"{pod.pod} {pod.reason} {pod.workload}"
             assert said == printable(said)

@@ -111,7 +111,7 @@ def test_what_is_written_is_laid_over_the_defaults() -> None:
     assert policy.notices[untouched] == DEFAULTS[untouched]
     assert (policy.churn.percent, policy.churn.at_least) == (25, 1)
     assert policy.churn.within == timedelta(hours=1)
-    assert policy.takes == {OwnerKind.KARPENTER}
+    assert policy.retires_for == {OwnerKind.KARPENTER}
     assert (policy.dry_run, policy.paused) == (True, False)
 
 

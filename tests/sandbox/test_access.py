@@ -172,7 +172,7 @@ def test_up_uses_the_given_address_or_that_of_the_bridge(
     command = ["sandbox", "up", "--for-containers", "--state-dir", str(tmp_path)]
 
     assert main.run([*command, "--host", "127.0.0.1"]) == 2
-    assert "give no --host" in capsys.readouterr().err
+    assert "expected no --host" in capsys.readouterr().err
 
 
 def test_up_without_docker_names_the_options_to_give(

@@ -117,7 +117,7 @@ def test_a_refusal_of_the_sandbox_is_bad_input(
     assert main.run(["sandbox", "interrupt", "i-0123456789abcdef0", *folder]) == 2
     assert "i-0123456789abcdef0" in capsys.readouterr().err
     assert main.run(["sandbox", "fire", "nope", *folder]) == 2
-    result = "leeway: No enabled schedule has the name or ARN nope.\n"
+    result = "leeway: UsageError: No enabled schedule has the name or ARN nope.\n"
     assert capsys.readouterr().err == result
 
 
@@ -176,7 +176,7 @@ def test_up_warns_when_its_functions_cannot_reach_the_advertised_address(
     command += ["--host", "127.0.0.1", "--advertise", "127.0.0.2"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as up:
         assert up.stderr is not None
-        assert any(b"not reached at 127.0.0.2" in line for line in up.stderr)
+        assert any(b"cannot connect to the cluster at 127.0.0.2" in line for line in up.stderr)
         assert main.run(["sandbox", "down", *folder]) == 0
 
 

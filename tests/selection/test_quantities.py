@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from leeway.selection.quantities import (
     BadQuantity,
     amount,
-    requested_quantity,
     milli,
     parse,
     printed,
     quantity,
+    requested_quantity,
     whole,
 )
 from leeway.selection.resources import Resources

@@ -6,7 +6,7 @@ import pytest
 from leeway.aws.sweep import Ec2Sweep
 from leeway.wiring import clients
 
-from tests.cli.conftest import forget_clients
+from tests.cli.conftest import drop_clients
 from tests.sandbox.aws.started import Sandbox, started
 
 
@@ -22,7 +22,7 @@ def test_a_list_that_takes_longer_than_a_usual_answer_is_read_with_one_call(
             "AWS_REGION": "us-east-1",
         }.items():
             monkeypatch.setenv(name, value)
-        forget_clients()
+        drop_clients()
         slow: dict[str, object] = {"service": "ec2", "action": "DescribeInstances"}
         slow |= {"latency": clients.ANSWERS_WITHIN + 1}
         sandbox.control("PUT", "faults", {"faults": [slow]})
@@ -31,4 +31,4 @@ def test_a_list_that_takes_longer_than_a_usual_answer_is_read_with_one_call(
         calls = sandbox.control("GET", "status")["calls_by_access_key"]
         assert calls["AKIASWEEPS0000000001"]["ec2:DescribeInstances"] == 1
         sandbox.close()
-    forget_clients()
+    drop_clients()

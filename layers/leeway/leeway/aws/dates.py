@@ -4,10 +4,10 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from leeway.clock import GuidedClock
+from leeway.clock import CorrectedClock
 
 
-def follow_dates(events: Any, clock: GuidedClock) -> None:
+def follow_dates(events: Any, clock: CorrectedClock) -> None:
     """Have a clock follow the answers that any client of a session gets; `events` are botocore's
     of that session, before its clients are made.
 
@@ -21,7 +21,7 @@ def follow_dates(events: Any, clock: GuidedClock) -> None:
     def answered(response_dict: Mapping[str, Any] | None, **_: Any) -> None:
         date = (response_dict or {}).get("headers", {}).get("date")
         if date and (began := getattr(sent, "at", None)):
-            clock.lead.learn(date, began, clock.own.now())
+            clock.offset.observe(date, began, clock.own.now())
 
     events.register("before-send", sending)
     events.register("response-received", answered)

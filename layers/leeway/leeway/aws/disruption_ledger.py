@@ -26,7 +26,7 @@ class DynamoDisruptionLedgers:
         self._client = client
         self._table = table
 
-    def churn(self, cluster: str) -> DisruptionLedger:
+    def ledger(self, cluster: str) -> DisruptionLedger:
         """Read consistently which of a cluster's instances went voluntarily of late."""
         key = _churn_key(cluster)
         with aws_errors():

@@ -23,8 +23,8 @@ class DynamoDrainStates:
         self._client = client
         self._table = table
 
-    def show(self, state: DrainState) -> None:
-        """Write how far a drain is, in place of what was written before."""
+    def put(self, state: DrainState) -> None:
+        """Write the progress of a drain; it replaces the progress that was written before."""
         expires = int((state.at + KEPT_FOR).timestamp())
         item = {
             **_key(state.instance),

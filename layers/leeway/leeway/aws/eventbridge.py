@@ -15,7 +15,7 @@ class EventBridgeLeewayEvents:
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
 
-    def announce(self, detail_type: str, detail: str) -> None:
+    def publish(self, detail_type: str, detail: str) -> None:
         """Put one event; an entry that EventBridge did not take is CloudUnavailable."""
         with aws_errors():
             answer = self._client().put_events(

@@ -19,7 +19,7 @@ from leeway.aws.query import query_all
 from leeway.instances.facts import InstanceFacts
 from leeway.interruption.ports import InstanceState
 from leeway.ports.table import RecordChanged
-from leeway.reconciliation.ports import UnderWay
+from leeway.reconciliation.ports import OpenRecords
 from leeway.retirement.record import Retirement
 
 RETIREMENT, FACTS, ARRIVAL = "RETIREMENT", "FACTS", "ARRIVAL"
@@ -65,7 +65,7 @@ class DynamoRecords:
             )
         return _read(Retirement, answer.get("Item"))
 
-    def arrival(self, instance: str) -> Admission | None:
+    def admission(self, instance: str) -> Admission | None:
         """Read the record of an instance's admission consistently."""
         with aws_errors():
             answer = self._client().get_item(
@@ -105,7 +105,7 @@ class DynamoRecords:
                     raise RecordChanged(record.instance) from error
                 raise
 
-    def unfinished(self, cluster: str) -> UnderWay:
+    def open_records(self, cluster: str) -> OpenRecords:
         """Read all records of a cluster that are not finished. They may be a second old."""
         found: list[Retirement | Admission] = []
         unread: list[str] = []
@@ -121,7 +121,7 @@ class DynamoRecords:
                 wrong = error.errors(include_url=False, include_input=False)[0]
                 where = ".".join(str(part) for part in wrong["loc"])
                 unread.append(f"{item['pk']['S']} {item['sk']['S']}: {where}: {wrong['msg']}")
-        return UnderWay(tuple(found), tuple(unread))
+        return OpenRecords(tuple(found), tuple(unread))
 
     def _open_items(self, cluster: str) -> Iterator[dict[str, Any]]:
         for number in range(SHARDS):

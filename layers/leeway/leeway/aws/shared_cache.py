@@ -23,7 +23,7 @@ class DynamoSharedCache:
         self._client = client
         self._table = table
 
-    def recall(self, what: str) -> CachedValue | None:
+    def get(self, what: str) -> CachedValue | None:
         """Read what is remembered; None where nothing is. It may be a second old."""
         with aws_errors():
             answer = self._client().get_item(TableName=self._table, Key=_key(what, "VALUE"))
@@ -54,13 +54,13 @@ class DynamoSharedCache:
                 raise
         return True
 
-    def remember(self, what: str, recalled: CachedValue) -> None:
+    def put(self, what: str, value: CachedValue) -> None:
         """Write down what was read."""
         item = {
             **_key(what, "VALUE"),
-            "body": {"S": recalled.body},
-            "read_at": {"S": recalled.read_at.isoformat()},
-            "expires": {"N": str(int((recalled.read_at + KEPT_FOR).timestamp()))},
+            "body": {"S": value.body},
+            "read_at": {"S": value.read_at.isoformat()},
+            "expires": {"N": str(int((value.read_at + KEPT_FOR).timestamp()))},
         }
         with aws_errors():
             self._client().put_item(TableName=self._table, Item=item)

@@ -21,7 +21,7 @@ from lightkube.resources.core_v1 import Pod as PodObject
 from lightkube.resources.storage_v1 import VolumeAttachment
 from lightkube.types import PatchType
 
-from leeway.clock import Clock, Lead
+from leeway.clock import Clock, ClockOffset
 from leeway.drain.decide_pod import DAEMONSET
 from leeway.kubernetes.budgets import Budgets
 from leeway.kubernetes.connection import Connection, raise_unless_object
@@ -84,7 +84,7 @@ class LightkubeCluster:
         self._connection = connection
         self._clock = clock
         self._for_all = for_all
-        self._lead = Lead()
+        self._lead = ClockOffset()
         self._page = page
         self._just_read: tuple[float, NodeObject] | None = None
         self._living_daemonsets: dict[tuple[str, str], float] = {}
@@ -164,7 +164,7 @@ class LightkubeCluster:
         """Take off what Leeway's own annotations say that it put there."""
         return self._change_node(node, lambda found: released(found, attempt), if_any=True)
 
-    def leave_load_balancers(self, node: str) -> bool:
+    def exclude_from_load_balancers(self, node: str) -> bool:
         """Label the node, unless it and all that may come before it would be too many.
 
         The node has been marked as retiring before. Of any nodes that do this at once, the one that
@@ -324,10 +324,10 @@ class LightkubeCluster:
 
     def pods_on(self, node: str, selector: str = "") -> list[Pod]:
         """List a node's pods page by page; look up whether their DaemonSets still exist."""
-        with self.follow(node, selector) as feed:
+        with self.watch_pods(node, selector) as feed:
             return feed.refresh()
 
-    def follow(self, node: str, selector: str = "") -> WatchedPods:
+    def watch_pods(self, node: str, selector: str = "") -> WatchedPods:
         """Follow a node's pods, and for each see whether its DaemonSet still exists."""
         return WatchedPods(
             self._connection,
@@ -355,14 +355,14 @@ class LightkubeCluster:
             return pod
         failed_at, said = self._lookup_failed
         if time.monotonic() - failed_at < FEW_SECONDS:
-            return replace(pod, controller=replace(controller, said=said))
+            return replace(pod, controller=replace(controller, problem=said))
         try:
             with within(FEW_SECONDS):
                 exists = self._daemonset_exists(pod.namespace, controller.name)
         except (ClusterUnavailable, ClusterRefused) as error:
             # A list must not wait for each DaemonSet in vain.
             self._lookup_failed = time.monotonic(), str(error)
-            return replace(pod, controller=replace(controller, said=str(error)))
+            return replace(pod, controller=replace(controller, problem=str(error)))
         return replace(pod, controller=replace(controller, exists=exists))
 
     def _daemonset_exists(self, namespace: str, name: str) -> bool:
@@ -407,7 +407,7 @@ class LightkubeCluster:
         """Read it from the status of the pod's budget."""
         return self._budgets.has_granted(pod)
 
-    def note(self, event: NodeEvent) -> None:
+    def write_event(self, event: NodeEvent) -> None:
         """Write a core/v1 Event in `default`, where Events about nodes are kept."""
         now = datetime.now(UTC)
         body = Event(

@@ -15,7 +15,7 @@ from lightkube import ApiError
 from lightkube.core.decoders import decode_object, decode_watch_event
 from lightkube.resources.core_v1 import Pod as PodObject
 
-from leeway.clock import Clock, Lead
+from leeway.clock import Clock, ClockOffset
 from leeway.kubernetes.connection import Connection, raise_for_status
 from leeway.kubernetes.decoders import PodList
 from leeway.kubernetes.transport import TOTAL, within
@@ -75,7 +75,7 @@ class WatchedPods:
         page: int,
         translate: Callable[[PodObject], Pod],
         clock: Clock,
-        lead: Lead,
+        lead: ClockOffset,
     ) -> None:
         self._connection = connection
         self._node = node
@@ -227,7 +227,7 @@ class WatchedPods:
         sent = self._clock.now()
         response = connection.plain.request("GET", PODS, params=page)
         raise_for_status(response)
-        self._lead.learn(response.headers.get("Date", ""), sent, self._clock.now())
+        self._lead.observe(response.headers.get("Date", ""), sent, self._clock.now())
         return msgspec.json.decode(response.content, type=PodList)
 
     def _stop_watching(self) -> None:

@@ -12,10 +12,9 @@ from lightkube.utils.quantity import parse_quantity
 from leeway.drain.decide_pod import DAEMONSET, FINISHED_PHASES
 from leeway.durations import parse_duration
 from leeway.kubernetes.names import is_subdomain
-from leeway.ports.kubernetes_objects import Controller, Node, Pod, Taint
+from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Controller, Node, Pod, Taint
 from leeway.printable import printable
 
-DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 ZONE_LABEL = "topology.kubernetes.io/zone"
@@ -159,9 +158,11 @@ def _controller(owner: OwnerReference | None) -> Controller | None:
         return Controller(kind, name)
     if owner.apiVersion != "apps/v1":
         said = f"its owner is of {printable(owner.apiVersion)}, and no DaemonSet of apps/v1"
-        return Controller(kind, name, exists=False, said=said)
+        return Controller(kind, name, exists=False, problem=said)
     if not is_subdomain(owner.name):
-        return Controller(kind, name, exists=False, said="no DaemonSet can have the owner's name")
+        return Controller(
+            kind, name, exists=False, problem="no DaemonSet can have the owner's name"
+        )
     return Controller(kind, name)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from lightkube import ApiError
 from lightkube.utils.quantity import parse_quantity
 
-from leeway.headroom.pause_pods import BUFFER_LABEL, MANAGED_BY, OWN
+from leeway.headroom.pause_pods import BUFFER_LABEL, MANAGED_BY, OWNER_LABELS
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.ports import FoundDeployment, PodTemplate, TargetScale
 from leeway.headroom.proportion import ClusterSize
@@ -70,7 +70,7 @@ class HttpWorkloads:
             for item in self._list(path, {})
         ]
 
-    def joins(self) -> dict[tuple[str, str], list[timedelta]]:
+    def join_times(self) -> dict[tuple[str, str], list[timedelta]]:
         """Return how long running pause pods had waited for a node, by namespace and buffer."""
         waited: dict[tuple[str, str], list[timedelta]] = {}
         for pod in self._list("/api/v1/pods", _OURS):
@@ -95,7 +95,7 @@ class HttpWorkloads:
         """Delete a PriorityClass that Leeway made; one that is gone is no error."""
         path = self._path("scheduling.k8s.io/v1", "PriorityClass", None, name)
         found = self._ask("GET", path)
-        if found and OWN.items() <= found["metadata"].get("labels", {}).items():
+        if found and OWNER_LABELS.items() <= found["metadata"].get("labels", {}).items():
             self._remove(path)
 
     def scale_of(self, target: ScaleTarget) -> TargetScale | None:
@@ -110,12 +110,12 @@ class HttpWorkloads:
         body = {"spec": {"replicas": replicas}}
         self._ask("PATCH", f"{self._path_of(target)}/scale", content=MERGE, body=body)
 
-    def template(self, of: ScaleTarget) -> PodTemplate | None:
+    def template(self, target: ScaleTarget) -> PodTemplate | None:
         """Read the pod template of an object; None where there is no such object."""
-        found = self._ask("GET", self._path_of(of))
+        found = self._ask("GET", self._path_of(target))
         if found is None:
             return None
-        if of.kind == "PodTemplate":
+        if target.kind == "PodTemplate":
             return PodTemplate(found["template"]["spec"], None)
         return PodTemplate(found["spec"]["template"]["spec"], found["spec"].get("replicas", 1))
 

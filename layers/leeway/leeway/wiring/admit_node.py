@@ -21,10 +21,10 @@ from leeway.wiring.clusters import open_cluster
 def admit_node() -> AdmitNode:
     """Build the use case."""
     return AdmitNode(
-        arrivals=records(),
+        admissions=records(),
         groups=groups(),
         types=instances(),
-        announcements=announcements(),
+        leeway_events=announcements(),
         open_cluster=open_cluster,
         telemetry=AdmissionTelemetry(logger(), metrics()),
         clock=clock(),

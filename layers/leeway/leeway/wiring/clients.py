@@ -20,7 +20,7 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents
 from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
-from leeway.clock import GuidedClock, SystemClock
+from leeway.clock import CorrectedClock, SystemClock
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.telemetry import ManifestTelemetry
 from leeway.typed_json import adapter_of
@@ -83,9 +83,9 @@ def settings() -> Settings:
 
 
 @cache
-def clock() -> GuidedClock:
+def clock() -> CorrectedClock:
     """Build the clock of this function, which goes by AWS's time as soon as AWS has answered."""
-    return GuidedClock(SystemClock())
+    return CorrectedClock(SystemClock())
 
 
 @cache

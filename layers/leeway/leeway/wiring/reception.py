@@ -6,8 +6,9 @@ from functools import cache, partial
 from leeway.aws.functions import LambdaCleanUp, LambdaExecutions, Pace
 from leeway.aws.shared_cache import DynamoSharedCache
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
-from leeway.interruption.receive_notice import Dependencies, ReceiveNotice
-from leeway.notices.synthetic import Place
+from leeway.interruption.dependencies import Dependencies
+from leeway.interruption.receive_notice import ReceiveNotice
+from leeway.notices.synthetic import EventOrigin
 from leeway.ports.functions import Schedules
 from leeway.wiring.clients import (
     client,
@@ -21,9 +22,9 @@ from leeway.wiring.clients import (
 
 
 @cache
-def place() -> Place:
+def place() -> EventOrigin:
     """Read which account and region this function is in."""
-    return Place(os.environ["LEEWAY_ACCOUNT"], session().region_name)
+    return EventOrigin(os.environ["LEEWAY_ACCOUNT"], session().region_name)
 
 
 @cache
@@ -51,7 +52,7 @@ def reception_with(schedules: Schedules) -> ReceiveNotice:
     """Build the use case, with what keeps notices that are to be received again later."""
     return ReceiveNotice(
         Dependencies(
-            place=place(),
+            origin=place(),
             records=records(),
             instances=instances(),
             current=instances(),
@@ -62,9 +63,9 @@ def reception_with(schedules: Schedules) -> ReceiveNotice:
             offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
             clusters=frozenset(settings().clusters),
             clock=clock(),
-            arrivals=records(),
+            admissions=records(),
             admit_node=admissions(),
-            cleaning=LambdaCleanUp(partial(client, "lambda"), settings().reconcile),
+            clean_up=LambdaCleanUp(partial(client, "lambda"), settings().reconcile),
             claims=DynamoSharedCache(partial(client, "dynamodb"), settings().table),
         )
     )

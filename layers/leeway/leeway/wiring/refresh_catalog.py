@@ -4,7 +4,7 @@ from functools import cache, partial
 
 from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
 from leeway.aws.surveys import DynamoSurveys
-from leeway.catalog.refresh import RefreshCatalog, Surveyor
+from leeway.catalog.refresh import CatalogReader, RefreshCatalog
 from leeway.catalog.telemetry import CatalogTelemetry
 from leeway.wiring.clients import (
     client,
@@ -27,7 +27,7 @@ def region() -> str:
 def refresh_catalog() -> RefreshCatalog:
     """Build the use case."""
     return RefreshCatalog(
-        surveyor=Surveyor(
+        reader=CatalogReader(
             market=Ec2Market(partial(patient_client, "ec2")),
             price_list=PricingPriceList(
                 partial(patient_client, "pricing", pricing_region(region()))

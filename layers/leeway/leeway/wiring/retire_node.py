@@ -33,7 +33,7 @@ from leeway.wiring.clusters import connection_to
 
 
 @cache
-def _recollection() -> SharedCache:
+def _shared_cache() -> SharedCache:
     return SharedCache(DynamoSharedCache(partial(client, "dynamodb"), settings().table), clock())
 
 
@@ -45,7 +45,7 @@ def _open_cluster(name: str) -> LightkubeCluster:
 
 @cache
 def _cluster_on(connection: Connection, name: str) -> LightkubeCluster:
-    counted = partial(_recollection().recall, f"cluster/{name}/ready", int)
+    counted = partial(_shared_cache().get_or_read, f"cluster/{name}/ready", int)
     return LightkubeCluster(connection, clock(), for_all=counted)
 
 
@@ -58,10 +58,10 @@ def retire_node() -> RetireNode:
             ledgers=DynamoDisruptionLedgers(partial(client, "dynamodb"), settings().table),
             policies=configuration(),
             groups=groups(),
-            cache=_recollection(),
+            cache=_shared_cache(),
             # EC2 allows ten tags a second: in a storm nobody waits for that before the pods go.
             instances=Ec2Instances(partial(client, "ec2", tries=HASTY_TRIES)),
-            announcements=announcements(),
+            events=announcements(),
             drains=DynamoDrainStates(
                 partial(client, "dynamodb", tries=HASTY_TRIES), settings().table
             ),
