@@ -119,7 +119,10 @@ def as_data(plan: "Plan") -> dict[str, Any]:
     return {
         "launches": [_launch(node) for node in plan.launches],
         "existing": [{"node": e.node, "pods": list(e.pods)} for e in plan.existing],
-        "unschedulable": [{"pod": u.pod, "reason": u.reason} for u in plan.unschedulable],
+        "unschedulable": [
+            {"pod": u.pod, "reason": {"code": u.reason.code, "message": u.reason.message}}
+            for u in plan.unschedulable
+        ],
         "pricePerHour": _usd(plan.price),
         "lowerBoundPerHour": _usd(plan.bound),
     }
@@ -167,8 +170,9 @@ def _print_plan(plan: "Plan") -> None:
         console.print(table)
     for placement in plan.existing:
         console.print(f"on {placement.node}: {_first(placement.pods, 8)}", soft_wrap=True)
-    for miss in plan.unschedulable:
-        console.print(f"{miss.pod} fits nowhere: {miss.reason}", soft_wrap=True, markup=False)
+    for pod in plan.unschedulable:
+        line = f"{pod.pod} is unschedulable: {pod.reason.code}: {pod.reason.message}"
+        console.print(line, soft_wrap=True, markup=False)
     count = len(plan.launches)
     console.print(
         f"{count} {'node' if count == 1 else 'nodes'} to launch, {plan.price:.4f} USD per hour; "

@@ -41,9 +41,9 @@ def _spec(dice: random.Random) -> PodSpec:
                 by = CAPACITY_TYPE if dice.random() < 0.1 else topology
                 settings["spreads"] = (_spread(dice, by, app),)
             case "near":
-                settings["near"] = (selected,)
+                settings["pod_affinity"] = (selected,)
             case "apart":
-                settings["apart"] = (selected,)
+                settings["pod_anti_affinity"] = (selected,)
             case "node":
                 settings["terms"] = (dice.choice(TERMS),)
             case "port":

@@ -3,12 +3,25 @@
 from dataclasses import replace
 
 import pytest
+from leeway.reasons import ReasonCode
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INITIALIZED, ZONE
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, HostPort, Pod, PodSpec, Spread, Toleration, Weighted
 from leeway.selection.pools import NodePool, Taint
+from leeway.selection.reasons import (
+    HOST_PORT_IN_USE,
+    NO_INSTANCE_TYPE_MATCHES,
+    NO_NODE_POOL,
+    POD_AFFINITY_UNSATISFIABLE,
+    POOL_LIMIT_REACHED,
+    REQUEST_TOO_LARGE,
+    REQUIREMENTS_CONFLICT,
+    TAINT_NOT_TOLERATED,
+    TOPOLOGY_SPREAD_UNSATISFIABLE,
+    UNSUPPORTED_TOPOLOGY_KEY,
+)
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
@@ -94,7 +107,7 @@ def test_no_pod_is_planned_where_a_daemon_has_its_host_port() -> None:
     exporter = spec(ports=frozenset({HostPort(9100)}))
     plan = plan_for(pods("web", 1, exporter), daemons=(exporter,))
     assert plan.launches == ()
-    assert plan.unschedulable[0].reason == "a daemon of its nodes has the host port 9100"
+    assert plan.unschedulable[0].reason == HOST_PORT_IN_USE(pool="plain", ports="9100")
     on_arm = replace(exporter, terms=(Requirements.from_labels({ARCH: "arm64"}),))
     assert len(plan_for(pods("web", 1, exporter), daemons=(on_arm,)).launches) == 1
 
@@ -150,7 +163,7 @@ def test_a_node_without_a_zone_takes_pods_that_need_none_and_is_no_domain() -> N
     assert zones_of(plan) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize(("heeds_taints", "placed"), [(False, 3), (True, 4)])
+@pytest.mark.parametrize(("honors_taints", "placed"), [(False, 3), (True, 4)])
 def test_zones_of_nodes_that_pods_cannot_go_to_count_in_a_spread_unless_it_heeds_taints(
     honors_taints: bool, placed: int
 ) -> None:
@@ -162,7 +175,7 @@ def test_zones_of_nodes_that_pods_cannot_go_to_count_in_a_spread_unless_it_heeds
     assert sum(len(launch.pods) for launch in plan.launches) == placed
 
 
-@pytest.mark.parametrize(("heeds_affinity", "placed"), [(True, 4), (False, 3)])
+@pytest.mark.parametrize(("honors_affinity", "placed"), [(True, 4), (False, 3)])
 def test_zones_of_nodes_that_affinity_excludes_count_in_a_spread_that_ignores_it(
     honors_affinity: bool, placed: int
 ) -> None:
@@ -209,7 +222,7 @@ def test_min_domains_hold_pods_back_where_there_are_fewer_zones() -> None:
     web = spec(labels={"app": "web"}, spreads=(spread,))
     plan = plan_for(pods("web", 5, web))
     assert len(plan.unschedulable) == 2
-    assert "spread by zone" in plan.unschedulable[0].reason
+    assert plan.unschedulable[0].reason.code == TOPOLOGY_SPREAD_UNSATISFIABLE.name
 
 
 def test_pods_apart_by_hostname_get_a_node_each() -> None:
@@ -234,7 +247,7 @@ def test_pods_near_each_other_by_hostname_share_a_node() -> None:
 def test_pods_near_others_that_are_nowhere_are_told_so() -> None:
     lost = spec(pod_affinity=(term(ZONE, app="db"),))
     plan = plan_for(pods("web", 1, lost))
-    assert "has to be near" in plan.unschedulable[0].reason
+    assert plan.unschedulable[0].reason.code == POD_AFFINITY_UNSATISFIABLE.name
 
 
 def test_pods_follow_those_they_are_near_to_into_their_zone() -> None:
@@ -261,7 +274,7 @@ def test_nodes_that_run_count_against_a_pools_limits() -> None:
     nodes = (node("here", "a", spec(4000)),)
     plan = plan_for(pods("web", 2, spec(15000)), limited, nodes=nodes)
     assert len(plan.launches) == 1
-    assert "limits of its pools" in plan.unschedulable[0].reason
+    assert plan.unschedulable[0].reason == POOL_LIMIT_REACHED()
 
 
 def test_where_a_limit_ends_launching_the_higher_priority_has_its_place() -> None:
@@ -294,30 +307,48 @@ def test_soft_taints_are_kept_off_until_there_is_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pod", "words"),
+    ("pod", "code", "words"),
     [
-        (spec(200_000), "the largest of the 4 types that meet all requirements has 16"),
-        (spec(terms=(Requirements.from_labels({ARCH: "nvidia"}),)), "arch In [nvidia]"),
+        (
+            spec(200_000),
+            REQUEST_TOO_LARGE,
+            "the largest of the 4 types that match all requirements has 16",
+        ),
+        (
+            spec(terms=(Requirements.from_labels({ARCH: "nvidia"}),)),
+            NO_INSTANCE_TYPE_MATCHES,
+            "arch In [nvidia]",
+        ),
         (
             spec(terms=(Requirements.from_labels({"team": "x"}),)),
+            REQUIREMENTS_CONFLICT,
             "no node of the pool has the label",
         ),
-        (spec(pod_anti_affinity=(term("rack", app="x"),)), "topology rack is not known"),
+        (
+            spec(pod_anti_affinity=(term("rack", app="x"),)),
+            UNSUPPORTED_TOPOLOGY_KEY,
+            "topologyKey rack",
+        ),
     ],
 )
-def test_a_pod_that_fits_nowhere_is_told_what_came_nearest(pod: PodSpec, words: str) -> None:
-    (miss,) = plan_for(pods("web", 1, pod)).unschedulable
-    assert words in miss.reason
+def test_the_reason_of_an_unschedulable_pod_has_a_code_and_names_the_cause(
+    pod: PodSpec, code: ReasonCode, words: str
+) -> None:
+    (unschedulable,) = plan_for(pods("web", 1, pod)).unschedulable
+    assert unschedulable.reason.code == code.name
+    assert words in unschedulable.reason.message
 
 
 def test_a_taint_nobody_tolerates_is_named() -> None:
     plan = plan_for(pods("web", 1, spec()), NodePool("gpu", taints=(Taint("nvidia.com/gpu"),)))
-    assert "nvidia.com/gpu:NoSchedule" in plan.unschedulable[0].reason
+    assert plan.unschedulable[0].reason == TAINT_NOT_TOLERATED(
+        pool="gpu", taint="nvidia.com/gpu:NoSchedule"
+    )
 
 
 def test_without_a_pool_everybody_is_told_so() -> None:
     plan = pack(pods("web", 1, spec()), Supply((), catalog()))
-    assert plan.unschedulable[0].reason == "there is no node pool"
+    assert plan.unschedulable[0].reason == NO_NODE_POOL()
 
 
 def test_an_offering_without_a_price_is_the_last_choice() -> None:
@@ -333,9 +364,9 @@ def test_an_offering_without_a_price_is_the_last_choice() -> None:
 def test_a_limit_that_lets_no_node_in_is_what_is_told_and_not_of_pods_that_fit_nowhere() -> None:
     none = NodePool("none", limits={"cpu": 0})
     waiting = [*pods("web", 1, spec()), *pods("huge", 1, spec(10**6))]
-    reasons = {miss.pod: miss.reason for miss in plan_for(waiting, none).unschedulable}
-    assert "limits of its pools" in reasons["default/web-0"]
-    assert "it asks for 1k of cpu" in reasons["default/huge-0"]
+    reasons = {pod.pod: pod.reason for pod in plan_for(waiting, none).unschedulable}
+    assert reasons["default/web-0"] == POOL_LIMIT_REACHED()
+    assert "the pod requests 1k of cpu" in reasons["default/huge-0"].message
 
 
 def test_a_preference_that_nothing_meets_does_not_cost_a_lighter_one_that_can_be_met() -> None:

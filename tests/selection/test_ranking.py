@@ -83,7 +83,7 @@ def test_too_few_types_for_min_values_is_said() -> None:
     three = Requirement.of(INSTANCE_TYPE, "Exists", min_values=3)
     pool = NodePool("plain", Requirements([three]))
     plan = plan_for(instance_type("one", 2000, 4096, 0.1), pool=pool)
-    assert "minValues 3 of instance-type" in plan.unschedulable[0].reason
+    assert "minValues 3 of instance-type" in plan.unschedulable[0].reason.message
 
 
 def test_a_reservation_comes_first_and_costs_nothing_more() -> None:

@@ -166,7 +166,7 @@ def test_bounds_of_pool_and_pod_that_cross_are_a_conflict(
     given = Requirements([Requirement.of(key, pool[0], [pool[1]])])
     asked = Requirements([Requirement.of(key, pod[0], [pod[1]])])
     assert not given.agrees(asked)
-    assert given.conflict(asked) == f"{asked} against the pool's {given}"
+    assert given.conflict(asked) == f"{asked} conflicts with {given} of the pool"
 
 
 def test_bounds_of_one_pod_that_cross_are_a_conflict_whatever_the_pool() -> None:
@@ -187,7 +187,7 @@ def test_a_label_that_a_pool_does_not_name_is_had_only_if_instance_types_bring_i
     assert not pool.compatible(Requirements.from_labels({"team": "a"}))
     assert pool.compatible(Requirements([Requirement.of("team", "NotIn", ["a"])]))
     assert pool.conflict(Requirements.from_labels({"kubernetes.io/arch": "arm64"})) == (
-        "arch In [arm64] against the pool's arch In [amd64, nvidia]"
+        "arch In [arm64] conflicts with arch In [amd64, nvidia] of the pool"
     )
 
 

@@ -10,6 +10,7 @@ from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, PodSpec, Spread, Toleration
 from leeway.selection.pools import NodePool, Taint
+from leeway.selection.reasons import TOPOLOGY_SPREAD_UNSATISFIABLE
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
@@ -93,7 +94,7 @@ def test_where_a_volume_is_makes_no_other_zone_less_of_a_domain() -> None:
     bound = spec(labels=WEB, spreads=(BY_ZONE,), terms=in_a, affinity=())
     around = [node("a", spec(labels=WEB)), node("b")]
     plan = pack(pods("web", 1, bound), Supply([PLAIN], catalog()), around)
-    assert "maxSkew" in plan.unschedulable[0].reason
+    assert "maxSkew" in plan.unschedulable[0].reason.message
     by_itself = replace(bound, affinity=None)
     assert zones_of(pack(pods("web", 1, by_itself), Supply([PLAIN], catalog()), around), "web")
 
@@ -169,10 +170,11 @@ def test_a_capacity_type_with_no_node_for_the_pods_keeps_the_other_one_low() -> 
     web = spec(2000, labels=WEB, spreads=(spread,), terms=on_demand)
     plan = pack(pods("web", 2, web), Supply([PLAIN], catalog()), [full])
     (miss,) = plan.unschedulable
-    assert "nothing for it in spot" in miss.reason
+    assert "no node for the pod exists in spot" in miss.reason.message
 
 
 def test_a_spread_by_a_label_that_no_node_has_is_told_so() -> None:
     web = spec(labels=WEB, spreads=(Spread(term("rack", **WEB), 1),))
     (miss,) = pack(pods("web", 1, web), Supply([PLAIN], catalog())).unschedulable
-    assert miss.reason == "no node for it has the label rack, by which it is to be spread"
+    cause = "no node for the pod has this label"
+    assert miss.reason == TOPOLOGY_SPREAD_UNSATISFIABLE(topology="rack", cause=cause)

@@ -355,7 +355,7 @@ class Requirements(Mapping[str, Requirement]):
             if offered is None:
                 if key not in allow_undefined and not requirement.absent:
                     suggestion = _suggestion(key, {*allow_undefined, *self._by_key})
-                    return f"no node of the pool has the label of {requirement}{suggestion}"
+                    return f"{requirement}: no node of the pool has the label{suggestion}"
             elif offered.intersection(requirement).is_empty:
                 return f"{requirement} conflicts with {offered} of the pool"
         return None

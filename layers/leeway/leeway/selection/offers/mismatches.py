@@ -21,7 +21,7 @@ def explain(table: TypeTable, requirements: Requirements) -> str:
         ((len(table) - _meeting_only(table, r).bit_count(), str(r)) for r in known), reverse=True
     )
     counts = ", ".join(f"{text} excludes {count}" for count, text in excluded if count)
-    return f"no one of {len(table)} instance types meets all requirements: {counts}"
+    return f"none of the {len(table)} instance types meets all requirements: {counts}"
 
 
 def unmatched(table: TypeTable, requirement: Requirement) -> str:

@@ -2,10 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from leeway.reasons import Reason
 from leeway.selection.packing.pod_groups import PodBatch, PodGroup, Unplaced
+from leeway.selection.reasons import POD_AFFINITY_UNSATISFIABLE
 
-TOO_LARGE = "no node has room for all the pods that have to share it with it"
-ALONE = "it has to share a node with pods that are not there"
+_TOO_LARGE = POD_AFFINITY_UNSATISFIABLE(
+    cause="no node has room for all pods that have to share a node"
+)
+_NO_SUCH_PODS = POD_AFFINITY_UNSATISFIABLE(
+    cause="the pods that it has to share a node with do not exist"
+)
 
 type Fits = Callable[[PodBatch], bool]
 """Whether one unit of a lot could go onto some node."""
@@ -33,7 +39,7 @@ def bundle(
         dependent = [batch for batch in dependent if id(batch) not in chosen]
         partners, rest = _partners(together, rest, running, launched, fits)
         if partners is None:
-            unplaced += [_unplaced(batch, batch.units, ALONE) for batch in together]
+            unplaced += [_unplaced(batch, batch.units, _NO_SUCH_PODS) for batch in together]
             continue
         others = launched | {counter for batch in (*rest, *dependent) for counter in batch.counted}
         unit, remaining = _unit(together, partners, others, fits)
@@ -129,7 +135,7 @@ def _unit(
             own = names.setdefault(id(group), [])
             own += [name for unit in batch.units[:taken] for name in unit]
         if taken < len(batch.units):
-            unplaced.append(_unplaced(batch, batch.units[taken:], TOO_LARGE))
+            unplaced.append(_unplaced(batch, batch.units[taken:], _TOO_LARGE))
     remaining = {id(entry.group): entry.group.rules for entry in unplaced}.values()
     elsewhere = others | {
         c for rules in remaining for c in rules.counted - set(rules.affinity_on_node)
@@ -137,7 +143,7 @@ def _unit(
     unit = (tuple(name for own in names.values() for name in own),)
     made = PodBatch(tuple(parts.values()), unit, zone, joined=True)
     if sum(map(len, unit)) <= len(partners) or _unbindable(made, elsewhere):
-        return None, [_unplaced(batch, batch.units, TOO_LARGE) for batch in together]
+        return None, [_unplaced(batch, batch.units, _TOO_LARGE) for batch in together]
     return made, unplaced
 
 
@@ -183,6 +189,6 @@ def _most(
     return low
 
 
-def _unplaced(batch: PodBatch, units: Sequence[tuple[str, ...]], reason: str) -> Unplaced:
+def _unplaced(batch: PodBatch, units: Sequence[tuple[str, ...]], reason: Reason) -> Unplaced:
     names = tuple(name for unit in units for name in unit)
     return Unplaced(batch.parts[0][0], names, reason, batch.zone)

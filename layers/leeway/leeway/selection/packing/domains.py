@@ -7,10 +7,12 @@ Pods that a spread counts and that have no such spread themselves are taken to c
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from leeway.reasons import Reason
 from leeway.selection.labels import HOSTNAME, ZONE
 from leeway.selection.packing.pod_groups import PodGroup, Unplaced
 from leeway.selection.packing.topology import SpreadRule
 from leeway.selection.pods import PodSpec
+from leeway.selection.reasons import TOPOLOGY_SPREAD_UNSATISFIABLE
 from leeway.selection.requirements import Requirements
 
 HANDLED_ELSEWHERE = frozenset({HOSTNAME, ZONE})
@@ -67,9 +69,12 @@ def split_by_value(
         yield replace(group, spec=spec, pods=tuple(pods))
 
 
-def _spread_reason(spread: SpreadRule, values: Values) -> str:
+def _spread_reason(spread: SpreadRule, values: Values) -> Reason:
     if not values.feasible:
-        return f"no node for it has the label {spread.topology}, by which it is to be spread"
-    infeasible_values = ", ".join(sorted(values.compared - {*values.feasible}))
-    short = f": nothing for it in {infeasible_values}" if infeasible_values else ""
-    return f"its spread by {spread.topology} would be more uneven than its maxSkew allows{short}"
+        cause = "no node for the pod has this label"
+    else:
+        without = ", ".join(sorted(values.compared - {*values.feasible}))
+        cause = "its maxSkew would be exceeded"
+        if without:
+            cause += f", and no node for the pod exists in {without}"
+    return TOPOLOGY_SPREAD_UNSATISFIABLE(topology=spread.topology, cause=cause)

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from leeway.reasons import Reason
 from leeway.selection.labels import INITIALIZED, JOINED
 from leeway.selection.packing.domains import other_topologies, pinned_to_labels
 from leeway.selection.packing.new_nodes import NewNode
@@ -51,7 +52,7 @@ class Draft:
         self._counters: Counters | None = None
         self._new: list[NewNode] = []
         self._placed: list[tuple[int, PodBatch]] = []
-        self._unplaced = dict.fromkeys(self._specs, "")
+        self._unplaced: dict[str, Reason | None] = dict.fromkeys(self._specs)
         self._infeasible: set[str] = set()
         self._limited: set[str] = set()
         self._bounds: list[float | None] = []
@@ -106,7 +107,7 @@ class Draft:
     def bind_all(self) -> None:
         """Put pods onto nodes that are there, and plan no new ones."""
         run = PackingRun(self._pods, self._classifier, self._base_supply, self._nodes, self._search)
-        self._unplaced = {name: "" for group in run.bind() for name in group.pods}
+        self._unplaced = {name: None for group in run.bind() for name in group.pods}
         self._merge(run)
 
     def add_unplaced(self, rounds: int) -> None:
@@ -145,7 +146,7 @@ class Draft:
         )
         run.plan()
         for name in names:
-            self._unplaced[name] = self._unplaced[name] or run.outcome.unplaced.get(name, "")
+            self._unplaced[name] = self._unplaced[name] or run.outcome.unplaced.get(name)
         found = set(names) - run.outcome.unplaced.keys()
         self._bounds += [None] if found else []
         self._unplaced = {name: why for name, why in self._unplaced.items() if name not in found}
@@ -223,7 +224,9 @@ class Draft:
         """Make the plan of what has been decided."""
         launched, rejected = make_requests(self._new, self._classifier)
         prices = [node.cheapest.price for node in launched]
-        unplaced = [Unschedulable(name, why) for name, why in self._unplaced.items()]
+        unplaced = [
+            Unschedulable(name, why or _not_planned(name)) for name, why in self._unplaced.items()
+        ]
         return Plan(
             tuple(launched),
             self._placements(),
@@ -249,6 +252,10 @@ class Draft:
         everywhere = np.ones(len(self._classifier.supply), dtype=bool)
         pod_classes, _ = self._classifier.classify(placed, everywhere)
         return least(pod_classes.problem) if pod_classes else 0.0
+
+
+def _not_planned(pod: str) -> Reason:
+    raise AssertionError(f"no run has planned pod {pod}")
 
 
 def _when_initialized(node: ExistingNode, supply: Supply) -> ExistingNode:

@@ -6,6 +6,7 @@ from itertools import groupby, repeat
 
 import numpy as np
 
+from leeway.reasons import Reason
 from leeway.selection.labels import ZONE, normalised
 from leeway.selection.packing.bundles import bundle
 from leeway.selection.packing.domains import HANDLED_ELSEWHERE, Values, split_by_value
@@ -32,16 +33,23 @@ from leeway.selection.packing.topology import NO_RULES, Counters, SpreadRule, un
 from leeway.selection.packing.unschedulable import explain_unschedulable
 from leeway.selection.packing.zones import Choice, ZoneCounts, assign
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, Weighted
+from leeway.selection.reasons import (
+    DEPENDENT_POD_UNSCHEDULABLE,
+    POD_AFFINITY_UNSATISFIABLE,
+    POOL_LIMIT_REACHED,
+    UNSUPPORTED_TOPOLOGY_KEY,
+)
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 from leeway.selection.solver.arrays import Bools
 
-UNEVEN = "pods that its spread by zone or its affinity counts on have no place themselves"
 REPACK_FROM = 1.05
 """Of the bound: what nodes have to cost for some of them to be packed again."""
 
-LIMIT = "the limits of its pools leave no room for another node"
-LONELY = "the nodes of the pods that it has to share one with have no room for it"
+
+_NO_ROOM_NEXT_TO_PODS = POD_AFFINITY_UNSATISFIABLE(
+    cause="the nodes of the pods that it has to share a node with have no room for it"
+)
 
 
 @dataclass
@@ -50,13 +58,13 @@ class Outcome:
     `hopeless` are those that no node at all is for, `limited` those that a pool's limits leave no
     node for."""
 
-    unplaced: dict[str, str] = field(default_factory=dict)
+    unplaced: dict[str, Reason] = field(default_factory=dict)
     infeasible: set[str] = field(default_factory=set)
     limited: set[str] = field(default_factory=set)
     bounds: list[float | None] = field(default_factory=list)
     nodes: list[NewNode] = field(default_factory=list)
 
-    def add_unplaced(self, pods: Iterable[str], reason: str) -> None:
+    def add_unplaced(self, pods: Iterable[str], reason: Reason) -> None:
         """Note pods that have no place."""
         self.unplaced.update((pod, reason) for pod in pods)
 
@@ -123,7 +131,9 @@ class PackingRun:
                 if spec is None:
                     self.outcome.add_unplaced(entry.pods, entry.reason)
                     self.outcome.infeasible.update(entry.pods if entry.infeasible else ())
-                    self.outcome.limited.update(entry.pods if entry.reason == LIMIT else ())
+                    self.outcome.limited.update(
+                        entry.pods if entry.reason.code == POOL_LIMIT_REACHED.name else ()
+                    )
             retries = [(spec, entry.pods) for entry, spec in relaxations if spec is not None]
             self.given_up |= {name: spec for spec, names in retries for name in names}
             self._record_affinities(waiting, unplaced)
@@ -259,7 +269,7 @@ class PackingRun:
         for group in groups:
             topology = unsupported_topology(group.spec)
             if topology is not None:
-                reason = f"its topology {topology} is not known: zone and hostname are"
+                reason = UNSUPPORTED_TOPOLOGY_KEY(topology=topology)
                 yield Unplaced(group, group.pods, reason, infeasible=True)
                 continue
             choice = self._choice(group)
@@ -293,7 +303,7 @@ class PackingRun:
     def _pack_new_nodes(self, batches: Sequence[PodBatch]) -> Iterable[Unplaced]:
         """Pack lots onto new nodes: pools of the highest weight first."""
         lonely = [batch for batch in batches if not batch.joined and _bound_to_nodes(batch)]
-        yield from self._unplaced(lonely, LONELY)
+        yield from self._unplaced(lonely, _NO_ROOM_NEXT_TO_PODS)
         alone = {id(batch) for batch in lonely}
         waiting = [batch for batch in batches if id(batch) not in alone]
         limited = False
@@ -306,7 +316,7 @@ class PackingRun:
             self.outcome.bounds.append(None if done.remaining else done.bound)
             limited |= done.limited
             waiting = done.remaining
-        yield from self._unplaced(waiting, LIMIT if limited else None)
+        yield from self._unplaced(waiting, POOL_LIMIT_REACHED() if limited else None)
 
     def _repack(self, done: NewNodesResult, eligible: Bools) -> list[NewNode]:
         """Pack the worst of these nodes again where that is likely to pay."""
@@ -340,11 +350,11 @@ class PackingRun:
             while kept and not all(map(self.zones.is_satisfied, rules, repeat(zone), domains)):
                 for group, pods in batch.parts:
                     self.zones.add(group.rules, zone, -pods)
-                self.outcome.add_unplaced(kept.pop(), UNEVEN)
+                self.outcome.add_unplaced(kept.pop(), DEPENDENT_POD_UNSCHEDULABLE())
             kept_batches.append((batch, tuple(kept)))
         return NewNode(node.offering, tuple(entry for entry in kept_batches if entry[1]))
 
-    def _unplaced(self, batches: Iterable[PodBatch], reason: str | None) -> Iterable[Unplaced]:
+    def _unplaced(self, batches: Iterable[PodBatch], reason: Reason | None) -> Iterable[Unplaced]:
         for batch in batches:
             zone = self._zone(batch)
             start = 0

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from leeway.reasons import Reason
 from leeway.selection.packing.supply import Candidate
 from leeway.selection.resources import Resources
 
@@ -48,7 +49,7 @@ class Unschedulable:
     """A pod that fits nowhere, and what came nearest to it."""
 
     pod: str
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from leeway.reasons import Reason
 from leeway.selection.packing.preferences import with_preferences_required
 from leeway.selection.packing.topology import Counters, Rules
 from leeway.selection.pods import Pod, PodSpec
@@ -88,7 +89,7 @@ class Unplaced:
 
     group: PodGroup
     pods: tuple[str, ...]
-    reason: str
+    reason: Reason
     zone: int | None = None
     infeasible: bool = False
 

@@ -99,5 +99,8 @@ def unmet_min_values(supply: Supply, feasible: Ints) -> str | None:
         if requirement.min_values:
             available = len({value(candidate, key) for candidate in offered} - {""})
             if available < requirement.min_values:
-                return f"minValues {requirement.min_values} of {short(key)}, of which {available} are left"
+                return (
+                    f"minValues {requirement.min_values} of {short(key)}, and only "
+                    f"{available} match"
+                )
     return None

@@ -10,6 +10,7 @@ from leeway.selection.packing.plan import Choice, PlannedNode, Unschedulable
 from leeway.selection.packing.pod_classes import Classifier
 from leeway.selection.packing.ranking import rank, unmet_min_values
 from leeway.selection.packing.supply import Candidate
+from leeway.selection.reasons import MIN_VALUES_NOT_MET
 from leeway.selection.resources import Resources
 from leeway.selection.solver.arrays import Bools, Ints
 
@@ -38,7 +39,8 @@ def make_requests(
             halves = _halves(node)
             waiting += halves
             if not halves:
-                reason = f"too few instance types hold it for the pool's {unmet}"
+                pool = classifier.supply.candidates[node.offering].pool.name
+                reason = MIN_VALUES_NOT_MET(pool=pool, min_values=unmet)
                 rejected += [Unschedulable(name, reason) for name in _names(node)]
             continue
         if key not in requests:

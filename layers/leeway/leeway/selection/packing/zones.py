@@ -6,11 +6,24 @@ Pods that no such term speaks of, their own or another pod's, stay free.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from leeway.reasons import Reason
+from leeway.selection.labels import ZONE
 from leeway.selection.packing.pod_groups import PodBatch, PodGroup, Unplaced
 from leeway.selection.packing.topology import Cap, Rules
+from leeway.selection.reasons import (
+    NO_ZONE_HAS_ROOM,
+    POD_AFFINITY_UNSATISFIABLE,
+    POD_ANTI_AFFINITY_UNSATISFIABLE,
+    TOPOLOGY_SPREAD_UNSATISFIABLE,
+)
 
-LONELY = "no zone has both a place for it and the pods that it has to be near"
-CROWDED = "the zone of the pods that it has to be near has pods that it keeps apart from"
+_NO_ZONE_WITH_PODS = POD_AFFINITY_UNSATISFIABLE(
+    cause="no zone has both a node for the pod and the pods that its affinity selects"
+)
+_ZONE_EXCLUDED = POD_AFFINITY_UNSATISFIABLE(
+    cause="topology spread or anti-affinity excludes the pod from the zone of the pods that its "
+    "affinity selects"
+)
 
 
 @dataclass(frozen=True)
@@ -184,7 +197,7 @@ def _drop_unsatisfied(
             else:
                 counts.add(rules, zone, -len(batch.units))
                 pods = tuple(name for unit in batch.units for name in unit)
-                unplaced.append(Unplaced(group, pods, LONELY))
+                unplaced.append(Unplaced(group, pods, _NO_ZONE_WITH_PODS))
         if len(kept) == len(batches):
             return kept
         batches = kept
@@ -230,7 +243,7 @@ def _spread(
         unplaced.append(Unplaced(group, group.pods[start:], _spread_reason(group, choice, counts)))
 
 
-def _spread_reason(group: PodGroup, choice: Choice, counts: ZoneCounts) -> str:
+def _spread_reason(group: PodGroup, choice: Choice, counts: ZoneCounts) -> Reason:
     unable = [
         name
         for name, feasible, domain in zip(
@@ -239,11 +252,12 @@ def _spread_reason(group: PodGroup, choice: Choice, counts: ZoneCounts) -> str:
         if domain and not feasible
     ]
     if not any(choice.feasible):
-        return "no zone has a place for it"
+        return NO_ZONE_HAS_ROOM()
     if any(cap.skew for cap in group.rules.caps_in_zone):
-        short = f": nothing for it in {', '.join(unable)}" if unable else ""
-        return f"its spread by zone would be more uneven than its maxSkew allows{short}"
-    return "every zone it may go to has a pod that it keeps apart from, or that keeps apart from it"
+        without = f", and no node for the pod exists in {', '.join(unable)}" if unable else ""
+        cause = f"its maxSkew would be exceeded{without}"
+        return TOPOLOGY_SPREAD_UNSATISFIABLE(topology=ZONE, cause=cause)
+    return POD_ANTI_AFFINITY_UNSATISFIABLE()
 
 
 def _connected(
@@ -300,7 +314,7 @@ def _assign_to_one_zone(
             kept = _fill_zone(group, choice, chosen, counts)
             batches += [PodBatch.of(group, group.pods[:kept], chosen)] if kept else []
         if kept < len(group.pods):
-            reason = CROWDED if id(group) in staying else LONELY
+            reason = _ZONE_EXCLUDED if id(group) in staying else _NO_ZONE_WITH_PODS
             unplaced.append(Unplaced(group, group.pods[kept:], reason))
 
 

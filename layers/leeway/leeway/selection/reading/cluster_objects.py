@@ -9,9 +9,9 @@ from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import Taint
 from leeway.selection.reading.admission import Admission, admission_of
 from leeway.selection.reading.object_kinds import WORKLOADS
+from leeway.selection.reading.object_schemas import check
 from leeway.selection.reading.objects import BadObject, Document, shown
 from leeway.selection.reading.pod_objects import spec_without_volumes, with_volumes
-from leeway.selection.reading.shapes import check
 from leeway.selection.reading.volumes import EBS_DRIVER, Volumes, attach_once, volumes_of
 from leeway.selection.resources import EBS_VOLUMES, Resources
 

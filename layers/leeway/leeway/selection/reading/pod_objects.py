@@ -16,9 +16,9 @@ from leeway.selection.pods import (
     Toleration,
     Weighted,
 )
+from leeway.selection.reading.object_schemas import check
 from leeway.selection.reading.objects import BadObject, Document
 from leeway.selection.reading.pod_requests import requests_of
-from leeway.selection.reading.shapes import check
 from leeway.selection.reading.volumes import Terms, VolumeNeeds, Volumes
 from leeway.selection.requirements import BadRequirement, Requirement, Requirements
 from leeway.selection.resources import EBS_VOLUMES, Resources
