@@ -1,4 +1,4 @@
-"""Why no instance type will do: the requirement that excludes them, and what was perhaps meant."""
+"""Explains why no instance type matches: the requirement that excludes them, with a suggestion."""
 
 from collections.abc import Mapping
 from difflib import SequenceMatcher
@@ -9,9 +9,10 @@ from leeway.selection.requirements import Requirement, Requirements, integer
 
 
 def explain(table: TypeTable, requirements: Requirements) -> str:
-    """Say which requirements leave no type, or how many each of them excludes.
+    """Return the requirements that exclude all types.
 
-    Where one alone excludes all, it is that one; else each with its count, the strictest first.
+    If single requirements exclude all types, these are named; otherwise each requirement with the
+    number of types that it excludes, the strictest first.
     """
     known = [r for r in requirements.values() if r.key in WELL_KNOWN and r.key in _known(table)]
     impossible = [r for r in known if not _meeting_only(table, r)]
@@ -25,8 +26,8 @@ def explain(table: TypeTable, requirements: Requirements) -> str:
 
 
 def unmatched(table: TypeTable, requirement: Requirement) -> str:
-    """Name the values of a requirement that no type has, each with what was perhaps meant; empty
-    where all are had."""
+    """Return the values of a requirement that no type has, each with a suggestion; empty if every
+    value is offered."""
     values = table.values(requirement.key)
     if not values:  # a label of the pool's own
         return ""
@@ -64,7 +65,7 @@ def _impossible(table: TypeTable, requirement: Requirement) -> str:
 
 
 def _did_you_mean(requested: str, values: Mapping[str, int]) -> str:
-    """The value most like the one wanted; of equally like ones, that of the most types."""
+    """Suggest the most similar value; among equally similar values, the one of the most types."""
     if not requested or not values or integer(requested) is not None:
         return ""
     best = max(

@@ -1,4 +1,4 @@
-"""Pods that have to share a node, as one unit to be packed."""
+"""Bundles pods that must share a node into one unit."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -14,18 +14,18 @@ _NO_SUCH_PODS = POD_AFFINITY_UNSATISFIABLE(
 )
 
 type Fits = Callable[[PodBatch], bool]
-"""Whether one unit of a lot could go onto some node."""
+"""Whether one unit of a batch fits on some node."""
 
 
 def bundle(
     batches: Sequence[PodBatch], running: frozenset[int], launched: frozenset[int], fits: Fits
 ) -> tuple[list[PodBatch], list[Unplaced]]:
-    """Join the lots that pod affinity by hostname holds together.
+    """Join the batches that pod affinity by hostname connects.
 
-    `running` are the counters that have pods on nodes: who has to be near one of those is packed
-    by itself, onto such a node. `launched` are those that have pods on new nodes, which are full.
-    The scheduler binds pods in any order: a pod may be the first of those that it has to be near
-    itself only where there are no others anywhere.
+    `running` are the counters with pods on nodes: pods that require one of them are packed
+    individually onto such nodes. `launched` are the counters with pods on new nodes, which are
+    full. kube-scheduler may bind pods in any order, so a pod may be the first that its own affinity
+    selects only if there is no other such pod.
     """
     dependent = [batch for batch in batches if set(_affinities(batch)) - running]
     if not dependent:
@@ -57,7 +57,7 @@ def _affinities(batch: PodBatch) -> Iterator[int]:
 
 
 def _together(batches: Sequence[PodBatch]) -> list[PodBatch]:
-    """The first lot, and all that are bound to it by counters that they want or add to."""
+    """The first batch, and all batches that affinity connects with it."""
     together, rest = [batches[0]], list(batches[1:])
     while True:
         affinities = {counter for batch in together for counter in _affinities(batch)}
@@ -81,9 +81,9 @@ def _partners(
     launched: frozenset[int],
     fits: Fits,
 ) -> tuple[list[PodBatch] | None, list[PodBatch]]:
-    """One pod of another lot for each counter that these want and that none of them adds to
-    without wanting it, and what is left of the others; None where there is no such pod, and no pod
-    of these may be the first."""
+    """One pod of another batch for each counter that these batches require and that none of them
+    can lead, and the batches that remain. None if no such pod exists and none of these pods may be
+    the first."""
     partners: list[PodBatch] = []
     zone = next((batch.zone for batch in together if batch.zone is not None), None)
     for counter in sorted({c for batch in together for c in _affinities(batch)} - running):
@@ -104,12 +104,12 @@ def _partners(
 
 
 def _can_lead(batch: PodBatch, counter: int) -> bool:
-    """Whether a lot's pods may come before those that have to be near the counter's."""
+    """Whether the pods of a batch may be placed before the pods that require the counter."""
     return counter in batch.counted and counter not in set(_affinities(batch))
 
 
 def _pair(partner: PodBatch, batch: PodBatch) -> PodBatch:
-    """One pod of each, as a unit."""
+    """One pod of each batch, as a unit."""
     ((one, _),), ((other, _),) = partner.parts, batch.parts
     zone = partner.zone if partner.zone is not None else batch.zone
     return PodBatch(((one, 1), (other, 1)), (), zone, joined=True)
@@ -118,8 +118,8 @@ def _pair(partner: PodBatch, batch: PodBatch) -> PodBatch:
 def _unit(
     together: Sequence[PodBatch], partners: Sequence[PodBatch], others: frozenset[int], fits: Fits
 ) -> tuple[PodBatch | None, list[Unplaced]]:
-    """One unit of as many of the pods as fit onto one node, the mates first; None where somebody
-    on it would miss whom they have to be near. `others` are the counters of pods besides these."""
+    """One unit of as many pods as fit on one node, the partners first; None if the affinity of a
+    pod in it could not be met. `others` are the counters of all other pods."""
     parts: dict[int, tuple[PodGroup, int]] = {}
     names: dict[int, list[str]] = {}
     zones = {batch.zone for batch in (*partners, *together) if batch.zone is not None}
@@ -148,8 +148,8 @@ def _unit(
 
 
 def _unbindable(unit: PodBatch, elsewhere: frozenset[int]) -> bool:
-    """Whether a unit's pods could not all be bound one after another, each near whom it has to be;
-    `elsewhere` are the counters of pods besides these."""
+    """Whether the pods of a unit could not be bound one after another with their affinity met.
+    `elsewhere` are the counters of all other pods."""
     bound: set[int] = set()
     waiting = [group.rules for group, _ in unit.parts]
     while waiting:
@@ -176,7 +176,7 @@ def _most(
     zone: int | None,
     fits: Fits,
 ) -> int:
-    """How many pods of a lot may join the unit: by halving, since fewer fit where more do."""
+    """How many pods of a batch may join the unit, by binary search."""
     low, high = 0, len(batch.units)
     before = parts.get(id(group), (group, 0))[1]
     while low < high:

@@ -1,7 +1,7 @@
-"""Spreads by other labels than zone and hostname: which value each pod's node is to have.
+"""Spread constraints on labels other than zone and hostname: chooses the label value for each pod.
 
-Capacity type, architecture, a label of the pool's own: every label that nodes of an offering have.
-Pods that a spread counts and that have no such spread themselves are taken to come later.
+Examples: capacity type, architecture, a label of the pool. A spread may count pods without such a
+spread; these are treated as placed later.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,20 +16,21 @@ from leeway.selection.reasons import TOPOLOGY_SPREAD_UNSATISFIABLE
 from leeway.selection.requirements import Requirements
 
 HANDLED_ELSEWHERE = frozenset({HOSTNAME, ZONE})
-"""The topologies that are seen to where zones are chosen and nodes are loaded."""
+"""The topologies that the choice of zones and the filling of nodes handle."""
 
 
 @dataclass
 class Values:
-    """The values of one label: those with a node for a pod (`able`, the cheapest first), those that
-    its spread compares, and how many pods of the spread's counter each has."""
+    """The values of one label: `feasible` values with a node for a pod (the cheapest first), values
+    that the spread compares, and the number of counted pods of each value."""
 
     feasible: Sequence[str]
     compared: frozenset[str]
     counts: dict[str, int]
 
     def next(self, spread: SpreadRule, counts_itself: bool) -> str | None:
-        """Choose the value for one more pod, of those with fewest; None: it would be uneven."""
+        """Choose the value with the fewest pods for the next pod; None if its maxSkew would be
+        exceeded."""
         known = [self.counts.get(value, 0) for value in self.compared | {*self.feasible}]
         least = min(known, default=0) if len(known) >= spread.min_domains else 0
         value = min(self.feasible, key=lambda each: self.counts.get(each, 0), default=None)
@@ -40,13 +41,14 @@ class Values:
 
 
 def other_topologies(spec: PodSpec) -> list[str]:
-    """Return the topologies of a pod's required spreads, but for zone and hostname."""
+    """Return the topologies of a pod's required spreads, except zone and hostname."""
     found = (spread.pods.topology for spread in spec.spreads if spread.required)
     return [topology for topology in dict.fromkeys(found) if topology not in HANDLED_ELSEWHERE]
 
 
 def pinned_to_labels(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
-    """Return a pod that goes only to nodes with these labels; its spreads compare what they did."""
+    """Return the pod restricted to nodes with these labels. Its spreads compare the same nodes as
+    before."""
     wanted = Requirements.from_labels(labels)
     terms = tuple(term.intersection(wanted) for term in spec.terms or (Requirements(),))
     return replace(spec, terms=terms, affinity=spec.own_terms)
@@ -55,7 +57,7 @@ def pinned_to_labels(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
 def split_by_value(
     group: PodGroup, spread: SpreadRule, values: Values
 ) -> Iterator[PodGroup | Unplaced]:
-    """Divide a group by the value that each of its pods' nodes is to have."""
+    """Split a group by the label value that is chosen for each pod."""
     counts_itself = spread.counter in group.rules.counted
     chosen: dict[str, list[str]] = {}
     for at, pod in enumerate(group.pods):

@@ -1,4 +1,4 @@
-"""A plan in the making: a batch of all pods, and then batches of those that have no place yet."""
+"""A draft of a plan: a run over all pods, then runs over the pods that have no node yet."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ from leeway.selection.solver.covering import least
 STARTUP_TAINTS = frozenset(
     {"node.kubernetes.io/not-ready", "node.cloudprovider.kubernetes.io/uninitialized"}
 )
-"""Taints of every node that has just joined."""
+"""Taints that every node has when it joins."""
 
 
 class Draft:
-    """What has been decided for some pods; at first nothing."""
+    """The assignments of some pods so far, initially empty."""
 
     def __init__(
         self,
@@ -58,31 +58,31 @@ class Draft:
         self._bounds: list[float | None] = []
 
     def restarted(self) -> "Draft":
-        """Return a draft of the same with nothing decided, whose nodes are not improved."""
+        """Return an empty draft of the same pods, whose new nodes are not improved."""
         search = replace(self._search, improvements=0)
         return Draft(self._pods, self._base_supply, self._input_nodes, search)
 
     @cached_property
     def specs(self) -> tuple[PodSpec, ...]:
-        """The pods' different specs, in the order of their coming, higher priorities first."""
+        """The distinct pod specs in the order in which they are given, higher priorities first."""
         found = dict.fromkeys(pod.spec for pod in self._pods)
         return tuple(sorted(found, key=lambda spec: -spec.priority))
 
     @property
     def order_dependent(self) -> set[PodSpec]:
-        """Of the pods that have no place and might have had one, if others had not come first."""
+        """The pods without a node that another order could have placed."""
         names = self._unplaced.keys() - self._infeasible - self._limited
         return {self._specs[name] for name in names}
 
     @property
     def unplaced_by_priority(self) -> list[int]:
-        """How many pods of each priority have no place, the highest first."""
+        """How many pods of each priority have no node, the highest priority first."""
         counts = Counter(self._specs[name].priority for name in self._unplaced)
         return [counts[p] for p in sorted({s.priority for s in self._specs.values()}, reverse=True)]
 
     def plan_all(self, ranks: Mapping[PodSpec, int] | None = None) -> None:
-        """Plan for all pods at once, with all preferences given up that have to be. `ranks` say
-        which come before others: the lower, the earlier."""
+        """Plan all pods at once. Relax the preferences that cannot be satisfied. `ranks` orders
+        pods by spec: a lower rank is placed earlier."""
         by_name = {pod.name: ranks[pod.spec] for pod in self._pods} if ranks else {}
         waiting = self._pods
         while True:
@@ -105,23 +105,24 @@ class Draft:
         self._merge(run)
 
     def bind_all(self) -> None:
-        """Put pods onto nodes that are there, and plan no new ones."""
+        """Assign pods to existing nodes and plan no new nodes."""
         run = PackingRun(self._pods, self._classifier, self._base_supply, self._nodes, self._search)
         self._unplaced = {name: None for group in run.bind() for name in group.pods}
         self._merge(run)
 
     def add_unplaced(self, rounds: int) -> None:
-        """Look so often again at pods without a place, as if the rest were carried out.
+        """Plan the pods without a node again, on top of the draft, up to this many rounds.
 
-        Where limits of pools leave pods out, spreads were planned with these: nothing is added.
+        Does nothing if the limits of pools excluded pods, because spreads were planned with these
+        pods.
         """
         for _ in range(0 if self._limited else rounds):
             if not self._add([name for name in self._unplaced if name not in self._infeasible]):
                 return
 
     def add_sequentially(self) -> None:
-        """Look at pods without a place, set by set of equal ones, as kube-scheduler binds pods,
-        until there is a place for none of them."""
+        """Plan the pods without a node spec by spec, as kube-scheduler binds pods, until no further
+        pod gets a node."""
         found = True
         while found:
             found = False
@@ -130,7 +131,7 @@ class Draft:
                 found |= self._add([name for name in names if name not in self._infeasible])
 
     def _add(self, names: Sequence[str]) -> bool:
-        """Plan for some of the pods without a place; returns whether any of them has one now."""
+        """Plan some of the pods without a node. Returns whether any of them has a node now."""
         if not names:
             return False
         waiting = [Pod(name, fully_relaxed(self._specs[name], soft_taints=True)) for name in names]
@@ -154,7 +155,7 @@ class Draft:
         return bool(found)
 
     def _merge(self, run: PackingRun) -> None:
-        """Take over where a batch has put its pods, and what it knows of others."""
+        """Add the assignments of a run to the draft."""
         self._counters = run.counters
         self._infeasible |= run.outcome.infeasible
         self._limited |= run.outcome.limited
@@ -171,7 +172,7 @@ class Draft:
         self._new += run.outcome.nodes
 
     def _pinned(self, batch: PodBatch, offering: int) -> PodBatch:
-        """A lot that went by the labels of a node: these may not become others any more."""
+        """Restrict a batch to the label values of its node that its spreads depend on."""
         labels = self._classifier.supply.labels(offering)
         parts = []
         for group, pods in batch.parts:
@@ -187,7 +188,7 @@ class Draft:
         return replace(batch, parts=tuple(parts), zone=int(self._classifier.supply.zones[offering]))
 
     def _existing_nodes(self) -> list[ExistingNode]:
-        """The nodes that are there, with the pods that have been placed on them."""
+        """The existing nodes with the pods that were assigned to them."""
         added: dict[int, list[PodSpec]] = {}
         for row, batch in self._placed:
             added.setdefault(row, []).extend(self._specs_of(batch.units))
@@ -197,7 +198,7 @@ class Draft:
         ]
 
     def _planned_nodes(self) -> list[ExistingNode]:
-        """The nodes of the plan as they will be, with daemons and pods."""
+        """The new nodes of the draft with their DaemonSets and pods."""
         return [self._as_existing(number, node) for number, node in enumerate(self._new)]
 
     def _as_existing(self, number: int, node: NewNode) -> ExistingNode:
@@ -221,7 +222,7 @@ class Draft:
         return [self._specs[name] for unit in units for name in unit]
 
     def plan(self) -> Plan:
-        """Make the plan of what has been decided."""
+        """Return the plan of all assignments."""
         launched, rejected = make_requests(self._new, self._classifier)
         prices = [node.cheapest.price for node in launched]
         unplaced = [
@@ -242,7 +243,7 @@ class Draft:
         return tuple(Placement(self._nodes[row].name, tuple(names[row])) for row in sorted(names))
 
     def _bound(self) -> float:
-        """The least that nodes for the pods on new nodes could cost, of any pool."""
+        """A lower bound of the price of nodes of any pool for the pods on new nodes."""
         match self._bounds:
             case []:
                 return 0.0
@@ -259,7 +260,8 @@ def _not_planned(pod: str) -> Reason:
 
 
 def _when_initialized(node: ExistingNode, supply: Supply) -> ExistingNode:
-    """A pool's node that starts, as it will be: without what is taken off when it is Ready."""
+    """A starting node of a pool as it will be when it is initialized: without its startup
+    taints."""
     pool = next((pool for pool in supply.pools if pool.name == node.pool), None)
     if pool is None or node.labels.get(INITIALIZED) == "true":
         return node

@@ -1,4 +1,4 @@
-"""The nodes that run or are on their way: what is left of each, and which pods are on it."""
+"""The existing and planned nodes: their free resources and the pods on them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ NO_ZONE = ""
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What placing pods changes, to come back to."""
+    """The state that `ExistingNodes.restore` returns to."""
 
     free: Floats
     counts: Floats
@@ -26,11 +26,11 @@ class Snapshot:
 
 
 class ExistingNodes:
-    """The nodes that are there (N), what is left of each, and who is on them.
+    """The existing nodes (N), their free resources and their pods.
 
-    `free` (N x R), `counts` and `limits` (N x C): the resources that are left, how many pods each
-    counter has there, and the most that the pods there let it have. `zone_limits`: the same of
-    counters by zone (zones as `domains_of` numbers them). `coming` are to be launched (N).
+    `free` (N x R): free resources. `counts` (N x C): pods of each counter. `limits` (N x C):
+    maximum of each counter that the pods on the node allow. `zone_limits`: the same maximum by zone
+    (zones as numbered by `domains_of`). `planned` (N): whether the node is not launched yet.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ExistingNodes:
         return np.array([amounts.get(name, 0) for name in self._resources], dtype=float)
 
     def _pending_daemons(self, node: ExistingNode, row: int, daemons: Sequence[PodSpec]) -> Floats:
-        """What daemons will take of a node that are not on it yet."""
+        """The requests of DaemonSet pods that do not run on a node yet."""
         pending = np.zeros(len(self._resources))
         for daemon in daemons:
             # Their controller minds no soft taints.
@@ -81,12 +81,12 @@ class ExistingNodes:
         return np.maximum(pending - self.amounts(node.daemons), 0)
 
     def _matches(self, spec: PodSpec, row: int) -> bool:
-        """Whether a node meets a pod's requirements."""
+        """Whether a node matches the requirements of a pod."""
         return not spec.terms or any(term.admits(self.labels[row]) for term in spec.terms)
 
     def _add_limits(self, row: int, rules: Rules, skews: bool) -> None:
-        """Keep off a node and out of its zone whom a pod there keeps apart from. `skews`: and
-        whoever would make its spread by hostname more uneven than an empty node allows."""
+        """Lower the limits of a node and of its zone by the anti-affinity of a pod on it. `skews`:
+        also by its spread by hostname."""
         for cap in rules.caps_on_node:
             if skews or not cap.skew:
                 self.limits[row, cap.counter] = min(cap.most, self.limits[row, cap.counter])
@@ -98,7 +98,7 @@ class ExistingNodes:
                 limits[zone] = min(cap.most, limits[zone])
 
     def counting(self, counted: CountedNodes) -> Bools:
-        """Which nodes count: N."""
+        """Which nodes are counted: N."""
         if counted not in self._counting:
             self._counting[counted] = np.array(
                 [counted.has(self.labels[row], node.taints) for row, node in enumerate(self.nodes)],
@@ -107,7 +107,7 @@ class ExistingNodes:
         return self._counting[counted]
 
     def domains_of(self, topology: str) -> Ints:
-        """Each node's domain of a topology, as a number; -1 where it has no such label: N."""
+        """The domain of each node in a topology as a number, -1 without the label: N."""
         if topology not in self._domains:
             values = [labels.get(topology) for labels in self.labels]
             number = {value: i for i, value in enumerate(sorted({v for v in values if v}))}
@@ -121,7 +121,7 @@ class ExistingNodes:
         return frozenset(np.flatnonzero(self.counts.any(axis=0)).tolist())
 
     def admits(self, spec: PodSpec) -> Bools:
-        """Which nodes a pod's node requirements and tolerations let it go to: N."""
+        """Which nodes match the node requirements and tolerations of a pod: N."""
         key = (spec.terms, spec.tolerations)
         if key not in self._admitted:
             self._admitted[key] = np.array(
@@ -134,8 +134,8 @@ class ExistingNodes:
         return self._admitted[key]
 
     def domains(self, spec: PodSpec) -> frozenset[str]:
-        """The zones of these nodes that count in a pod's spreads by zone, be there room or not: a
-        zone without any pod keeps the others low."""
+        """The zones of these nodes that a pod's spreads by zone compare. A zone without room is
+        compared too."""
         spreads = [spread for spread in spec.spreads if spread.pods.topology == ZONE]
         found: set[str] = set()
         for counted in {CountedNodes.of(spec, spread) for spread in spreads}:
@@ -143,12 +143,12 @@ class ExistingNodes:
         return frozenset(found - {NO_ZONE})
 
     def values(self, topology: str, counted: CountedNodes) -> frozenset[str]:
-        """The values of a label that some of these nodes have."""
+        """The values of a label on the counted nodes."""
         rows = np.flatnonzero(self.counting(counted))
         return frozenset(self.labels[row].get(topology, "") for row in rows) - {""}
 
     def counts_by(self, topology: str, counter: int) -> dict[str, int]:
-        """A counter's pods by the value of a label."""
+        """The number of a counter's pods by the value of a label."""
         found: dict[str, int] = {}
         for row, labels in enumerate(self.labels):
             if topology in labels:
@@ -157,7 +157,8 @@ class ExistingNodes:
         return found
 
     def room(self, batch: PodBatch, zone: str | None) -> Floats:
-        """How many units of a lot each node could take, whatever else is still to come: N."""
+        """The number of units of a batch that fit on each node, apart from pods that are still
+        pending: N."""
         counted, caps = batch.counted, batch.caps
         size = np.zeros(len(self._resources))
         eligible = np.ones(len(self.nodes), dtype=bool)
@@ -181,7 +182,7 @@ class ExistingNodes:
         return found
 
     def fitting(self, size: Floats, rows: Ints | slice = slice(None)) -> Floats:
-        """How many times an amount (R) fits into what is left of each of some nodes."""
+        """How many times an amount (R) fits into the free resources of each node."""
         requested = size > 0
         found: Floats = np.floor((self.free[rows][:, requested] + 1e-6) / size[requested]).min(
             axis=1, initial=np.inf
@@ -189,7 +190,8 @@ class ExistingNodes:
         return found
 
     def place(self, batch: PodBatch, zone: str | None) -> PodBatch:
-        """Put as many units as fit, onto the fullest nodes first; returns what is left over."""
+        """Assign as many units as fit, to the fullest nodes first. Returns the batch of the units
+        that remain."""
         room = self.room(batch, zone)
         feasible = np.flatnonzero(room)
         start = 0
@@ -202,12 +204,12 @@ class ExistingNodes:
         return batch.having(batch.units[start:])
 
     def free_share(self, rows: Ints) -> Floats:
-        """The parts of their resources that nodes have left, summed up."""
+        """The free shares of the nodes' resources, summed over resources."""
         free: Floats = (self.free[rows] / self._allocatable[rows]).sum(axis=1)
         return free
 
     def put(self, row: int, batch: PodBatch, units: Units, skews: bool = False) -> None:
-        """Put units of a lot onto a node. `skews`: its spreads by hostname bind who comes later."""
+        """Assign units of a batch to a node. `skews`: its spreads by hostname limit later pods."""
         for group, pods in batch.parts:
             self.free[row] -= len(units) * pods * self.amounts(group.spec.requests)
             self.counts[row, self.counted(group, row)] += len(units) * pods
@@ -224,14 +226,14 @@ class ExistingNodes:
         ]
 
     def snapshot(self) -> Snapshot:
-        """Return what is to be known to come back to this."""
+        """Return the state for `restore`."""
         limits = {counter: limits.copy() for counter, limits in self.zone_limits.items()}
         return Snapshot(
             self.free.copy(), self.counts.copy(), self.limits.copy(), limits, tuple(self.placed)
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take off what has been placed since."""
+        """Undo all assignments since the snapshot."""
         self.free, self.counts = snapshot.free.copy(), snapshot.counts.copy()
         self.limits = snapshot.limits.copy()
         self.zone_limits = {

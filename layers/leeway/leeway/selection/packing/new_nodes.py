@@ -1,4 +1,4 @@
-"""Packs lots onto new nodes, within the limits of their pools."""
+"""Packs batches onto new nodes, within the limits of their pools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from leeway.selection.solver.solving import Solution, solve, solve_few
 
 @dataclass(frozen=True)
 class NewNode:
-    """A node to be launched: an offering (its position in the supply) and the lots on it."""
+    """A node to launch: an offering (its position in the supply) and the batches on it."""
 
     offering: int
     batches: NodeBatches
@@ -29,29 +29,27 @@ class NewNode:
 
 @dataclass
 class Limits:
-    """What the pools may still have: by pool, by resource; "nodes" is a number of nodes."""
+    """The remaining limits by pool and resource. "nodes" is the number of nodes."""
 
     remaining: dict[str, dict[str, int]]
 
     def admits(self, pool: str, capacity: Mapping[str, int]) -> bool:
-        """Whether one more node of this capacity may be launched."""
+        """Whether one more node of this capacity is within the limits."""
         return all(
             (1 if name == "nodes" else capacity.get(name, 0)) <= remaining
             for name, remaining in self.remaining.get(pool, {}).items()
         )
 
     def take(self, pool: str, capacity: Mapping[str, int]) -> None:
-        """Count one more node."""
+        """Subtract one node from the limits."""
         for name in self.remaining.get(pool, {}):
             self.remaining[pool][name] -= 1 if name == "nodes" else capacity.get(name, 0)
 
 
 @dataclass
 class NewNodesResult:
-    """The outcome for some lots: nodes, what is left over, and the bound in USD per hour.
-
-    `few` says that there were so few pods that each was placed by itself.
-    """
+    """The nodes for some batches, the batches that remain, and the lower bound in USD per hour.
+    `limited`: pool limits excluded pods. `few`: each pod was packed individually."""
 
     nodes: list[NewNode] = field(default_factory=list)
     remaining: list[PodBatch] = field(default_factory=list)
@@ -67,10 +65,10 @@ def pack_new_nodes(
     limits: Limits,
     improvements: int | None = None,
 ) -> NewNodesResult:
-    """Pack lots onto nodes of the offerings that are open (O).
+    """Pack batches onto nodes of the eligible offerings (O).
 
-    Few of them are packed one by one if there are rounds of `improvements`, or none (0): then the
-    bound is not known. Without (None) all are packed by kinds.
+    With a number of `improvements`, a small batch is packed one by one; with 0 the bound is not
+    computed. With None, all pods are packed by class.
     """
     outcome = NewNodesResult()
     waiting: list[PodBatch] = list(batches)
@@ -103,7 +101,7 @@ def _solved(pod_classes: PodClasses, improvements: int) -> Solution:
 
 
 def _within(classifier: Classifier, limits: Limits) -> Bools:
-    """The offerings of which one more node is within its pool's limits: O."""
+    """The offerings of which one more node is within the limits of its pool: O."""
     supply = classifier.supply
     found = np.ones(len(supply), dtype=bool)
     for number, pool in enumerate(supply.pools):
@@ -123,7 +121,7 @@ def _load(
     limits: Limits,
     outcome: NewNodesResult,
 ) -> list[PodBatch]:
-    """Put lots onto nodes by patterns; returns the lots that are left."""
+    """Assign batches to nodes by patterns. Returns the batches that remain."""
     supply = classifier.supply
     queues = [Queue(batches, len(supply.zone_names)) for batches in pod_classes.batches]
     filler = NodeFiller(pod_classes.problem, queues)
@@ -161,7 +159,7 @@ def _load(
 
 
 def _by_priority(patterns: Sequence[Pattern], pod_classes: PodClasses) -> list[Pattern]:
-    """Nodes of pods with the highest priority first: limits may end the launching."""
+    """Order nodes by the highest priority of their pods, because limits may stop the launch."""
     ranks = np.array([max(batch.priority for batch in batches) for batches in pod_classes.batches])
     if len(np.unique(ranks)) == 1:
         return list(patterns)
@@ -169,7 +167,7 @@ def _by_priority(patterns: Sequence[Pattern], pod_classes: PodClasses) -> list[P
 
 
 def load_of(node: NewNode, classifier: Classifier) -> Floats:
-    """What a new node's pods ask for: R."""
+    """The requests of the pods on a new node: R."""
     requested = np.zeros(len(classifier.resources))
     for batch, units in node.batches:
         requested += len(units) * classifier.size(batch)

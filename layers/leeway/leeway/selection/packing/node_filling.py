@@ -1,4 +1,4 @@
-"""Takes pods for a node from what waits, so that no counter on the node is exceeded."""
+"""Assigns pending pods to new nodes without exceeding any counter."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,11 +8,11 @@ from leeway.selection.packing.pod_groups import PodBatch, Units
 from leeway.selection.solver.arrays import Floats, Problem
 
 type NodeBatches = tuple[tuple[PodBatch, Units], ...]
-"""Lots on one node, with the units of each."""
+"""The batches on one node, with the units of each."""
 
 
 class Queue:
-    """One kind's lots, from which units are taken, by zone."""
+    """The batches of one pod class, from which units are taken by zone."""
 
     def __init__(self, batches: Sequence[PodBatch], zones: int) -> None:
         self.batches = batches
@@ -29,13 +29,13 @@ class Queue:
         self.free = sum(len(batches[at].units) for at in self._free)
 
     def remaining(self) -> Iterator[PodBatch]:
-        """What has not been taken."""
+        """The units that were not taken."""
         for batch, take_planned in zip(self.batches, self._taken, strict=True):
             if take_planned < len(batch.units):
                 yield batch.having(batch.units[take_planned:])
 
     def take(self, units: int) -> Iterator[tuple[PodBatch, Units]]:
-        """Take units of whichever lot has some."""
+        """Take units of any batch that has some."""
         while units > 0 and self._position < len(self.batches):
             batch, start = self.batches[self._position], self._taken[self._position]
             found = batch.units[start : start + units]
@@ -49,8 +49,8 @@ class Queue:
     def take_one(
         self, counts: dict[int, int], limits: dict[int, int], zone: int
     ) -> tuple[PodBatch, tuple[str, ...]] | None:
-        """Take one unit that the counters of a node in a zone admit, of the lots by turns; those
-        that may go to any zone last."""
+        """Take one unit that the counters of a node in a zone admit. Batches take turns; batches
+        that may use every zone come last."""
         at = self._next(self._of_zone[zone], zone, counts, limits) if zone >= 0 else None
         if at is not None:
             self.waiting[zone] -= 1
@@ -96,8 +96,8 @@ def _admits(
 
 
 def best_zone(pods: Sequence[tuple[Queue, int]], prices: Mapping[int, float]) -> int:
-    """Of the zones that a node costs so much in, the one that has most of what it is to hold; of
-    equal ones the cheapest, and of those that with most left."""
+    """Of the zones with a price for the node, the one with the most of the planned pods; then the
+    cheapest; then the one with the most pending pods."""
     return max(
         prices,
         key=lambda zone: (
@@ -109,12 +109,12 @@ def best_zone(pods: Sequence[tuple[Queue, int]], prices: Mapping[int, float]) ->
 
 
 def take_planned(pods: Sequence[tuple[Queue, int]]) -> NodeBatches:
-    """Take what a node is to hold, of kinds that the counters have been seen to for."""
+    """Take the planned units of a node without checking counters."""
     return tuple(entry for queue, units in pods for entry in queue.take(units))
 
 
 class NodeFiller:
-    """Loads nodes as far as their counters admit, and fills what stays free with other pods."""
+    """Fills nodes up to the limits of their counters, and uses free resources for other pods."""
 
     def __init__(self, problem: Problem, queues: Sequence[Queue]) -> None:
         self._problem = problem
@@ -124,7 +124,7 @@ class NodeFiller:
         self._large = (problem.sizes / np.maximum(capacity, 1)).sum(axis=1)
 
     def fill(self, pods: Sequence[tuple[int, int]], offering: int, zone: int) -> NodeBatches:
-        """Take units of kinds for a node of an offering in a zone."""
+        """Take units of pod classes for a node of an offering in a zone."""
         counts: dict[int, int] = {}
         limits: dict[int, int] = {}
         assigned: dict[int, tuple[PodBatch, list[tuple[str, ...]]]] = {}
@@ -163,7 +163,7 @@ class NodeFiller:
         limits: dict[int, int],
         assigned: dict[int, tuple[PodBatch, list[tuple[str, ...]]]],
     ) -> None:
-        """The largest pods that fit, one by one."""
+        """Add the largest pods that fit, one by one."""
         problem = self._problem
         feasible = problem.fits[:, offering] & (self._waiting > 0)
         feasible[list(exhausted)] = False

@@ -1,4 +1,4 @@
-"""One batch of pods and what is decided for it: nodes that are there, new nodes, or no place."""
+"""One packing run: assigns pods to existing nodes, then to new nodes, or records why not."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,7 +44,7 @@ from leeway.selection.resources import Resources
 from leeway.selection.solver.arrays import Bools
 
 REPACK_FROM = 1.05
-"""Of the bound: what nodes have to cost for some of them to be packed again."""
+"""Nodes that cost more than this multiple of the bound are partly packed again."""
 
 
 _NO_ROOM_NEXT_TO_PODS = POD_AFFINITY_UNSATISFIABLE(
@@ -54,9 +54,8 @@ _NO_ROOM_NEXT_TO_PODS = POD_AFFINITY_UNSATISFIABLE(
 
 @dataclass
 class Outcome:
-    """What has been decided so far. `missed` are the pods without a place, each with the reason;
-    `hopeless` are those that no node at all is for, `limited` those that a pool's limits leave no
-    node for."""
+    """The result so far. `unplaced` maps each pod without a node to its reason. `infeasible` are
+    the pods that no node at all fits, `limited` those that the limits of the node pools exclude."""
 
     unplaced: dict[str, Reason] = field(default_factory=dict)
     infeasible: set[str] = field(default_factory=set)
@@ -65,26 +64,25 @@ class Outcome:
     nodes: list[NewNode] = field(default_factory=list)
 
     def add_unplaced(self, pods: Iterable[str], reason: Reason) -> None:
-        """Note pods that have no place."""
+        """Record pods without a node."""
         self.unplaced.update((pod, reason) for pod in pods)
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How much is tried for one plan: in which `orders` pods are bound to nodes that are there, and
-    in how many rounds the new nodes of few pods are improved."""
+    """The effort for one plan: the `orders` in which pods are bound to existing nodes, and the
+    number of rounds that improve the new nodes of small batches."""
 
     orders: Sequence[Order]
     improvements: int
 
 
 class PackingRun:
-    """One run: what is known of the pods, and what has been decided so far.
+    """One run over a set of pods, with its state.
 
-    `given` is the supply before pools were told apart, `search` says how much is tried. `coming` of
-    the nodes, the last ones, are still to be launched. `counters` are those of the batch whose plan
-    this one adds to.
-    `ranks` say which pods, by name, come before others: the lower, the earlier.
+    `base_supply` is the supply before `with_variants_for`. The last `planned` of the nodes are not
+    launched yet. `counters` are those of the run whose plan this run extends. `ranks` orders pods
+    by name: a lower rank is placed earlier.
     """
 
     def __init__(
@@ -121,7 +119,7 @@ class PackingRun:
         self._zones_of: dict[object, tuple[frozenset[int], frozenset[int]]] = {}
 
     def plan(self) -> bool:
-        """Plan; False where what pods have given up is to be known from the start."""
+        """Plan all pods. Returns False if the plan must restart because of relaxed preferences."""
         waiting: Sequence[PodGroup] = self.groups
         while waiting:
             waiting, unplaced = self._split_by_topology(self._bind(waiting))
@@ -145,11 +143,11 @@ class PackingRun:
         return True
 
     def bind(self) -> Sequence[PodGroup]:
-        """Only bind pods to nodes that are there; returns the groups of those that are left."""
+        """Bind pods to existing nodes only. Returns the groups of the pods that remain."""
         return self._bind(self.groups)
 
     def _bind(self, groups: Sequence[PodGroup]) -> Sequence[PodGroup]:
-        """Bind pods to nodes that are there; returns the groups of those that are left."""
+        """Bind pods to existing nodes. Returns the groups of the pods that remain."""
         before = len(self.existing.placed)
         if not self.existing.nodes:
             return groups
@@ -175,7 +173,7 @@ class PackingRun:
     def _split_by_topology(
         self, groups: Sequence[PodGroup]
     ) -> tuple[list[PodGroup], list[Unplaced]]:
-        """Divide groups by the labels that their spreads go by, besides zone and hostname."""
+        """Split groups by the labels of their spread constraints other than zone and hostname."""
         kept: list[PodGroup] = []
         unplaced: list[Unplaced] = []
         counts: dict[int, dict[str, int]] = {}
@@ -196,7 +194,7 @@ class PackingRun:
     def _values(
         self, group: PodGroup, spread: SpreadRule, counts: dict[int, dict[str, int]]
     ) -> Values:
-        """The values of a label by which a group is spread."""
+        """The values of the label of a spread constraint."""
         offered = self.supply.values(spread.topology)
         feasible = np.flatnonzero(self.classifier.allowed(PodBatch.of(group, group.pods[:1])))
         cheapest = feasible[np.argsort(self.supply.prices[feasible], kind="stable")]
@@ -222,7 +220,7 @@ class PackingRun:
         return Demand(group, forms, zones, self._rank(group))
 
     def _record_affinities(self, groups: Sequence[PodGroup], unplaced: Sequence[Unplaced]) -> None:
-        """Note whom the pods that have a place now have to be near, and whom others may follow."""
+        """Record which counters the placed pods depend on, and which counters others may follow."""
         unplaced_pods: dict[int, int] = {}
         for entry in unplaced:
             unplaced_pods[id(entry.group)] = unplaced_pods.get(id(entry.group), 0) + len(entry.pods)
@@ -236,8 +234,8 @@ class PackingRun:
     def _needs_restart(
         self, relaxations: Sequence[tuple[Unplaced, PodSpec | None]], waiting: Sequence[PodGroup]
     ) -> bool:
-        """Whether giving up preferences came too late: pods that have to be near others find those
-        on full nodes, or pods come to be like those that others have become the first of."""
+        """Whether preferences were relaxed too late: pods that depend on others find those on full
+        nodes, or relaxed pods now match pods that others were placed as the first of."""
         late = (
             entry.group.rules.affinity_in_zone and not self.given_up.keys().isdisjoint(entry.pods)
             for entry, spec in relaxations
@@ -249,14 +247,15 @@ class PackingRun:
         return any(late) or any(alike)
 
     def _next_relaxed(self, spec: PodSpec) -> PodSpec | None:
-        """Give up preferences that nothing meets, and only where there is none the next one."""
+        """Relax the preferences that nothing satisfies. If there are none, relax the next
+        preference."""
         hoped = tuple(w for w in spec.preferred_terms if self._is_satisfiable(spec, w))
         if len(hoped) < len(spec.preferred_terms):
             return replace(spec, preferred_terms=hoped)
         return relaxed(spec, self.soft_taints)
 
     def _is_satisfiable(self, spec: PodSpec, wanted: Weighted[Requirements]) -> bool:
-        """Whether there is a place at all where a pod's preference is met."""
+        """Whether any node satisfies a preference of a pod."""
         alone = with_preferences_required(
             replace(without_preferences(spec), preferred_terms=(wanted,))
         )
@@ -264,7 +263,7 @@ class PackingRun:
         return bool(self.classifier.allowed(batch).any() or self.existing.room(batch, None).any())
 
     def _place(self, groups: Sequence[PodGroup]) -> Iterable[Unplaced]:
-        """Place what can be placed; returns the rest with reasons."""
+        """Place the pods that have a node. Yields the others with reasons."""
         feasible: list[tuple[PodGroup, Choice]] = []
         for group in groups:
             topology = unsupported_topology(group.spec)
@@ -301,7 +300,7 @@ class PackingRun:
         return self._ranks.get(group.pods[0], 0)
 
     def _pack_new_nodes(self, batches: Sequence[PodBatch]) -> Iterable[Unplaced]:
-        """Pack lots onto new nodes: pools of the highest weight first."""
+        """Pack batches onto new nodes. Pools with the highest weight come first."""
         lonely = [batch for batch in batches if not batch.joined and _bound_to_nodes(batch)]
         yield from self._unplaced(lonely, _NO_ROOM_NEXT_TO_PODS)
         alone = {id(batch) for batch in lonely}
@@ -319,7 +318,7 @@ class PackingRun:
         yield from self._unplaced(waiting, POOL_LIMIT_REACHED() if limited else None)
 
     def _repack(self, done: NewNodesResult, eligible: Bools) -> list[NewNode]:
-        """Pack the worst of these nodes again where that is likely to pay."""
+        """Pack the least efficient nodes again if this is likely to reduce the price."""
         prices = self.supply.prices[[node.offering for node in done.nodes]]
         if done.few or done.bound is None or self.limits.remaining:
             return done.nodes
@@ -333,7 +332,7 @@ class PackingRun:
         return repack(done.nodes, self.classifier, pack)
 
     def _drop_uneven(self) -> None:
-        """Take pods off new nodes that count on pods which have found no place themselves."""
+        """Remove pods from new nodes if their spread or affinity depends on pods without a node."""
         unplaced_pods = -1
         while unplaced_pods != len(self.outcome.unplaced):
             unplaced_pods = len(self.outcome.unplaced)
@@ -389,7 +388,8 @@ class PackingRun:
         return bool((self.existing.room(batch, self._zone(batch)) > 0).any())
 
     def _choice(self, group: PodGroup) -> Choice:
-        """Where there is a place for one pod of the group, and which zones its spreads count."""
+        """The zones with a node for one pod of the group, and the zones that its spreads
+        compare."""
         # Be the pods there that it has to share a node with, or not.
         rules = replace(group.rules, affinity_on_node=())
         batch = PodBatch.of(replace(group, rules=rules), group.pods[:1])
@@ -417,7 +417,8 @@ class PackingRun:
     def _launchable(
         self, batch: PodBatch, required: PodSpec
     ) -> tuple[frozenset[int], frozenset[int]]:
-        """The zones with an offering that has room for one pod, and with any that it may go to."""
+        """The zones with an offering that has room for one pod, and the zones with any offering
+        that matches its requirements."""
         key = (batch.shape, required.terms)
         if key not in self._zones_of:
             zones = self.supply.zones
@@ -438,7 +439,7 @@ class PackingRun:
         return counts
 
     def _cheapest_first(self) -> list[int]:
-        """The zones by what a node's worth of resources costs there at least."""
+        """The zones in the order of their lowest price per unit of resources."""
         capacity = self.classifier.capacity / np.maximum(
             self.classifier.capacity.max(axis=0, initial=1), 1
         )
@@ -448,14 +449,14 @@ class PackingRun:
 
 
 def _zones(supply: Supply, nodes: Sequence[ExistingNode]) -> tuple[str, ...]:
-    """The zones that anything is offered in, and those besides that nodes are in."""
+    """The zones with offerings, then the other zones with nodes."""
     known = supply.zone_names
     labels = ({normalised(key): value for key, value in node.labels.items()} for node in nodes)
     return known + tuple(sorted({each[ZONE] for each in labels if each.get(ZONE)} - set(known)))
 
 
 def _leading(group: PodGroup) -> frozenset[int]:
-    """The counters that a group's pods add to without having to be near others of them."""
+    """The counters that a group's pods add to without requiring another pod of them."""
     return group.rules.counted - set(group.rules.affinity_in_zone)
 
 
@@ -464,7 +465,7 @@ def _bound_to_nodes(batch: PodBatch) -> bool:
 
 
 def _limits(supply: Supply, nodes: Sequence[ExistingNode]) -> Limits:
-    """What the pools may still have, besides the nodes that they have."""
+    """The limits of the pools less the capacity of their nodes."""
     budgets = {}
     for pool in supply.pools:
         own = [node for node in nodes if node.pool == pool.name]

@@ -1,6 +1,6 @@
-"""Packing: pods → nodes that are there, nodes to launch, and pods that fit nowhere with the reason.
+"""Packing: pods → existing nodes, nodes to launch, and unschedulable pods with reasons.
 
-Pure: it knows neither AWS nor Kubernetes, and changes nothing.
+Pure: it imports neither AWS nor Kubernetes clients and has no side effects.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,14 +17,14 @@ from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long places are looked for where a plan leaves pods without one.
+    """The effort of planning if a plan leaves pods without a node.
 
-    `rounds`: how often those are looked at again, as if the rest of the plan were carried out.
-    `attempts`: how many plans are made at most, each with those first that had no place in the one
-    before, for up to `pods` pods. `singly`: up to so many sets of equal pods are planned one after
-    another, as kube-scheduler binds them, if that finds more places. `orders`: in how many orders
-    pods are bound to nodes that are there, at most. `improvements`: in how many rounds the new
-    nodes of few pods are made cheaper; a round takes about a millisecond for a hundred pods.
+    `rounds`: how often those pods are planned again, on top of the plan. `attempts`: the maximum
+    number of plans for up to `pods` pods; each plan places first the pods that the one before left
+    out. `singly`: up to this many distinct pod specs are planned one after another, as
+    kube-scheduler binds them. `orders`: the maximum number of orders in which pods are bound to
+    existing nodes. `improvements`: rounds that make the new nodes of a small batch cheaper; a round
+    takes about a millisecond for a hundred pods.
     """
 
     rounds: int = 3
@@ -44,10 +44,10 @@ def pack(
     nodes: Sequence[ExistingNode] = (),
     effort: Effort = USUAL,
 ) -> Plan:
-    """Plan a place for every pod: on nodes that are there first, then on new ones.
+    """Plan a node for every pod: existing nodes first, then new nodes.
 
-    Preferences are held as if they were required, and given up one after another where pods would
-    have no place otherwise (see `leeway.selection.packing.preferences`).
+    Preferences are treated as requirements, and relaxed one after another if pods would have no
+    node otherwise (see `leeway.selection.packing.preferences`).
     """
     draft = Draft(pods, supply, nodes, Search(ORDERS[: effort.orders], effort.improvements))
     draft.plan_all()
@@ -58,7 +58,7 @@ def pack(
 
 
 def _best(draft: Draft, effort: Effort) -> Draft:
-    """The draft of several that leaves fewest pods without a place."""
+    """The draft with the fewest pods without a node."""
     best = _reordered(draft, effort)
     if best.order_dependent and len(best.specs) <= effort.singly:
         best.add_sequentially()
@@ -71,7 +71,7 @@ def _best(draft: Draft, effort: Effort) -> Draft:
 
 
 def _reordered(draft: Draft, effort: Effort) -> Draft:
-    """The best draft of some, each with the pods first that had no place in the one before."""
+    """The best of several drafts. Each draft places first the pods that the one before left out."""
     best, ranks = draft, dict.fromkeys(draft.specs, 0)
     for attempt in range(1, effort.attempts):
         first = _with_leaders(draft.order_dependent, draft.specs)
@@ -87,7 +87,7 @@ def _reordered(draft: Draft, effort: Effort) -> Draft:
 
 
 def _contested(order_dependent: Iterable[PodSpec], specs: Collection[PodSpec]) -> bool:
-    """Whether other pods that wait have to do with any of those without a place."""
+    """Whether topology terms relate any pod without a node to other pending pods."""
     terms = {spec: [*_terms(spec)] for spec in specs}
     return any(
         one is not other
@@ -107,7 +107,7 @@ def _terms(spec: PodSpec) -> Iterator[PodTerm]:
 
 
 def _with_leaders(order_dependent: Iterable[PodSpec], specs: Collection[PodSpec]) -> set[PodSpec]:
-    """Add those that pods have to be near: whoever comes first, the others have to follow."""
+    """Add the pods that the affinity of these pods requires: they must be placed with them."""
     found = set(order_dependent)
     while True:
         terms = [term for spec in found for term in with_preferences_required(spec).pod_affinity]

@@ -1,7 +1,7 @@
-"""Lots as the arrays that are packed: those that nothing tells apart are one kind.
+"""Classifies batches for the solver: equivalent batches form one pod class.
 
-Where lots differ so much that there would be too many kinds, they are told apart by size, place and
-the counters on which they themselves count, and the rest is seen to when pods are put onto nodes.
+If there are too many classes, batches are classified by size, candidate offerings and the counters
+that they both cap and add to. The other counters are checked when pods are assigned to nodes.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,26 +19,27 @@ MAX_ONE_BY_ONE = 500
 """Units that are packed one by one (see `leeway.selection.solver.ruin_and_recreate`)."""
 
 ASSUMED_PER_NODE = 2
-"""How many pods that mind others' pods are taken to go onto one node, where there are too many
-kinds to know."""
+"""Assumed number of pods with caps on other pods' counters per node, if there are too many classes
+to compute it."""
 
 MAJOR_SHARE = 0.5
-"""Of the nodes that the counter needs which needs most: what another has to need to be heeded
-where there are too many kinds."""
+"""If there are too many classes, only counters that need at least this share of the nodes of the
+most demanding counter are considered."""
 
 EXPENSIVE = 1.1
-"""Of what the cheapest zone costs: where a zone costs more, its pods are a matter of their own."""
+"""A zone that costs more than this multiple of the cheapest zone is classified separately."""
 
 
 type _Counters = tuple[Floats, Floats, Floats, Bools]
-"""A problem's `matches`, `caps`, `alone` and `firm`."""
+"""The `matches`, `caps`, `max_per_node` and `strict` of a problem."""
 
 
 @dataclass(frozen=True)
 class PodClasses:
-    """What is to be packed. `lots` are each kind's; `index` says which offering of the supply each
-    of the problem's is, `allowed` where each kind may go (G x all offerings); `exact`: whatever the
-    problem admits, all lots admit; `few`: each pod is to be placed by itself."""
+    """The input of the solver. `batches` are those of each class. `index` maps the problem's
+    offerings to those of the supply. `allowed` has the offerings of each class (G x all offerings).
+    `exact`: every solution of the problem satisfies all batches. `few`: each pod is packed
+    individually."""
 
     problem: Problem
     batches: tuple[tuple[PodBatch, ...], ...]
@@ -50,7 +51,7 @@ class PodClasses:
 
 @dataclass(frozen=True)
 class _Analyzed:
-    """A lot with what its packing depends on."""
+    """A batch with the facts that its packing depends on."""
 
     batch: PodBatch
     size: Floats
@@ -61,7 +62,7 @@ class _Analyzed:
 
 
 class Classifier:
-    """Sorts lots into kinds, for one supply and one set of resources."""
+    """Classifies batches, for one supply and one set of resources."""
 
     def __init__(self, supply: Supply, resources: Sequence[str]) -> None:
         self.supply = supply
@@ -73,7 +74,7 @@ class Classifier:
         self._sizes: dict[object, Floats] = {}
 
     def allowed(self, batch: PodBatch, eligible: Bools | None = None) -> Bools:
-        """Where a unit of a lot may go and fits, of the offerings that are open: O."""
+        """The eligible offerings that one unit of a batch may use and fits: O."""
         return self._allowed(batch, batch.zone, eligible)
 
     def _allowed(self, batch: PodBatch, zone: int | None, eligible: Bools | None) -> Bools:
@@ -92,14 +93,14 @@ class Classifier:
         return plain if plain.any() else found
 
     def place(self, batch: PodBatch) -> int:
-        """A number that lots have in common which may go to the same offerings."""
+        """A number that is equal for batches with the same candidate offerings."""
         return self._place(self.allowed(batch))
 
     def _place(self, allowed: Bools) -> int:
         return self._places.setdefault(allowed.tobytes(), len(self._places))
 
     def size(self, batch: PodBatch) -> Floats:
-        """What one unit asks for: R."""
+        """The requests of one unit: R."""
         key = batch.shape
         if key not in self._sizes:
             size = np.zeros(len(self.resources))
@@ -112,11 +113,11 @@ class Classifier:
     def classify(
         self, batches: Sequence[PodBatch], eligible: Bools, one_by_one: bool = True
     ) -> tuple[PodClasses | None, list[PodBatch]]:
-        """Sort lots into kinds; those that fit nowhere come back as they are.
+        """Classify batches. Returns batches that fit no offering separately.
 
-        Where all zones offer the same at the same prices, and where there would be too many kinds,
-        lots of different zones may be one kind, but for zones where much the same costs more. Few
-        units are told apart by everything, if they are to be packed one by one.
+        Batches of different zones may share a class if all zones have the same offerings and
+        prices, or if there would be too many classes; a zone that is clearly more expensive stays
+        separate. A small number of units is classified exactly if it is to be packed one by one.
         """
         analyzed, unplaceable = self._analyze(batches, eligible, frozenset())
         if not analyzed:
@@ -146,8 +147,8 @@ class Classifier:
     def _analyze(
         self, batches: Sequence[PodBatch], eligible: Bools, merged_zones: frozenset[int]
     ) -> tuple[list[_Analyzed], list[PodBatch]]:
-        """Look at lots; those that fit nowhere are apart. Lots of the zones `blind` are looked at
-        as if they might go to any zone."""
+        """Analyze batches. Returns batches that fit no offering separately. Batches of
+        `merged_zones` are treated as if they could use every zone."""
         analyzed, unplaceable = [], []
         for batch in batches:
             if not self.allowed(batch, eligible).any():
@@ -161,8 +162,8 @@ class Classifier:
         return analyzed, unplaceable
 
     def _expensive_zones(self, analyzed: Sequence[_Analyzed], eligible: Bools) -> set[int]:
-        """The zones where nodes of any one offering for all these lots cost much more than where
-        they cost least."""
+        """The zones in which nodes of any one offering for all batches cost much more than in the
+        cheapest zone."""
         total = sum((len(each.batch.units) * each.size for each in analyzed), np.zeros(()))
         with np.errstate(divide="ignore", invalid="ignore"):
             nodes = np.nan_to_num(total / self.capacity, posinf=np.inf).max(axis=1)
@@ -174,8 +175,8 @@ class Classifier:
     def offering_by_zone(
         self, pod_classes: PodClasses, offering: int, pods: Sequence[int]
     ) -> dict[int, int]:
-        """For each zone where these kinds may go: the offering there that stands for another one,
-        the same if there is one, else the cheapest of its pool that holds no less."""
+        """For each zone that these classes may use: the same offering in that zone, or else the
+        cheapest offering of its pool that is at least as large."""
         supply = self.supply
         feasible = pod_classes.allowed[list(pods)].all(axis=0)
         feasible &= supply.of_pool == supply.of_pool[offering]
@@ -218,7 +219,7 @@ class Classifier:
         return PodClasses(problem, batches, index, allowed, exact, few)
 
     def _distinct(self, allowed: Bools) -> Ints:
-        """Of offerings that the same kinds may go to and that hold the same, the cheapest."""
+        """The cheapest of the offerings with equal capacity that the same classes may use."""
         feasible = np.flatnonzero(allowed.any(axis=0))
         feasible = feasible[np.argsort(self.supply.prices[feasible], kind="stable")]
         marks = np.packbits(allowed[:, feasible], axis=0).T
@@ -246,7 +247,7 @@ def _exactly(analyzed: _Analyzed) -> object:
 
 
 def _roughly(majors: frozenset[int]) -> Callable[[_Analyzed], object]:
-    """Tell lots apart by the counters that matter most only."""
+    """Classify batches only by the counters that need the most nodes."""
 
     def key(analyzed: _Analyzed) -> object:
         return (
@@ -260,7 +261,7 @@ def _roughly(majors: frozenset[int]) -> Callable[[_Analyzed], object]:
 
 
 def _majors(analyzed: Sequence[_Analyzed]) -> frozenset[int]:
-    """The counters that keep about as many pods apart as any does."""
+    """The counters that need nearly as many nodes as the most demanding one."""
     apart: dict[int, float] = {}
     for each in analyzed:
         for counter, adds in each.counted.items():
@@ -272,7 +273,7 @@ def _majors(analyzed: Sequence[_Analyzed]) -> frozenset[int]:
 
 
 def _own_caps(analyzed: _Analyzed, majors: frozenset[int]) -> frozenset[tuple[int, int, int]]:
-    """The major counters that a lot both caps and adds to: counter, pods of a unit, cap."""
+    """The major counters that a batch both caps and adds to: counter, pods of a unit, cap."""
     return frozenset(
         (c, n, analyzed.caps[c])
         for c, n in analyzed.counted.items()
@@ -281,12 +282,13 @@ def _own_caps(analyzed: _Analyzed, majors: frozenset[int]) -> frozenset[tuple[in
 
 
 def _caps_others(analyzed: _Analyzed, majors: frozenset[int]) -> bool:
-    """Whether it caps any other counter."""
+    """Whether a batch caps any other counter."""
     return any(c not in majors or c not in analyzed.counted for c in analyzed.caps)
 
 
 def _exact_counters(pod_classes: Sequence[Sequence[_Analyzed]]) -> _Counters:
-    """Counters that several kinds are concerned with: G x K twice; and the most of a kind alone."""
+    """The counters that involve several classes (G x K, twice), and the maximum per node of each
+    class."""
     involved: dict[int, set[int]] = {}
     capped = {counter for pod_class in pod_classes for counter in pod_class[0].caps}
     for number, pod_class in enumerate(pod_classes):
@@ -314,7 +316,8 @@ def _exact_counters(pod_classes: Sequence[Sequence[_Analyzed]]) -> _Counters:
 def _rough_counters(
     pod_classes: Sequence[Sequence[_Analyzed]], majors: frozenset[int]
 ) -> _Counters:
-    """The same by the major counters; and as if those who mind others did not share nodes."""
+    """The same for the major counters, as if pods with caps on other counters did not share
+    nodes."""
     own: dict[int, list[tuple[int, int, int]]] = {}
     max_per_node = np.full(len(pod_classes), np.inf)
     for number, pod_class in enumerate(pod_classes):

@@ -1,8 +1,8 @@
-"""What pods would like, held as if it were required, and given up one after another.
+"""Treats the preferences of pods as requirements, and relaxes them one after another.
 
-Node affinity that nothing meets, whatever it weighs, is given up first. Then the order is, each
-kind by weight, the lightest first: being near pods, being apart from pods, node affinity, spreads
-that may be violated (ScheduleAnyway), and keeping off nodes with a PreferNoSchedule taint.
+Preferred node affinity that no node satisfies is relaxed first, regardless of its weight. Then,
+each kind by weight, the lightest first: pod affinity, pod anti-affinity, node affinity, spreads
+with ScheduleAnyway, and finally avoiding nodes with a PreferNoSchedule taint.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ _TOLERATES_SOFT_TAINTS = Toleration(operator="Exists", effect="PreferNoSchedule"
 
 
 def with_preferences_required(spec: PodSpec) -> PodSpec:
-    """Return the same pod with all that it still prefers made required."""
+    """Return the pod with all its preferences as requirements."""
     if not has_preferences(spec):
         return spec
     wanted = Requirements(r for w in spec.preferred_terms for r in w.preference.values())
@@ -37,7 +37,7 @@ def with_preferences_required(spec: PodSpec) -> PodSpec:
 
 
 def without_preferences(spec: PodSpec) -> PodSpec:
-    """Return the pod with all its preferences given up, but for those about soft taints."""
+    """Return the pod without its preferences, except for soft taints."""
     return replace(
         spec,
         spreads=tuple(spread for spread in spec.spreads if spread.required),
@@ -60,7 +60,7 @@ def fully_relaxed(spec: PodSpec, soft_taints: bool) -> PodSpec:
 
 
 def has_preferences(spec: PodSpec) -> bool:
-    """Whether anything but soft taints could be given up."""
+    """Whether the pod has preferences other than soft taints."""
     return bool(
         spec.preferred_terms
         or spec.preferred_pod_affinity
@@ -71,7 +71,7 @@ def has_preferences(spec: PodSpec) -> bool:
 
 @lru_cache(maxsize=4096)
 def relaxed(spec: PodSpec, soft_taints: bool) -> PodSpec | None:
-    """Return the pod with its next preference given up; None where nothing is left to give up.
+    """Return the pod without its next preference, None if there is none.
 
     `soft_taints`: there are nodes with a PreferNoSchedule taint.
     """

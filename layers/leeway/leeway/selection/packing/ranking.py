@@ -1,4 +1,4 @@
-"""Which types, zones and capacity types to ask for, for a node with these pods: many, ranked."""
+"""Ranks the types, zones and capacity types of the launch request of a node."""
 
 from collections.abc import Mapping
 
@@ -19,16 +19,16 @@ from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
 from leeway.selection.solver.arrays import Ints
 
 MAX_TYPES = 60
-"""Types in one request. EC2 Fleet takes 300 overrides (types times subnets), and more types than
-this would be dearer than waiting. Source: Karpenter's MaxInstanceTypes."""
+"""Maximum number of types in one request. EC2 Fleet accepts 300 overrides (types times subnets),
+and further types would cost more than waiting. Source: Karpenter's MaxInstanceTypes."""
 
 
 def rank(supply: Supply, feasible: Ints) -> tuple[Choice, ...]:
-    """Rank those offerings of one pool that can hold a node's pods.
+    """Rank the offerings of one pool that fit the pods of a node.
 
-    Capacity types come in the order reserved, spot, on-demand; a Spot offering that is dearer than
-    the cheapest on demand is dropped; of each capacity type up to 60 types, the cheapest first,
-    and as many values of a label as the pool's minValues ask for.
+    The order of capacity types is reserved, spot, on-demand. A Spot offering that costs more than
+    the cheapest on-demand offering is dropped. Each capacity type has up to 60 types, the cheapest
+    first, and as many label values as the minValues of the pool require.
     """
     feasible = feasible[np.argsort(supply.prices[feasible], kind="stable")]
     capacity_types = supply.capacity_types[feasible]
@@ -44,7 +44,7 @@ def rank(supply: Supply, feasible: Ints) -> tuple[Choice, ...]:
 
 
 def _choice(supply: Supply, capacity_type: str, found: Ints) -> Choice:
-    """Of offerings in the order of their prices."""
+    """The launch request for offerings that are sorted by price."""
     _, first = np.unique(supply.of_type[found], return_index=True)
     cheapest = found[np.sort(first)]  # of each type
     pool = supply.candidates[found[0]].pool
@@ -63,8 +63,7 @@ def _choice(supply: Supply, capacity_type: str, found: Ints) -> Choice:
 
 
 def _diverse(supply: Supply, cheapest: Ints, wanted: Mapping[str, int]) -> Ints:
-    """The cheapest types; places are kept for dearer ones that bring a value which is still
-    missing."""
+    """The cheapest types, with places reserved for types that add a missing label value."""
     missing = {key: n for key, n in wanted.items() if key not in OF_MARKETS}
     available: dict[str, set[str]] = {key: set() for key in missing}
     kept: list[int] = []
@@ -79,7 +78,7 @@ def _diverse(supply: Supply, cheapest: Ints, wanted: Mapping[str, int]) -> Ints:
 
 
 def value(candidate: Candidate, key: str) -> str:
-    """The value of a label on a candidate's nodes; empty where it has none."""
+    """The value of a label on the nodes of a candidate; empty without the label."""
     if key == ZONE:
         return candidate.offering.zone
     if key == ZONE_ID:
@@ -90,7 +89,7 @@ def value(candidate: Candidate, key: str) -> str:
 
 
 def unmet_min_values(supply: Supply, feasible: Ints) -> str | None:
-    """Say which minValues of the pool these offerings don't come to; None where they do."""
+    """Return which minValues of the pool these offerings do not meet; None if they meet all."""
     pool = supply.candidates[feasible[0]].pool
     if not any(requirement.min_values for requirement in pool.requirements.values()):
         return None

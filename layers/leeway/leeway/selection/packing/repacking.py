@@ -1,4 +1,4 @@
-"""Packs the new nodes that hold least for their price once more, and keeps what is cheaper."""
+"""Packs the least efficient new nodes again and keeps the cheaper result."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,12 +10,12 @@ from leeway.selection.packing.pod_groups import PodBatch
 from leeway.selection.packing.requests import make_requests
 
 SHARES = (0.15, 0.15)
-"""The part of the nodes that is packed again, turn by turn."""
+"""The share of the nodes that is packed again in each round."""
 
 MIN_NODES = 12
 
 type Pack = Callable[[Sequence[PodBatch]], list[NewNode] | None]
-"""Packs lots onto new nodes; None where some find no place."""
+"""Packs batches onto new nodes; None if some batch remains."""
 
 
 def repack(nodes: list[NewNode], classifier: Classifier, pack: Pack) -> list[NewNode]:
@@ -33,7 +33,7 @@ def repack(nodes: list[NewNode], classifier: Classifier, pack: Pack) -> list[New
 
 
 def _ranked(nodes: Sequence[NewNode], classifier: Classifier) -> list[NewNode]:
-    """Those first whose pods ask for least of what all ask for, for the price."""
+    """The nodes in the order of their pods' share of all requests per price, the lowest first."""
     requested = np.array([load_of(node, classifier) for node in nodes])
     part = (requested / np.maximum(requested.sum(axis=0), 1)).sum(axis=1)
     prices = classifier.supply.prices[[node.offering for node in nodes]]
@@ -42,7 +42,7 @@ def _ranked(nodes: Sequence[NewNode], classifier: Classifier) -> list[NewNode]:
 
 
 def _lots(nodes: Sequence[NewNode]) -> list[PodBatch]:
-    """The lots of nodes, those of one lot together again."""
+    """The batches of nodes, merged if they were one batch."""
     found: dict[object, PodBatch] = {}
     for node in nodes:
         for batch, units in node.batches:

@@ -1,4 +1,4 @@
-"""Makes requests of packed nodes: each with the cheapest types that hold its pods, ranked."""
+"""Makes launch requests of packed nodes: the cheapest types that fit the pods, ranked."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ class _Request:
 def make_requests(
     nodes: Sequence[NewNode], classifier: Classifier
 ) -> tuple[list[PlannedNode], list[Unschedulable]]:
-    """Turn nodes into requests. Pods that no request of enough types holds (the pool's minValues)
-    go onto nodes of their own, or nowhere."""
+    """Return the planned nodes, and the pods for which too few types exist (the pool's minValues).
+    A node with too few types is split until enough types fit."""
     known: dict[object, Ints] = {}
     requests: dict[object, _Request] = {}
     launched: list[PlannedNode] = []
@@ -56,7 +56,7 @@ def make_requests(
 def _feasible(
     node: NewNode, classifier: Classifier, known: dict[object, Ints]
 ) -> tuple[object, Ints]:
-    """The offerings of the node's pool that hold its pods and count no more against limits."""
+    """The offerings of the node's pool that fit its pods and use no more of the limits."""
     requested = load_of(node, classifier)
     place = frozenset(classifier.place(batch) for batch, _ in node.batches)
     pool = classifier.supply.of_pool[node.offering]
@@ -107,7 +107,7 @@ def _requests(node: NewNode) -> Resources:
 
 
 def _halves(node: NewNode) -> list[NewNode]:
-    """Two nodes, each with half of the units; none where there is one unit."""
+    """Two nodes, each with half of the units; none if there is only one unit."""
     units = [(batch, unit) for batch, units in node.batches for unit in units]
     if len(units) < 2:
         return []

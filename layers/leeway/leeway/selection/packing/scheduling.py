@@ -1,8 +1,8 @@
-"""Binds pods to nodes that are there, one after another, as kube-scheduler's filters admit them.
+"""Binds pods to existing nodes one after another, with the filters of kube-scheduler.
 
-A filter looks at the pods that are bound already, and at none that is still to come. So the order
-decides how many pods find a place: several orders are tried, and the best one stays.
-Sources: kube-scheduler's plugins PodTopologySpread, InterPodAffinity, NodePorts, NodeResourcesFit.
+A filter considers only the pods that are bound already, so the number of bound pods depends on the
+order. Several orders are tried; the one that binds the most pods is used. Sources: kube-scheduler's
+plugins PodTopologySpread, InterPodAffinity, NodePorts, NodeResourcesFit.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +20,9 @@ from leeway.selection.solver.arrays import Bools, Floats, Ints
 
 @dataclass(frozen=True)
 class Demand:
-    """Pods that wait. `forms` are the group with what it prefers required, then with that given up.
-    `zones` are those where a node can be launched for it. Of one priority, those of a lower rank
-    come first."""
+    """Pending pods. `forms` are the group with its preferences required, then with them relaxed.
+    `zones` are those in which a node can be launched for it. Within one priority, a lower rank
+    comes first."""
 
     group: PodGroup
     forms: tuple[PodGroup, ...]
@@ -32,8 +32,8 @@ class Demand:
 
 @dataclass(frozen=True)
 class _Spread:
-    """A spread that a pod minds: each node's domain, the nodes that are compared (N), and their
-    domains; `adds`: whether the pod itself counts."""
+    """A spread constraint of a pod: the domain of each node, the compared nodes (N) and their
+    domains. `adds`: whether the pod itself is counted."""
 
     counter: int
     max_skew: int
@@ -47,7 +47,7 @@ class _Spread:
 
 @dataclass(frozen=True)
 class _Filters:
-    """What the filters need of one form of a group: arrays by node (N), and counters."""
+    """The input of the filters for one form of a group: arrays by node (N), and counters."""
 
     admitted: Bools
     size: Floats
@@ -57,19 +57,19 @@ class _Filters:
     zone_exclusions: tuple[Cap, ...]
     spreads: tuple[_Spread, ...]
     affinities: tuple[tuple[int, Ints, bool, Bools], ...]
-    """Of each: the counter, the domains (N), whether the pod itself counts, and on which nodes the
-    domain grows by nodes that can be launched for the pod, or no node can be (N)."""
+    """For each affinity: the counter, the domains (N), whether the pod itself is counted, and the
+    nodes whose domain may get new nodes for the pod, or all nodes if none can be launched (N)."""
 
     @property
     def by_domain(self) -> bool:
-        """Whether each pod that is bound changes where the next one may go."""
+        """Whether each bound pod changes the nodes of the next one."""
         return bool(self.spreads or self.affinities or self.zone_exclusions)
 
 
 @dataclass(frozen=True)
 class Order:
-    """In which order pods are bound, by a key of them and of the number of nodes that have room for
-    one of them; and onto which nodes: the fullest that will do, or the emptiest."""
+    """The order in which pods are bound: a sort key of the group and of the number of nodes with
+    room for one of its pods. `fullest`: prefer the fullest node, otherwise the emptiest."""
 
     key: Callable[[PodGroup, float], tuple[float, ...]]
     fullest: bool
@@ -98,8 +98,8 @@ ORDERS = (
     Order(_constrained_then_small, fullest=False),
     Order(_as_they_come, fullest=False),
 )
-"""The orders that are tried until one finds a place for all pods. The last one is most like
-kube-scheduler's own."""
+"""The orders, tried until one binds all pods. The last one is the most similar to
+kube-scheduler."""
 
 
 def schedule(
@@ -108,8 +108,8 @@ def schedule(
     demands: Sequence[Demand],
     orders: Sequence[Order],
 ) -> list[int]:
-    """Bind as many pods as one of the orders can, higher priorities first; returns how many of
-    each of the demands have no place."""
+    """Bind as many pods as the best order can, higher priorities first. Returns how many pods of
+    each demand remain."""
     scheduler = _Scheduler(existing, counters, demands)
     before, remaining = existing.snapshot(), scheduler.run(orders[0])
     best = existing.snapshot()
@@ -125,7 +125,7 @@ def schedule(
 
 
 class _Scheduler:
-    """The demands, with what the filters need of each."""
+    """The demands with the filter inputs of each."""
 
     def __init__(
         self, existing: ExistingNodes, counters: Counters, demands: Sequence[Demand]
@@ -142,11 +142,11 @@ class _Scheduler:
         ]
 
     def contended(self, remaining: Sequence[int]) -> bool:
-        """Whether any pod without a place could have had one if it had come first."""
+        """Whether any remaining pod could have been bound if it had come first."""
         return any(n and choices for n, choices in zip(remaining, self._choices, strict=True))
 
     def run(self, order: Order) -> list[int]:
-        """Bind pods in an order; returns how many of each demand have no place."""
+        """Bind pods in an order. Returns how many pods of each demand remain."""
         remaining = [len(demand.group.pods) for demand in self._demands]
         feasible = [at for at, choices in enumerate(self._choices) if choices]
         feasible.sort(key=lambda at: -self._demands[at].group.spec.priority)
@@ -159,7 +159,8 @@ class _Scheduler:
         return remaining
 
     def _bind_all(self, ranked: Sequence[int], remaining: list[int], fullest: bool) -> None:
-        """Bind demands one after another; those again that others may have made room for."""
+        """Bind demands one after another. Retry the demands that other pods may have made
+        feasible."""
         waiting = list(ranked)
         while waiting:
             before = sum(remaining[at] for at in waiting)
@@ -177,7 +178,7 @@ class _Scheduler:
                 remaining[at] -= self._put(form, filters, pods, fullest)
 
     def _put(self, form: PodGroup, filters: _Filters, pods: Sequence[str], fullest: bool) -> int:
-        """Bind pods of one form while there is a place; returns how many."""
+        """Bind pods of one form while a node is feasible. Returns how many were bound."""
         room, bound = self._room(filters), 0
         singly = filters.by_domain or not fullest
         while bound < len(pods):
@@ -196,7 +197,7 @@ class _Scheduler:
         return bound
 
     def _room(self, filters: _Filters, rows: Ints | None = None) -> Floats:
-        """How many pods some nodes have room for by what is on each of them alone."""
+        """The number of pods that fit on some nodes, considering each node alone."""
         existing = self._existing
         at = np.arange(len(existing.nodes)) if rows is None else rows
         room = np.where(filters.admitted[at], existing.fitting(filters.size, at), 0)
@@ -217,7 +218,8 @@ class _Scheduler:
         return found
 
     def _open(self, filters: _Filters, room: Floats, pods: int) -> tuple[Bools, Floats]:
-        """Which nodes the next pod may go to, and how many like it their domains have: N."""
+        """The nodes that are feasible for the next pod, and the number of counted pods in their
+        domains: N."""
         feasible: Bools = room > 0
         level = np.zeros(len(feasible))
         feasible &= self._allowed_by_zone(filters)
@@ -235,7 +237,7 @@ class _Scheduler:
         return feasible, level
 
     def _sums(self, counter: int, domains: Ints, among: Bools) -> Floats:
-        """A counter's pods by domain, on some of the nodes."""
+        """The number of a counter's pods by domain, on some of the nodes."""
         chosen = among & (domains >= 0)
         return np.bincount(
             domains[chosen],
@@ -244,7 +246,7 @@ class _Scheduler:
         )
 
     def _allowed_by_zone(self, filters: _Filters) -> Bools:
-        """The nodes in whose zone nobody is that the pod keeps apart from, or the other way."""
+        """The nodes whose zone no anti-affinity excludes, in either direction."""
         existing = self._existing
         feasible = np.ones(len(existing.nodes), dtype=bool)
         zones = existing.domains_of(ZONE)
@@ -259,10 +261,11 @@ class _Scheduler:
         return feasible
 
     def _near_affine_pods(self, filters: _Filters, room: Floats, pods: int) -> Bools:
-        """The nodes with room that are near the pods that the next one has to be near.
+        """The nodes with room in the domains that the next pod's affinity requires.
 
-        Where there are none of these pods anywhere, it may be the first itself: in the domain with
-        most room for all of its like, of those with enough or where nodes can be launched.
+        If the affinity selects no pod anywhere, the pod may be the first one. It then uses the
+        domain with the most room for all its replicas, among those with enough room or where nodes
+        can be launched.
         """
         feasible: Bools = room > 0
         first = []
@@ -317,7 +320,7 @@ class _Scheduler:
         return np.array([topology == ZONE and zone in zones for zone in existing.zones], dtype=bool)
 
     def _spreads(self, form: PodGroup) -> Iterator[_Spread]:
-        """A form's spreads. A node that lacks the label of any of them counts in none."""
+        """The spreads of a form. A node that lacks the label of any of them is counted in none."""
         existing = self._existing
         spreads = list(self._counters.spread_rules(form.spec))
         labelled = np.ones(len(existing.nodes), dtype=bool)
@@ -349,7 +352,7 @@ def _size(group: PodGroup) -> list[int]:
 
 
 def _by_priority(demands: Sequence[Demand], remaining: Sequence[int]) -> list[int]:
-    """How many pods of each priority have no place, the highest first."""
+    """How many pods of each priority remain, the highest priority first."""
     found: dict[int, int] = {}
     for demand, pods in zip(demands, remaining, strict=True):
         priority = demand.group.spec.priority

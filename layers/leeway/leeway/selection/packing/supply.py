@@ -1,4 +1,4 @@
-"""What may be launched for pods, as arrays: every pool's types in every zone and capacity type."""
+"""The supply of packing as arrays: the types of every pool in every zone and capacity type."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from leeway.selection.requirements import Requirements
 from leeway.selection.solver.arrays import Bools, Floats, Ints
 
 UNKNOWN_PRICE = 1e5
-"""USD per hour that an offering without a price is taken for: the last choice."""
+"""Price in USD per hour of an offering without a known price, so that it is the last choice."""
 
 _ANY_NODE = Requirements()
 
@@ -41,14 +41,14 @@ class Candidate:
 
     @property
     def price(self) -> float:
-        """USD per hour; a reserved instance is paid for already."""
+        """USD per hour. Reserved capacity costs nothing more."""
         if self.offering.price is None:
             return 0.0 if self.offering.capacity_type == RESERVED else UNKNOWN_PRICE
         return self.offering.price
 
 
 class Supply:
-    """The offerings of some pools (O of them), in a fixed order. Build it once, pack many times."""
+    """The offerings (O) of some pools, in a fixed order. Build it once, pack many times."""
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ class Supply:
         return len(self.candidates)
 
     def with_variants_for(self, specs: Iterable[PodSpec]) -> "Supply":
-        """Return the supply in which pools have a variant for each value of their own labels that
-        these pods tell apart; mostly this very one."""
+        """Return the supply with one variant of a pool for each value of its own labels that these
+        pods distinguish. Without such values, it is this supply."""
         pools = variants(self.pools, [*specs, *self.daemons])
         if len(pools) == len(self.pools):
             return self
@@ -93,7 +93,7 @@ class Supply:
 
     @cached_property
     def zone_names(self) -> tuple[str, ...]:
-        """The zones that anything is offered in."""
+        """The zones that have offerings."""
         return tuple(sorted({c.offering.zone for c in self.candidates}))
 
     @cached_property
@@ -104,12 +104,12 @@ class Supply:
 
     @cached_property
     def exotic(self) -> Bools:
-        """Whether each is only for those who ask for it: O."""
+        """Whether an offering is used only on request (bare metal, accelerators): O."""
         return np.array([c.type.exotic for c in self.candidates], dtype=bool)
 
     @cached_property
     def zones_alike(self) -> bool:
-        """Whether every zone offers the same, at the same prices."""
+        """Whether all zones have the same offerings at the same prices."""
         offers = [
             (int(pool), int(type_), c.offering.capacity_type, c.price, int(zone))
             for (pool, type_, _), c, zone in zip(
@@ -124,7 +124,7 @@ class Supply:
 
     @cached_property
     def twins(self) -> dict[tuple[int, int], int]:
-        """The offering that is the same as another (a position) but in a zone (a position)."""
+        """Maps an offering and a zone (positions) to the same offering in that zone."""
         found: dict[tuple[int, int, str, int], int] = {}
         keys = []
         for i, ((pool, type_, _), c) in enumerate(zip(self._rows, self.candidates, strict=True)):
@@ -163,7 +163,7 @@ class Supply:
         return self._rows[:, 0]
 
     def labels(self, offering: int) -> dict[str, str]:
-        """Return the labels that nodes of an offering (a position) have, but for the hostname."""
+        """Return the labels of the nodes of an offering (a position), without the hostname."""
         chosen = self.candidates[offering]
         single = {
             key: next(iter(requirement.values))
@@ -182,7 +182,7 @@ class Supply:
         }
 
     def values(self, key: str) -> list[str | None]:
-        """Return the value of a label that nodes of each offering have: O."""
+        """Return the value of a label on the nodes of each offering: O."""
         if key not in self._values:
             self._values[key] = [self.labels(at).get(key) for at in range(len(self))]
         return self._values[key]
@@ -223,17 +223,17 @@ class Supply:
         return self._allowed[key]
 
     def conflicting_daemons(self, spec: PodSpec) -> Iterator[PodSpec]:
-        """Return the daemons that have a host port which the pod asks for."""
+        """Return the DaemonSets that use a host port which the pod requests."""
         for daemon in self.daemons:
             if any(ports_conflict(one, other) for one in spec.ports for other in daemon.ports):
                 yield daemon
 
     def daemons_on(self, offering: int) -> tuple[PodSpec, ...]:
-        """Return the daemons that run on nodes of an offering (a position)."""
+        """Return the DaemonSet pods on nodes of an offering (a position)."""
         return tuple(each for each in self.daemons if self._runs_daemon(each)[offering])
 
     def _runs_daemon(self, daemon: PodSpec) -> Bools:
-        """Where a daemon runs, whose controller minds no soft taints: O."""
+        """The offerings on whose nodes a DaemonSet runs; its controller ignores soft taints: O."""
         key = (daemon.terms, daemon.tolerations)
         if key not in self._allowed:
             self._allowed[key] = self._admitting(daemon, daemon=True)
@@ -249,7 +249,8 @@ class Supply:
         return found
 
     def _excluded_fractional_gpus(self, number: int, term: Requirements) -> Bools:
-        """What a pod gets only if it or the pool names the type; daemons run on every node."""
+        """The types that only a pod or pool that names them may use. DaemonSets run on every
+        node."""
         table = self.tables[number]
         excluded = np.zeros(len(table), dtype=bool)
         combined = self.pools[number].requirements.intersection(term)

@@ -1,6 +1,6 @@
-"""Pools whose nodes may have one of several values of a label of their own: a pool for each value.
+"""Splits a pool with several possible values of its own labels into one pool per value.
 
-A node has one value of a label. Values that no pod speaks of are not told apart.
+A node has one value of a label. Values that no pod mentions share one variant.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +13,12 @@ from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
 
 MAX_VARIANTS = 100
-"""Variants of one pool; with more, its labels' values are not told apart."""
+"""Maximum number of variants of one pool. With more, the pool is not split."""
 
 
 def variants(pools: Sequence[NodePool], specs: Iterable[PodSpec]) -> tuple[NodePool, ...]:
-    """Return the pools, each in as many variants as these pods can tell apart, in their order."""
+    """Return the pools, each in as many variants as these pods can distinguish, in the given
+    order."""
     mentioned = _mentioned_values(pools, specs)
     return tuple(variant for pool in pools for variant in _variants(pool, mentioned))
 
@@ -25,8 +26,8 @@ def variants(pools: Sequence[NodePool], specs: Iterable[PodSpec]) -> tuple[NodeP
 def _mentioned_values(
     pools: Sequence[NodePool], specs: Iterable[PodSpec]
 ) -> Mapping[str, frozenset[str]]:
-    """The values of pools' own labels that pods name, by label: all of them, of a label by which
-    pods are spread."""
+    """The values of the pools' own labels that pods mention, by label. A spread on a label mentions
+    all of its values."""
     found: dict[str, set[str]] = {}
     for spec in specs:
         for spread in spec.spreads:
@@ -58,7 +59,7 @@ def _variants(pool: NodePool, mentioned: Mapping[str, frozenset[str]]) -> Sequen
 
 
 def _choices(requirement: Requirement, mentioned: frozenset[str]) -> list[Requirement]:
-    """The requirement for each value that is spoken of, and for all others together."""
+    """One requirement for each mentioned value, and one for all other values together."""
     named = sorted(value for value in mentioned if requirement.has(value))
     separate = [requirement.intersection(Requirement.of(requirement.key, "In", [v])) for v in named]
     if not named:

@@ -1,6 +1,6 @@
-"""Which zone pods go to, where spreads, affinities or anti-affinities by zone leave a choice.
+"""Chooses the zone of pods with spreads, affinities or anti-affinities by zone.
 
-Pods that no such term speaks of, their own or another pod's, stay free.
+Pods that no such term concerns keep all zones.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,8 +28,8 @@ _ZONE_EXCLUDED = POD_AFFINITY_UNSATISFIABLE(
 
 @dataclass(frozen=True)
 class Choice:
-    """Zones by position: `able` have a place for a pod of the group, `domains` are those that its
-    spreads count. `zoneless`: a node that is in no zone has a place for it."""
+    """Zones by position: `feasible` zones have a node for a pod of the group, `domains` are those
+    that its spreads compare. `zoneless`: a node without a zone has room for it."""
 
     feasible: tuple[bool, ...]
     domains: tuple[bool, ...]
@@ -37,16 +37,16 @@ class Choice:
 
     @property
     def any(self) -> bool:
-        """Whether there is a place at all."""
+        """Whether any node is feasible."""
         return any(self.feasible) or self.zoneless
 
 
 @dataclass
 class ZoneCounts:
-    """How many pods each counter has in each zone, and the most it may have where pods mind.
+    """The number of pods of each counter in each zone, and the maximum that anti-affinity allows.
 
-    `preferred` are the zones in the order in which they are taken where all else is equal;
-    `shunned` are the counters of pods that others keep apart from by zone.
+    `preferred` is the order of zones that are otherwise equal. `avoided` are the counters of pods
+    that others exclude by zone.
     """
 
     zones: tuple[str, ...]
@@ -62,7 +62,7 @@ class ZoneCounts:
         return self._counts.setdefault(counter, [0] * len(self.zones))
 
     def _certain(self, counter: int) -> list[int]:
-        """The same without pods that may yet come to a node which does not count."""
+        """The same without pods that may still use a node that is not counted."""
         counts, conditional = self.counts(counter), self._conditional.get(counter)
         return (
             [n - less for n, less in zip(counts, conditional, strict=True)]
@@ -74,7 +74,7 @@ class ZoneCounts:
         return self._limits.setdefault(counter, [float("inf")] * len(self.zones))
 
     def add(self, rules: Rules, zone: int, pods: int = 1) -> None:
-        """Count pods that are in a zone, and keep out of it whom they keep apart from."""
+        """Count pods in a zone, and lower the limits of the zone by their anti-affinity."""
         rules = rules.at(zone)
         for counter in rules.counted:
             self.counts(counter)[zone] += pods
@@ -86,14 +86,14 @@ class ZoneCounts:
                 limits[zone] = min(limits[zone], cap.most)
 
     def place(self, rules: Rules, zone: int, domains: Sequence[bool]) -> None:
-        """Add one pod whose spreads are to hold whoever comes after it."""
+        """Add one pod whose spreads must stay satisfied when later pods are added."""
         self.add(rules, zone)
         for cap in rules.caps_in_zone:
             if cap.skew:
                 self._spreads.setdefault((cap.counter, zone), {})[cap] = tuple(domains)
 
     def admits(self, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
-        """Whether one more pod may come into a zone, by its own rules and those who are there."""
+        """Whether one more pod may use a zone, by its own rules and those of the pods in it."""
         rules = rules.at(zone)
         for counter in rules.counted:
             if self.counts(counter)[zone] + 1 > self._limit(counter)[zone]:
@@ -104,8 +104,7 @@ class ZoneCounts:
         return all(self._within(cap, rules, zone, domains) for cap in rules.caps_in_zone)
 
     def is_satisfied(self, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
-        """Whether a pod that is in a zone is near whom it has to be, and its spreads are even
-        enough."""
+        """Whether the affinity and the spreads of a pod in a zone are satisfied."""
         rules = rules.at(zone)
         there = Rules(frozenset(), (), rules.caps_in_zone, (), ())
         skews = [cap for cap in rules.caps_in_zone if cap.skew]
@@ -128,8 +127,8 @@ class ZoneCounts:
         return coming - least <= cap.most
 
     def new_exclusions(self, rules: Rules, zone: int) -> int:
-        """How many counters' pods a pod would shut out of a zone that are not shut out of it yet,
-        and by how many of those who keep apart from it would be: the fewest zones are spoilt."""
+        """How many counters a pod would newly exclude from a zone, in either direction. The lowest
+        number leaves the most zones open."""
         rules = rules.at(zone)
         own = sum(
             self._limit(cap.counter)[zone] > cap.most for cap in rules.caps_in_zone if not cap.skew
@@ -137,14 +136,14 @@ class ZoneCounts:
         return own + sum(not self.counts(c)[zone] for c in rules.counted & self.avoided)
 
     def pod_count(self, rules: Rules, zone: int) -> int:
-        """How full a zone is of pods like these: the emptiest is taken."""
+        """The number of similar pods in a zone. The zone with the fewest is chosen."""
         return sum(self.counts(counter)[zone] for counter in rules.at(zone).counted)
 
 
 def assign(
     groups: Sequence[tuple[PodGroup, Choice]], counts: ZoneCounts, by_zone: frozenset[int]
 ) -> tuple[list[PodBatch], list[Unplaced]]:
-    """Give pods their zones. `by_zone` are the counters of zones' terms."""
+    """Assign zones to pods. `by_zone` are the counters of terms whose topology is the zone."""
     batches: list[PodBatch] = []
     unplaced: list[Unplaced] = []
     affine: list[tuple[PodGroup, Choice]] = []
@@ -182,7 +181,7 @@ def _drop_unsatisfied(
     counts: ZoneCounts,
     unplaced: list[Unplaced],
 ) -> list[PodBatch]:
-    """Take out whoever is not near whom it has to be, now that all have their zones."""
+    """Remove batches whose affinity is not satisfied after all zones are assigned."""
     while True:
         kept: list[PodBatch] = []
         for batch in batches:
@@ -206,8 +205,8 @@ def _drop_unsatisfied(
 def _self_sufficient(
     together: Sequence[tuple[PodGroup, Choice]], counts: ZoneCounts, spread: frozenset[int]
 ) -> bool:
-    """Whether connected groups find whom they have to be near among themselves, or running;
-    `spread` are the counters of pods that are put elsewhere later."""
+    """Whether the affinity of connected groups can be met by these groups or by running pods.
+    `spread` are the counters of pods that are assigned later."""
     rules = [group.rules for group, _ in together]
     counted = {counter for each in rules for counter in each.counted}
     leading = {counter for each in rules for counter in each.counted - set(each.affinity_in_zone)}
@@ -222,7 +221,7 @@ def _spread(
     batches: list[PodBatch],
     unplaced: list[Unplaced],
 ) -> None:
-    """Put pods one by one where fewest like them are."""
+    """Assign pods one by one to the zone with the fewest similar pods."""
     rules, placed = group.rules, [0] * len(counts.zones)
     zones = [zone for zone in counts.preferred if choice.feasible[zone]]
     for _ in group.pods:
@@ -263,7 +262,7 @@ def _spread_reason(group: PodGroup, choice: Choice, counts: ZoneCounts) -> Reaso
 def _connected(
     groups: Sequence[tuple[PodGroup, Choice]],
 ) -> Iterator[list[tuple[PodGroup, Choice]]]:
-    """Sets of groups that one zone has to hold: each with those that its affinities select."""
+    """Sets of groups that one zone must hold: groups that affinity connects."""
     rest = list(groups)
     while rest:
         together, grown = [rest.pop(0)], True
@@ -289,8 +288,8 @@ def _assign_to_one_zone(
     batches: list[PodBatch],
     unplaced: list[Unplaced],
 ) -> None:
-    """Put connected groups into the one zone that can take most of their pods; `spread` are the
-    counters of pods that are put elsewhere later."""
+    """Assign connected groups to the zone that can hold most of their pods. `spread` are the
+    counters of pods that are assigned later."""
     chosen, chosen_groups = 0, list[PodGroup]()
     for zone in counts.preferred:
         feasible = [
@@ -329,8 +328,9 @@ def _fill_zone(group: PodGroup, choice: Choice, zone: int, counts: ZoneCounts) -
 def _satisfied(
     groups: Sequence[PodGroup], zone: int, counts: ZoneCounts, elsewhere: frozenset[int]
 ) -> list[PodGroup]:
-    """Those whose pods could be bound one after another in this zone, each near whom it has to be.
-    One may be the first of its like only where there are none, nor are to be `elsewhere`."""
+    """The groups whose pods can be bound one after another in this zone with their affinity met. A
+    pod may be the first that its own affinity selects only if no other such pod exists or is
+    planned `elsewhere`."""
     bound = {c for group in groups for c in group.rules.affinity_in_zone if counts.counts(c)[zone]}
     waiting, found = list(groups), list[PodGroup]()
     while waiting:
