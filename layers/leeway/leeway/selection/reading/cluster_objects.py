@@ -1,4 +1,4 @@
-"""Lists of Kubernetes objects → who waits, who runs where, and the nodes there are."""
+"""Lists of Kubernetes objects → pending pods, existing nodes and DaemonSet pods."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,23 +16,23 @@ from leeway.selection.reading.volumes import EBS_DRIVER, Volumes, attach_once, v
 from leeway.selection.resources import EBS_VOLUMES, Resources
 
 MAX_VOLUMES = 1000
-"""EBS volumes that a node takes of which nobody says how many: no machine has room for more."""
+"""EBS volumes of a node whose driver reports no limit: more than any instance can attach."""
 
 _FINISHED = frozenset({"Succeeded", "Failed"})
 _MOST_REPLICAS = 100_000
 
 
 class Checked(tuple[Document, ...]):
-    """Objects whose shapes were checked: they are not checked again."""
+    """Validated objects, which are not validated again."""
 
     __slots__ = ()
 
 
 def checked(objects: Iterable[Document]) -> Checked:
-    """Check the shape of every object.
+    """Validate every object.
 
     Raises:
-        BadObject: one is not as the API has it; its path begins with its position.
+        BadObject: an object is invalid; its path begins with its position.
     """
     if isinstance(objects, Checked):
         return objects
@@ -48,7 +48,7 @@ def checked(objects: Iterable[Document]) -> Checked:
 def _checked_with(
     objects: Sequence[Document], others: Sequence[Document]
 ) -> tuple[Checked, Sequence[Document]]:
-    """Check some objects, and return them with all of both."""
+    """Validate some objects, and return them with all objects."""
     try:
         checked_objects, checked_others = checked(objects), checked(others)
     except BadObject:
@@ -71,8 +71,8 @@ def _check(document: Document) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What other objects say of pods: `attachable` is how many EBS volumes some nodes attach,
-    `admission` what the API server adds to pods."""
+    """Facts about pods from other objects: `attachable` is the number of EBS volumes that some
+    nodes attach, `admission` the changes of the API server to pods."""
 
     volumes: Volumes
     priorities: Mapping[str, int]
@@ -81,7 +81,7 @@ class ClusterFacts:
 
 
 def cluster_facts(objects: Sequence[Document]) -> ClusterFacts:
-    """Read what is no pod and says something about pods, from objects that were checked."""
+    """Read the objects that pods depend on. They must be validated."""
     classes = [d for d in objects if d.get("kind") == "PriorityClass"]
     return ClusterFacts(
         volumes_of(objects),
@@ -92,7 +92,7 @@ def cluster_facts(objects: Sequence[Document]) -> ClusterFacts:
 
 
 def _attachable(objects: Sequence[Document]) -> Iterator[tuple[str, int]]:
-    """What the EBS driver says of the nodes that it runs on."""
+    """The limits that the EBS driver reports for its nodes."""
     for document in objects:
         if document.get("kind") == "CSINode":
             for driver in (document.get("spec") or {}).get("drivers") or ():
@@ -106,17 +106,16 @@ def pending_pods(
     replicas: Mapping[str, int],
     others: Sequence[Document] = (),
 ) -> tuple[Pod, ...]:
-    """Read Pods that have no node yet, and the pods of workloads as `<name>-<ordinal>`.
+    """Read Pods without a node, and the pods of workloads as `<name>-<ordinal>`.
 
-    Pods that are not for a new node to hold are left out: those of daemons, those that end, and
-    those that the scheduler evicts others for. A workload whose own pods are given too has no
-    others.
+    Excludes pods that need no new node: DaemonSet pods, terminating pods, and pods with a nominated
+    node. A workload whose Pods are among the objects adds no further pods.
 
-    `replicas` say how many a workload of this name has, whatever it says itself; `others` are
-    objects that say something about these.
+    `replicas` overrides the replicas of workloads by name. `others` are objects that these depend
+    on.
 
     Raises:
-        BadObject: an object is not as the API has it; its path begins with its position.
+        BadObject: an object is invalid; its path begins with its position.
     """
     objects, everything = _checked_with(objects, others)
     facts = cluster_facts(everything)
@@ -136,10 +135,10 @@ def pending_pods(
 def with_pending_pods(
     objects: Sequence[Document], others: Sequence[Document] = ()
 ) -> Iterator[tuple[int, Document]]:
-    """Return the objects that `waiting_pods` makes pods of, each with its position.
+    """Return the objects that `pending_pods` converts to pods, each with its position.
 
     Raises:
-        BadObject: an object is not as the API has it; its path begins with its position.
+        BadObject: an object is invalid; its path begins with its position.
     """
     objects, everything = _checked_with(objects, others)
     nodes = frozenset(_name(d) for d in everything if d.get("kind") == "Node")
@@ -154,7 +153,8 @@ def with_pending_pods(
 
 
 def _pod_spec(pod: Document, facts: ClusterFacts, claims: set[str]) -> PodSpec:
-    """Read a pod. `claims` are attached already, by pods before it, and those of this one join."""
+    """Read a pod. `claims` are the claims that earlier pods attach already; those of this pod are
+    added."""
     kept = facts.admission.admitted(pod)
     without_volumes = spec_without_volumes(kept, facts.priorities)
     volume_needs = facts.volumes.of_pod(kept.get("spec") or {}, without_volumes.namespace)
@@ -162,8 +162,7 @@ def _pod_spec(pod: Document, facts: ClusterFacts, claims: set[str]) -> PodSpec:
 
 
 def _owners(objects: Sequence[Document]) -> frozenset[tuple[str, str, str]]:
-    """The workloads that have other objects of these: a Deployment its ReplicaSets, which have
-    Pods."""
+    """The workloads that own other objects: a Deployment owns ReplicaSets, which own Pods."""
     found: set[tuple[str, str, str]] = set()
     for document in objects:
         for owner in (document.get("metadata") or {}).get("ownerReferences") or ():
@@ -179,11 +178,11 @@ def _identity(document: Document) -> tuple[str, str, str]:
 
 
 def daemons_of(objects: Sequence[Document], others: Sequence[Document] = ()) -> tuple[PodSpec, ...]:
-    """Read the pods that nodes get one of each: of DaemonSets, or, of those that are not given,
-    of a pod that one of them owns.
+    """Read the DaemonSet pods that each node gets, from DaemonSets, or from an owned pod if the
+    DaemonSet is not among the objects.
 
     Raises:
-        BadObject: an object is not as the API has it; its path begins with its position.
+        BadObject: an object is invalid; its path begins with its position.
     """
     _, given = _checked_with(objects, others)
     facts = cluster_facts(given)
@@ -203,7 +202,7 @@ def daemons_of(objects: Sequence[Document], others: Sequence[Document] = ()) -> 
 
 
 def _daemon(pod: Document) -> str:
-    """The DaemonSet that owns a pod, as `namespace/name`; empty where none does."""
+    """The DaemonSet that owns a pod, as `namespace/name`; empty without one."""
     metadata = pod.get("metadata") or {}
     for owner in metadata.get("ownerReferences") or ():
         if owner["kind"] == "DaemonSet":
@@ -212,7 +211,7 @@ def _daemon(pod: Document) -> str:
 
 
 def _without_node(pod: Document) -> Document:
-    """A daemon's pod without the node that its controller chose for it."""
+    """A DaemonSet pod without the node that its controller chose for it."""
     spec = pod.get("spec") or {}
     nodes = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
@@ -257,7 +256,7 @@ def _stateful(document: Document) -> bool:
 
 
 def _written_replicas(document: Document) -> int:
-    """How many pods a workload says that it has; 1 where it says nothing."""
+    """The number of pods that a workload specifies, 1 by default."""
     spec = document.get("spec") or {}
     if document["kind"] != "Job":
         replicas: int | None = spec.get("replicas")
@@ -278,11 +277,11 @@ def _template(document: Document) -> Document:
 def existing_nodes(
     objects: Sequence[Document], others: Sequence[Document] = ()
 ) -> tuple[ExistingNode, ...]:
-    """Read Nodes that take pods, each with the pods that are bound to it, or for which the
-    scheduler makes room on it. Nodes that are being deleted take none.
+    """Read Nodes, each with the pods that are bound to it or nominated for it. Terminating nodes
+    are excluded.
 
     Raises:
-        BadObject: an object is not as the API has it; its path begins with its position.
+        BadObject: an object is invalid; its path begins with its position.
     """
     objects, everything = _checked_with(objects, others)
     facts = cluster_facts(everything)
@@ -306,7 +305,7 @@ def existing_nodes(
 
 @dataclass(slots=True)
 class _Bound:
-    """The pods of a node, and the claims that are attached to it for them."""
+    """The pods of a node, and the claims that it attaches for them."""
 
     pods: tuple[PodSpec, ...] = ()
     terminating: Resources = field(default_factory=Resources)

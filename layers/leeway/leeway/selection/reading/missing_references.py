@@ -1,4 +1,4 @@
-"""What pods that wait refer to and no file has: what it would say of them is not known."""
+"""Finds references of pending pods to objects that no file contains. Their effect is unknown."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,7 @@ type Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class MissingReference:
-    """Something that is not known. `path` begins with the position of the object that refers to
-    it."""
+    """A missing object. `path` begins with the position of the object that references it."""
 
     path: Path
     message: str
@@ -22,10 +21,10 @@ class MissingReference:
 def missing_references(
     objects: Sequence[Document], others: Sequence[Document] = ()
 ) -> tuple[MissingReference, ...]:
-    """Name what no file has, each once, at the first object that refers to it.
+    """Return each missing object once, at the first object that references it.
 
     Raises:
-        BadObject: an object is not as the API has it; its path begins with its position.
+        BadObject: an object is invalid; its path begins with its position.
     """
     documents = [*objects, *others]
     given = _GivenObjects(
@@ -51,7 +50,7 @@ class _GivenObjects:
 
 
 def _of(document: Document, given: _GivenObjects) -> Iterator[tuple[Path, str]]:
-    """What one object refers to, by paths within it."""
+    """The missing references of one object, by paths within it."""
     inside: Path = () if document.get("kind") == "Pod" else ("spec", "template")
     pod = document if not inside else document["spec"]["template"]
     spec = pod.get("spec") or {}

@@ -1,4 +1,4 @@
-"""Which kinds of Kubernetes objects are read, and which stand beside them in files."""
+"""The kinds of Kubernetes objects that selection reads, and those that it ignores."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -17,7 +17,7 @@ REFERENCED = frozenset(
         "StorageClass",
     }
 )
-"""Kinds that say something about pods or nodes, and are none themselves."""
+"""Kinds that pods or nodes depend on."""
 
 READ = frozenset({"Pod", "Node", "DaemonSet", *WORKLOADS, *REFERENCED})
 
@@ -58,21 +58,22 @@ IGNORED = frozenset(
         "VolumeAttachment",
     }
 )
-"""Kinds that stand in manifests with pods, or in what kubectl says of a whole cluster, and decide
-nothing about where pods go."""
+"""Kinds that are common in manifests with pods or in the output of kubectl for a whole cluster, and
+do not affect scheduling."""
 
 _EXPECTED = "expected Pod, List, Deployment, StatefulSet, Job, DaemonSet or Node"
 _SIMILARITY = 0.85
-"""How alike a kind is to one that is read, if it is a slip: `Deploymet`, but not `PodMonitor`."""
+"""Minimum similarity of a kind to one that is read for it to count as a typing error: `Deploymet`,
+but not `PodMonitor`."""
 
 
 def unknown_kinds(objects: Sequence[Document]) -> Mapping[str, int]:
-    """Return the kinds that are passed over and might have pods all the same, as those of other
-    controllers do, each with the position of its first object.
+    """Return the kinds that are ignored but might have pods, such as custom workloads, each with
+    the position of its first object.
 
     Raises:
-        BadObject: nothing at all is of a kind that is read, or a kind is written wrongly; its path
-            begins with the object's position.
+        BadObject: no object is of a kind that is read, or a kind is misspelled; its path begins with
+            the position of the object.
     """
     kinds = [str(document.get("kind")) for document in objects]
     if kinds and not READ.intersection(kinds):

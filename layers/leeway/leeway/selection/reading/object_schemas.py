@@ -44,7 +44,7 @@ class _WorkloadSpec(TypedDict, total=False):
 
 
 class Workload(TypedDict, total=False):
-    """What makes pods from a template."""
+    """A workload with a pod template."""
 
     metadata: Metadata | None
     spec: Required[_WorkloadSpec]
@@ -145,7 +145,7 @@ class _CsiNodeSpec(TypedDict, total=False):
 
 
 class CsiNode(TypedDict, total=False):
-    """What storage drivers say of a node."""
+    """The storage drivers of a node."""
 
     metadata: Metadata | None
     spec: _CsiNodeSpec | None
@@ -164,7 +164,7 @@ class _LimitRangeSpec(TypedDict, total=False):
 
 
 class LimitRange(TypedDict, total=False):
-    """What containers of a namespace ask for that say nothing themselves."""
+    """Defaults for the containers of a namespace."""
 
     metadata: Metadata | None
     spec: _LimitRangeSpec | None
@@ -180,7 +180,7 @@ class _Scheduling(TypedDict, total=False):
 
 
 class RuntimeClass(TypedDict, total=False):
-    """A container runtime, what it costs, and where it is."""
+    """A container runtime with its overhead and its nodes."""
 
     metadata: Metadata | None
     overhead: _Overhead | None
@@ -208,14 +208,14 @@ SCHEMAS: dict[str, Any] = {
     "StatefulSet": Workload,
     "StorageClass": StorageClass,
 }
-"""The shape of every kind that is read."""
+"""The schema of every kind that is read."""
 
 
 def check(document: Document, kind: str) -> None:
-    """Refuse a document of a kind that has not its shape.
+    """Validate a document by the schema of its kind.
 
     Raises:
-        BadObject: it has not.
+        BadObject: the document is invalid.
     """
     try:
         _adapter(kind).validate_python(document, strict=True)

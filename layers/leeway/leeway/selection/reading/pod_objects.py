@@ -1,6 +1,6 @@
-"""Kubernetes objects as the API has them → the pods, nodes and daemons that packing knows.
+"""Kubernetes objects → the pods of packing.
 
-Reads what `kubectl get -o json` and manifests have in common, once its shape was checked.
+Reads the fields that manifests and `kubectl get -o json` share. Objects must be validated.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,18 +26,18 @@ from leeway.selection.resources import EBS_VOLUMES, Resources
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 _NO_NODE = Requirements([Requirement(HOSTNAME)])
-"""Required node affinity none of whose terms says anything: it matches nothing."""
+"""Required node affinity with only empty terms: it matches no node."""
 
 
 def pod_spec(
     pod: Document, volumes: Volumes | None = None, priorities: Document | None = None
 ) -> PodSpec:
-    """Read a Pod, or the template of one, with what its volumes ask of its node.
+    """Read a Pod or a pod template, with the node requirements of its volumes.
 
-    `priorities` are the values of PriorityClasses by name, for pods that have a class only.
+    `priorities` are the values of PriorityClasses by name, for pods without a numeric priority.
 
     Raises:
-        BadObject: it is not as the API has it.
+        BadObject: the pod is invalid.
     """
     check(pod, "Pod")
     without_volumes = spec_without_volumes(pod, priorities or {})
@@ -46,10 +46,10 @@ def pod_spec(
 
 
 def spec_without_volumes(pod: Document, priorities: Document) -> PodSpec:
-    """Read a Pod whose shape was checked, without its volumes.
+    """Read a validated Pod without its volumes.
 
     Raises:
-        BadObject: a value is not what the API takes.
+        BadObject: a value is invalid in Kubernetes.
     """
     try:
         return _spec_without_volumes(pod, priorities)
@@ -86,7 +86,7 @@ def _requests(spec: Document) -> Resources:
 
 
 def _terms(spec: Document) -> Terms:
-    """Node affinity's terms, each with the nodeSelector."""
+    """The terms of node affinity, each combined with the nodeSelector."""
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     terms: Terms = (Requirements(),)
@@ -96,7 +96,7 @@ def _terms(spec: Document) -> Terms:
 
 
 def with_volumes(spec: PodSpec, volumes: Iterable[VolumeNeeds]) -> PodSpec:
-    """Return the pod with what its volumes ask of its node."""
+    """Return the pod with the node requirements of its volumes."""
     requirements = tuple(volumes)
     if not requirements:
         return spec
@@ -114,7 +114,7 @@ def with_volumes(spec: PodSpec, volumes: Iterable[VolumeNeeds]) -> PodSpec:
 
 
 def _combined(terms: Terms, others: Iterable[Terms]) -> Terms:
-    """Return the terms of which one has to be met where one of each has to be."""
+    """Return the conjunction of several lists of alternative terms."""
     found = list(terms or (Requirements(),))
     for other in others:
         found = [term.intersection(each) for term in found for each in other]
@@ -122,7 +122,7 @@ def _combined(terms: Terms, others: Iterable[Terms]) -> Terms:
 
 
 def _node_terms(selector: Document) -> Iterator[Requirements]:
-    """Terms are or-ed; an empty one matches nothing."""
+    """Alternative terms. An empty term matches no node."""
     for term in selector.get("nodeSelectorTerms") or ():
         requirements = [_requirement(each) for each in term.get("matchExpressions") or ()]
         for field in term.get("matchFields") or ():
@@ -153,7 +153,7 @@ def _selector(document: Document | None) -> LabelSelector | None:
 def _with_keys(
     selector: LabelSelector | None, keys: Iterable[str], labels: Mapping[str, str], operator: str
 ) -> LabelSelector | None:
-    """matchLabelKeys: the pod's own values are asked of the others too."""
+    """Apply matchLabelKeys: the selector also requires the pod's own values of these labels."""
     extra = [Requirement.of(key, operator, [labels[key]]) for key in keys if key in labels]
     if selector is None or not extra:
         return selector
@@ -168,13 +168,13 @@ def _pod_term(term: Document, namespace: str, labels: Mapping[str, str]) -> PodT
 
 
 def _topology(key: str) -> str:
-    """A zone is one and the same by its name and by its id."""
+    """The zone name and the zone ID are the same topology."""
     return ZONE if key == ZONE_ID else normalised(key)
 
 
 def _namespaces(term: Document, of_pod: str) -> frozenset[str] | None:
-    """The namespaces that count, None for all. Of namespaces' labels only the one that every
-    namespace has is known, its name: a selector of any other is taken to mean all."""
+    """The namespaces of a term, None for all. Only the name label of namespaces is known; a
+    selector on any other label is treated as all namespaces."""
     named = frozenset(term.get("namespaces") or ())
     selector = _selector(term.get("namespaceSelector"))
     if selector is None:

@@ -1,4 +1,4 @@
-"""What a pod requests in all, from its spec as the Kubernetes API has it."""
+"""Computes the total requests of a pod from its spec."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,18 +8,18 @@ from leeway.selection.resources import Resources
 
 
 def requests_of(spec: Mapping[str, Any]) -> Resources:
-    """Add up a pod's requests.
+    """Sum the requests of a pod.
 
-    Init containers run one after the other, each beside the sidecars (init containers that restart
-    always) that came before it; the containers run beside all sidecars. The pod needs the larger of
-    both, its overhead on top. What the pod as a whole requests counts instead of its containers'; a
-    limit of the whole counts where they request nothing.
+    Init containers run one after another, each next to the sidecars (init containers with
+    restartPolicy Always) before it. Containers run next to all sidecars. The pod needs the maximum
+    of both, plus its overhead. Pod-level requests replace those of the containers; pod-level limits
+    apply to resources without any request.
 
     Source: Kubernetes documentation, "Sidecar Containers" (resource sharing within containers),
     "Pod Overhead" and "Pod-level resources".
 
     Raises:
-        BadQuantity: an amount is no quantity.
+        BadQuantity: an amount is not a quantity.
     """
     sidecars = initializing = Resources()
     for container in spec.get("initContainers") or ():
@@ -40,7 +40,7 @@ def requests_of(spec: Mapping[str, Any]) -> Resources:
 
 
 def _requested(container: Mapping[str, Any]) -> Resources:
-    """A container's requests; a limit without a request is one too."""
+    """The requests of a container. A limit without a request is also a request."""
     resources = container.get("resources") or {}
     return _parsed({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 

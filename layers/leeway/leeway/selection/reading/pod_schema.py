@@ -39,14 +39,14 @@ Heeded = Literal["Honor", "Ignore"] | None
 
 
 class Owner(TypedDict, total=False):
-    """Who made an object."""
+    """An owner reference."""
 
     kind: Required[str]
     name: Required[str]
 
 
 class Metadata(TypedDict, total=False):
-    """Who an object is."""
+    """The metadata of an object."""
 
     name: Text
     generateName: Text
@@ -74,7 +74,7 @@ Expression = Annotated[_Expression, AfterValidator(_requirement)]
 
 
 class FieldExpression(TypedDict, total=False):
-    """What a node's own field has to be."""
+    """A requirement on a field of the node."""
 
     key: Required[Literal["metadata.name"]]
     operator: Required[Literal["In", "NotIn"]]
@@ -82,41 +82,41 @@ class FieldExpression(TypedDict, total=False):
 
 
 class NodeTerm(TypedDict, total=False):
-    """One of several descriptions of nodes."""
+    """A node selector term."""
 
     matchExpressions: list[Expression] | None
     matchFields: list[FieldExpression] | None
 
 
 class NodeTerms(TypedDict, total=False):
-    """Descriptions of nodes, of which one has to be met."""
+    """Alternative node selector terms."""
 
     nodeSelectorTerms: list[NodeTerm] | None
 
 
 class NodePreference(TypedDict, total=False):
-    """Nodes that are preferred."""
+    """A preferred node selector term."""
 
     weight: Weight
     preference: NodeTerm | None
 
 
 class NodeAffinity(TypedDict, total=False):
-    """Which nodes a pod wants."""
+    """Node affinity."""
 
     requiredDuringSchedulingIgnoredDuringExecution: NodeTerms | None
     preferredDuringSchedulingIgnoredDuringExecution: list[NodePreference] | None
 
 
 class Selector(TypedDict, total=False):
-    """Which labels are meant."""
+    """A label selector."""
 
     matchLabels: Labels
     matchExpressions: list[Expression] | None
 
 
 class PodTerm(TypedDict, total=False):
-    """Which pods are meant, and within which topology."""
+    """A pod affinity term."""
 
     labelSelector: Selector | None
     matchLabelKeys: Texts
@@ -127,21 +127,21 @@ class PodTerm(TypedDict, total=False):
 
 
 class PodPreference(TypedDict, total=False):
-    """Pods whose nearness, or distance, is preferred."""
+    """A weighted pod affinity term."""
 
     weight: Weight
     podAffinityTerm: Required[PodTerm]
 
 
 class PodAffinity(TypedDict, total=False):
-    """Which pods a pod wants beside it, or away from it."""
+    """Pod affinity or anti-affinity."""
 
     requiredDuringSchedulingIgnoredDuringExecution: list[PodTerm] | None
     preferredDuringSchedulingIgnoredDuringExecution: list[PodPreference] | None
 
 
 class Affinity(TypedDict, total=False):
-    """Where a pod wants to be, and beside whom."""
+    """All affinities of a pod."""
 
     nodeAffinity: NodeAffinity | None
     podAffinity: PodAffinity | None
@@ -149,7 +149,7 @@ class Affinity(TypedDict, total=False):
 
 
 class Toleration(TypedDict, total=False):
-    """A taint that a pod bears."""
+    """A toleration."""
 
     key: Text
     operator: Literal["", "Equal", "Exists"] | None
@@ -171,7 +171,7 @@ class Spread(TypedDict, total=False):
 
 
 class Resources(TypedDict, total=False):
-    """What is asked for, and what may be used."""
+    """Requests and limits."""
 
     requests: Amounts
     limits: Amounts
@@ -195,27 +195,27 @@ class Container(TypedDict, total=False):
 
 
 class ClaimSpec(TypedDict, total=False):
-    """What a claim asks for."""
+    """The spec of a claim."""
 
     volumeName: Text
     storageClassName: Text
 
 
 class NamedClaim(TypedDict, total=False):
-    """The claim that a volume is."""
+    """A reference to a claim."""
 
     claimName: Required[str]
 
 
 class ClaimTemplate(TypedDict, total=False):
-    """A claim that is made for a pod."""
+    """A template of a claim."""
 
     metadata: Metadata | None
     spec: ClaimSpec | None
 
 
 class EphemeralVolume(TypedDict, total=False):
-    """A volume that is made with its pod."""
+    """A generic ephemeral volume."""
 
     volumeClaimTemplate: ClaimTemplate | None
 
@@ -229,7 +229,7 @@ class PodVolume(TypedDict, total=False):
 
 
 class PodSpec(TypedDict, total=False):
-    """What a pod asks for."""
+    """The spec of a pod."""
 
     containers: list[Container] | None
     initContainers: list[Container] | None
@@ -249,14 +249,14 @@ class PodSpec(TypedDict, total=False):
 
 
 class PodStatus(TypedDict, total=False):
-    """What became of a pod."""
+    """The status of a pod."""
 
     phase: Text
     nominatedNodeName: Text
 
 
 class Pod(TypedDict, total=False):
-    """A pod, or the template of one."""
+    """A pod or a pod template."""
 
     metadata: Metadata | None
     spec: PodSpec | None

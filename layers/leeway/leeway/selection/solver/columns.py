@@ -1,8 +1,8 @@
-"""Chooses how often to launch which nodes, by a linear program over patterns of pods on a node.
+"""Chooses how many nodes of which pattern to launch, by a linear program over patterns.
 
-The method of cutting stock (Gilmore and Gomory, 1961): the program says what a pod of each group is
-worth at the moment, nodes are filled with what is worth most, and those that are worth more than
-they cost become columns, until there are none.
+The cutting-stock method (Gilmore and Gomory, 1961): the program values the pods of each group,
+nodes are filled with the most valuable pods, and patterns that are worth more than they cost become
+columns, until there are none.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,35 +17,35 @@ from leeway.selection.solver.filling import by_density, by_value, fill
 
 ROUNDS = 30
 MIN_GAIN = 1e-4
-"""Of a node's price, what a new pattern has to be worth beyond it."""
+"""The minimum gain of a new pattern as a share of its node's price."""
 
 FULL_ROUND_EVERY, PROMISING = 4, 0.6
-"""Of so many rounds one looks at all offerings, the others at those whose nodes came this near to
-the best."""
+"""One of this many rounds fills all offerings; the others fill only offerings whose nodes reached
+this share of the best value."""
 
 MAX_COLUMNS = 4000
 
 DIVES = 40
 ROUND_UP_FROM = 0.7
-"""The fraction of a node from which on it is taken for a whole one."""
+"""The fraction of a node from which it is rounded up."""
 
 MAX_BRANCHES = 200
-"""Of the search for whole numbers of patterns."""
+"""Limit of the search for integer numbers of patterns."""
 
 MIN_VALUE_SHARE = 0.85
-"""The part of a pattern's value that has to be left for it to be taken."""
+"""The share of a pattern's value that must remain for it to be used."""
 
 POWERS = (np.inf, 2.0, 0.5)
-"""The ways in which nodes are filled by value: each finds patterns that the others miss."""
+"""The ways of filling nodes by value. Each finds patterns that the others miss."""
 
 STABILIZATION = 0.5
-"""How much of the values asked for is the best known so far: a program's own values swing widely
+"""The weight of the best values so far in the target values. The values of the program vary widely
 while it has few patterns (Wentges' smoothing)."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Nodes of one offering that hold the same numbers of pods of each group (G), so many times."""
+    """A number of nodes of one offering with the same pods of each group (G)."""
 
     offering: int
     pods: Floats
@@ -53,7 +53,7 @@ class Pattern:
 
 
 class Master:
-    """The program over patterns: the cheapest mix of them that holds all pods, in fractions."""
+    """The program over patterns: the cheapest fractional mix that holds all pods."""
 
     def __init__(self, counts: Floats) -> None:
         self.patterns: list[tuple[int, Floats]] = []
@@ -65,7 +65,7 @@ class Master:
         self._solver.addRows(rows, counts, infinite, 0, starts, none.astype(np.int32), none)
 
     def add(self, problem: Problem, offerings: Ints, pods: Floats) -> bool:
-        """Add patterns (one for each of the offerings); False if all are known already."""
+        """Add patterns, one for each of the offerings. Returns False if all are known already."""
         fresh = []
         for row, offering in enumerate(offerings.tolist()):
             key = (offering, pods[row].tobytes())
@@ -85,14 +85,15 @@ class Master:
         return bool(fresh)
 
     def set_counts(self, counts: Floats) -> None:
-        """Ask for other numbers of pods."""
+        """Change the numbers of pods."""
         rows = np.arange(len(counts), dtype=np.int32)
         self._solver.changeRowsBounds(  # type: ignore[attr-defined]
             len(counts), rows, counts, np.full(len(counts), np.inf)
         )
 
     def whole(self) -> list[tuple[int, Floats]]:
-        """Return patterns in whole numbers that hold all pods: as cheap as is found in a while."""
+        """Return patterns in integer numbers that hold all pods, as cheap as a limited search
+        finds."""
         columns = np.arange(len(self.patterns), dtype=np.int32)
         kinds = np.full(len(columns), int(highspy.HighsVarType.kInteger), np.uint8)
         self._solver.changeColsIntegrality(len(columns), columns, kinds)
@@ -107,7 +108,7 @@ class Master:
         ]
 
     def solve(self) -> tuple[Floats, Floats]:
-        """Return how often each pattern is launched, in fractions, and each group's value."""
+        """Return the fractional number of each pattern, and the value of each group."""
         self._solver.run()
         solution = self._solver.getSolution()
         return np.asarray(solution.col_value), np.maximum(np.asarray(solution.row_dual), 0)
@@ -116,11 +117,10 @@ class Master:
 def improve(
     problem: Problem, offerings: Ints, known: Iterable[Pattern], values: Floats
 ) -> tuple[list[Pattern], Floats]:
-    """Return whole nodes of the best mix of patterns, and each group's value in it.
+    """Return whole nodes of the best mix of patterns, and the value of each group in it.
 
-    The nodes hold most of the pods and never more than there are; the rest is for the caller.
-    `known` are patterns that hold all pods: a plan that is there already; `values` what pods are
-    worth by the covering bound.
+    The nodes hold most of the pods and never more than exist; the caller packs the rest. `known`
+    are the patterns of an existing plan; `values` are those of the covering bound.
     """
     master = Master(problem.counts)
     for pattern in known:
@@ -151,7 +151,8 @@ def improve(
 
 
 def _dive(problem: Problem, offerings: Ints, master: Master) -> Iterator[Pattern]:
-    """Round the program's fractions: fix what is nearly whole, solve it again for the rest."""
+    """Round the fractions of the program: fix nearly whole patterns, then solve for the remaining
+    pods."""
     left = problem.counts.copy()
     for _ in range(DIVES):
         times, values = master.solve()
@@ -180,9 +181,9 @@ def _dive(problem: Problem, offerings: Ints, master: Master) -> Iterator[Pattern
 def generate(
     problem: Problem, offerings: Ints, master: Master, target: Floats, current: Floats
 ) -> tuple[Floats, bool]:
-    """Fill nodes with what is worth most by the values asked, and keep those that are worth more
-    than they cost by the current ones. Returns the most that each offering's nodes are worth of
-    their price, and whether there was one to keep."""
+    """Fill nodes by the target values, and add those that are worth more than they cost by the
+    current values. Returns the highest value per price of each offering's nodes, and whether a
+    pattern was added."""
     gains, grown = np.zeros(len(offerings)), False
     wanted = np.where(target > 1e-12, problem.counts, 0)
     prices = np.maximum(problem.prices[offerings], 1e-12)

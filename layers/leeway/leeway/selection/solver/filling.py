@@ -9,23 +9,23 @@ import numpy as np
 from leeway.selection.solver.arrays import Bools, Floats, Ints, Problem
 
 FINE, COARSE = 0.34, 0.5
-"""How much of what fits of a group is put onto a node in one step. Less than all, so that groups
-alternate and the mix on the node follows what is left of its resources."""
+"""The share of the fitting pods of a group that one step adds. It is below 1, so that groups
+alternate and the mix follows the free resources."""
 
 type Score = Callable[[Problem, Floats, Floats], Floats]
 """Rates groups for nodes: (problem, free: O x R, capacity: O x R) -> O x G, larger is better."""
 
 
 def by_balance(problem: Problem, free: Floats, capacity: Floats) -> Floats:
-    """Prefer large pods that ask for what the node has most of left (the dot product of vector
+    """Prefer large pods that request the resources the node has most of (the dot product of vector
     bin packing; Panigrahy et al., "Heuristics for Vector Bin Packing")."""
     scores: Floats = (free / np.square(np.maximum(capacity, 1))) @ problem.sizes.T
     return scores
 
 
 def by_value(values: Floats, power: float) -> Score:
-    """Prefer what is worth most for the scarcest of what it takes (`power`: how much only the
-    scarcest counts)."""
+    """Prefer the highest value per use of the scarcest resource (`power`: the weight of the
+    scarcest)."""
 
     def score(problem: Problem, free: Floats, capacity: Floats) -> Floats:
         there = np.maximum(free, 1e-9)
@@ -41,7 +41,7 @@ def by_value(values: Floats, power: float) -> Score:
 
 
 def by_density(problem: Problem, values: Floats) -> Score:
-    """Prefer what is worth most for its size, whatever is left on the node."""
+    """Prefer the highest value per size, regardless of free resources."""
     totals = problem.counts @ problem.sizes
     dense = values / (problem.sizes / np.maximum(totals, 1)).sum(axis=1)
 
@@ -53,7 +53,7 @@ def by_density(problem: Problem, values: Floats) -> Score:
 
 @dataclass
 class _Nodes:
-    """One node of each offering, while it is filled."""
+    """One node of each offering while it is filled."""
 
     free: Floats  # O x R
     left: Floats  # O x G: what may still be put onto each
@@ -68,9 +68,10 @@ class _Nodes:
 def fill(
     problem: Problem, counts: Floats, offerings: Ints, score: Score, share: float = COARSE
 ) -> Floats:
-    """Return for each of these offerings how many pods of each group a node would take: O x G.
+    """Return how many pods of each group a node of each offering would hold: O x G.
 
-    Every node is filled on its own, from `counts`, by this `share` of what fits at a time.
+    Every node is filled independently from `counts`. One step adds this `share` of the pods that
+    fit.
     """
     capacity = problem.capacity[offerings]
     nodes = _Nodes(
@@ -93,7 +94,7 @@ def fill(
 
 
 def _room(problem: Problem, nodes: _Nodes, live: Ints) -> Floats:
-    """How many more pods of each group each node could take: O x G."""
+    """How many more pods of each group fit on each node: O x G."""
     # What is not asked for fits many times into nothing: the margin is below any whole amount.
     there = nodes.free[live] + 1e-6
     rooms = [there[:, r, None] / requested for r, requested in enumerate(problem.divisors)]
@@ -104,7 +105,7 @@ def _room(problem: Problem, nodes: _Nodes, live: Ints) -> Floats:
 
 
 def _countable(problem: Problem, counted: Floats, limits: Floats) -> Floats:
-    """How many pods of each group the counters still let onto each node: O x G."""
+    """How many more pods of each group the counters of each node allow: O x G."""
     countable = np.full((len(counted), len(problem.counts)), np.inf)
     for counter, (adding, adds, own, capping, most) in enumerate(problem.per_counter):
         there = counted[:, counter, None]
@@ -125,7 +126,7 @@ def _put(problem: Problem, nodes: _Nodes, live: Ints, groups: Ints, pods: Floats
 
 
 def valid(problem: Problem, pods: Floats, offering: int) -> bool:
-    """Whether a node of the offering may hold these pods (G) together."""
+    """Whether a node of the offering can hold these pods (G) together."""
     present: Bools = pods > 0
     if not problem.fits[present, offering].all() or (pods > problem.max_per_node).any():
         return False

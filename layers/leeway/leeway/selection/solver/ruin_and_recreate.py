@@ -1,8 +1,8 @@
 """Packs a small batch by ruin and recreate (Schrimpf et al., 2000).
 
-Pods are inserted one by one where the price grows least. Then some nodes are emptied and their pods
-are inserted again, and the cheaper outcome stays. One insertion looks at every node at once, which
-takes microseconds for tens of nodes; hundreds of equal pods are packed sooner by patterns
+Pods are inserted one by one where the price increases least. Then some nodes are removed, their
+pods are inserted again, and the cheaper result is kept. One insertion evaluates all nodes at once,
+which takes microseconds for tens of nodes; hundreds of equal pods are packed faster by patterns
 (`leeway.selection.solver.columns`).
 """
 
@@ -16,32 +16,33 @@ from leeway.selection.solver.arrays import Bools, Floats, Ints, Problem
 from leeway.selection.solver.columns import Pattern
 
 SEED = 1
-"""The same pods lead to the same plan."""
+"""A fixed seed, so that the same pods have the same plan."""
 
 RUINED = (2, 6)
-"""Nodes that one round empties: from the first number up to the one before the last."""
+"""The number of nodes that one round removes: from the first number to one below the second."""
 
 MIN_CHANCE = 0.05
-"""The part of its chance to be emptied that a node keeps which holds most for its price."""
+"""The relative chance of the most efficient node to be removed."""
 
 SHUFFLE = 0.5
-"""By how much of its worth a pod, and an offering, may be rated higher or lower in one round."""
+"""The maximum relative change of the rating of a group or an offering in one round."""
 
 NEW_NODE_SHARE = 0.3
-"""How often the pods of emptied nodes go onto new ones, and not wherever the price grows least."""
+"""The share of rounds that put the removed pods onto new nodes instead of inserting them."""
 
 NEAR_ENOUGH = 1.005
-"""Of the bound: what is not improved any more."""
+"""The improvement stops at this multiple of the bound."""
 
 TEMPERATURE = 0.1
-"""The part of an average node's price that a plan may cost more and still be gone on from, in the
-first round. It falls to nothing in the last (simulated annealing)."""
+"""The accepted price increase in the first round, as a share of an average node's price. It falls
+to zero in the last round (simulated annealing)."""
 
 
 def ruin_and_recreate(problem: Problem, rounds: int, bound: float) -> list[Pattern]:
-    """Return nodes that hold all pods of groups that fit somewhere.
+    """Return nodes that hold all pods of groups that fit on an offering.
 
-    It improves them for so many rounds, or until they cost no more than the bound (USD per hour).
+    Improves them for this number of rounds, or until they cost no more than the bound (USD per
+    hour).
     """
     inserter = _Inserter(problem)
     rng = np.random.default_rng(SEED)
@@ -70,10 +71,10 @@ def ruin_and_recreate(problem: Problem, rounds: int, bound: float) -> list[Patte
 
 @dataclass
 class _Nodes:
-    """Nodes with what is on them, and in the last row one that is empty: N rows.
+    """Nodes with their pods, and an empty node in the last row: N rows.
 
-    `able` says which offerings all of a node's pods may go to, whatever their number; `limits` what
-    its counters may come to; `chosen` is the cheapest offering that holds them.
+    `feasible`: the offerings that all pods of a node may use, regardless of their number; `limits`:
+    the maxima of its counters; `chosen`: the cheapest offering that holds them.
     """
 
     load: Floats  # N x R
@@ -85,30 +86,30 @@ class _Nodes:
     chosen: Ints  # N
 
     def of(self, rows: Ints) -> "_Nodes":
-        """Return some of them, which change by themselves."""
+        """Return copies of some rows."""
         return _Nodes(*(each[rows] for each in vars(self).values()))
 
     @property
     def count(self) -> int:
-        """How many there are, without the empty one."""
+        """The number of nodes without the empty one."""
         return len(self.costs) - 1
 
     @property
     def price(self) -> float:
-        """What they cost, in USD per hour."""
+        """The price in USD per hour."""
         return float(self.costs.sum())
 
 
 @dataclass(frozen=True)
 class _RandomFactors:
-    """By what factor chance rates each group (G) and each offering (O) in one round."""
+    """The random factors of each group (G) and each offering (O) in one round."""
 
     groups: Floats
     offerings: Floats
 
 
 class _Inserter:
-    """A problem whose pods are inserted into nodes one by one."""
+    """Inserts the pods of a problem into nodes one by one."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -147,8 +148,7 @@ class _Inserter:
         )
 
     def insert(self, nodes: _Nodes, pods: Floats, random_factors: _RandomFactors) -> _Nodes:
-        """Insert so many pods of each group (G), those first that are worth most. Changes the
-        nodes."""
+        """Insert pods of each group (G), the most valuable first. Modifies the nodes."""
         for group in self._in_order(pods, random_factors):
             for _ in range(int(pods[group])):
                 nodes = self._insert(nodes, group)
@@ -157,8 +157,8 @@ class _Inserter:
     def insert_on_new_nodes(
         self, nodes: _Nodes, pods: Floats, random_factors: _RandomFactors
     ) -> _Nodes:
-        """Put so many pods of each group (G) onto new nodes, each the one that holds most for its
-        price. Changes the nodes."""
+        """Put pods of each group (G) onto new nodes, each the one with the most value for its
+        price. Modifies the nodes."""
         left, order = pods.copy(), self._in_order(pods, random_factors)
         while left.any():
             offering, taken = self._best_node(left, order, random_factors.offerings)
@@ -174,7 +174,7 @@ class _Inserter:
         return nodes
 
     def _in_order(self, pods: Floats, random_factors: _RandomFactors) -> list[int]:
-        """The groups that have pods, those first that are worth most."""
+        """The groups with pods, the most valuable first."""
         groups = np.flatnonzero(pods)
         order: list[int] = groups[
             np.argsort(-(self.worth * random_factors.groups)[groups], kind="stable")
@@ -184,8 +184,8 @@ class _Inserter:
     def _best_node(
         self, left: Floats, order: Sequence[int], random_factors: Floats
     ) -> tuple[int, Floats]:
-        """Fill one node of every offering in this order of groups; return the one whose pods are
-        worth most for its price, and them (G)."""
+        """Fill one node of every offering in this order of groups. Return the offering with the
+        most value for its price, and its pods (G)."""
         problem = self._problem
         free = [held.copy() for held in self._capacity]
         counted = np.zeros((problem.matches.shape[1], len(self.offerings)))
@@ -209,7 +209,7 @@ class _Inserter:
     def _room(
         self, group: int, left: float, free: Sequence[Floats], counted: Floats, limits: Floats
     ) -> Floats:
-        """How many pods of the group one node of each offering could take: O."""
+        """How many pods of the group fit on one node of each offering: O."""
         problem = self._problem
         room: Floats = min(left, float(problem.max_per_node[group])) * self._fits[group]
         for there, requested in zip(free, problem.divisors, strict=True):
@@ -223,8 +223,8 @@ class _Inserter:
         return np.maximum(room, 0)
 
     def _insert(self, nodes: _Nodes, group: int) -> _Nodes:
-        """Put a pod of the group where the price of all nodes grows least; the empty node is taken
-        only where that is cheaper. Changes the nodes."""
+        """Put a pod of the group onto the node where the price increases least, or onto the empty
+        node if that is cheaper. Modifies the nodes."""
         problem = self._problem
         load = nodes.load + problem.sizes[group]
         fits = nodes.feasible & self._fits[group]
@@ -247,7 +247,8 @@ class _Inserter:
         return nodes
 
     def _counters_admit(self, nodes: _Nodes, group: int) -> Bools:
-        """Whether each node may have one more pod of the group, whatever its size: N."""
+        """Whether the counters of each node allow one more pod of the group, regardless of size:
+        N."""
         problem = self._problem
         found: Bools = nodes.pods[:, group] < problem.max_per_node[group]
         if problem.matches.shape[1]:
@@ -257,7 +258,7 @@ class _Inserter:
 
 
 def _choose_ruined(nodes: _Nodes, worth: Floats, rng: np.random.Generator) -> Bools:
-    """Choose some nodes by chance, rather those that hold little for their price: N."""
+    """Choose random nodes, preferably those with little value for their price: N."""
     gain = (nodes.pods[:-1] @ worth) / np.maximum(nodes.costs[:-1], 1e-12)
     chance = 1 + MIN_CHANCE - gain / max(float(gain.max()), 1e-12)
     count = min(nodes.count, int(rng.integers(*RUINED)))
