@@ -72,7 +72,7 @@ def unknown_kinds(objects: Sequence[Document]) -> Mapping[str, int]:
     the position of its first object.
 
     Raises:
-        BadObject: no object is of a kind that is read, or a kind is misspelled; its path begins with
+        BadObject: no kind is one that is read, or a kind is misspelled; its path begins with
             the position of the object.
     """
     kinds = [str(document.get("kind")) for document in objects]
