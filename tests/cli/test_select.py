@@ -202,7 +202,7 @@ spec:
     assert launch["zones"] == ["us-east-1d"]
 
 
-def test_the_table_shows_launches_and_pods_that_fit_nowhere(
+def test_the_table_shows_launches_and_unschedulable_pods(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pool = written(tmp_path, "pool.yaml", SPOT)

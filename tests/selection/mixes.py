@@ -1,4 +1,4 @@
-"""Random mixes of waiting pods and of existing nodes, the same ones in every run."""
+"""Random pending pods and existing nodes, the same in every run."""
 
 import random
 

@@ -47,7 +47,7 @@ def test_no_fewer_pods_go_to_existing_nodes(seeds: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("seeds", MIXES)
-def test_no_fewer_pods_find_a_place_where_nodes_are_launched_too(seeds: tuple[int, ...]) -> None:
+def test_no_fewer_pods_get_a_node_if_nodes_are_launched_too(seeds: tuple[int, ...]) -> None:
     for seed in seeds:
         pods, nodes = mix(seed)
         plan, placed = planned(pods, SUPPLY, nodes)
@@ -57,7 +57,7 @@ def test_no_fewer_pods_find_a_place_where_nodes_are_launched_too(seeds: tuple[in
 
 
 @pytest.mark.parametrize("seeds", MIXES[:3])
-def test_no_fewer_pods_find_a_place_on_new_nodes_alone(seeds: tuple[int, ...]) -> None:
+def test_no_fewer_pods_get_a_node_on_new_nodes_alone(seeds: tuple[int, ...]) -> None:
     for seed in seeds:
         pods, _ = mix(seed)
         _, placed = planned(pods, SUPPLY, [])

@@ -1,4 +1,4 @@
-"""Types with a part of a GPU: a pod that asks for one GPU means a whole one."""
+"""Types with a fraction of a GPU: a pod that requests one GPU expects a whole one."""
 
 import pytest
 from leeway.selection.labels import FAMILY, INSTANCE, INSTANCE_TYPE
@@ -26,7 +26,7 @@ def packed(
     return pack([Pod("default/model", spec)], supply)
 
 
-def test_a_pod_that_asks_for_a_gpu_gets_a_whole_one(catalog: Catalog) -> None:
+def test_a_pod_that_requests_a_gpu_gets_a_whole_one(catalog: Catalog) -> None:
     (launch,) = packed(catalog, [L4], []).launches
     types = {name for choice in launch.choices for name in choice.instance_types}
     assert "g6.xlarge" in types
@@ -37,7 +37,7 @@ def test_a_pod_that_asks_for_a_gpu_gets_a_whole_one(catalog: Catalog) -> None:
     ("pool", "pod"),
     [([LARGE], []), ([], [LARGE]), ([Requirement.of(FAMILY, "In", ["g6f"])], [L4])],
 )
-def test_a_part_of_a_gpu_is_launched_where_the_pool_or_the_pod_names_it(
+def test_a_fractional_gpu_is_launched_if_the_pool_or_the_pod_names_it(
     catalog: Catalog, pool: list[Requirement], pod: list[Requirement]
 ) -> None:
     (launch,) = packed(catalog, pool, pod).launches
@@ -50,7 +50,7 @@ def test_daemons_count_on_a_named_type_without_naming_it_themselves(catalog: Cat
     assert launch.cheapest.type.name == "g6f.xlarge"
 
 
-def test_the_reason_says_that_only_parts_of_a_gpu_are_left(catalog: Catalog) -> None:
+def test_the_reason_names_fractional_gpus_that_are_not_named(catalog: Catalog) -> None:
     small = Requirement.of(f"{INSTANCE}size", "In", ["large"])
     (miss,) = packed(catalog, [L4, small], []).unschedulable
     assert miss.reason.code == FRACTIONAL_GPU_NOT_NAMED.name

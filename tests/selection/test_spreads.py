@@ -1,4 +1,4 @@
-"""Which nodes' pods a spread by zone counts: kube-scheduler's rule, held of plans."""
+"""The nodes whose pods a spread counts, as in kube-scheduler."""
 
 from collections import Counter
 from dataclasses import replace
@@ -49,7 +49,7 @@ def test_pods_on_nodes_that_the_pods_own_affinity_excludes_do_not_count() -> Non
     assert zones_of(plan, "web") == ["a", "b", "c"]
 
 
-def test_they_do_count_where_the_spread_ignores_affinity() -> None:
+def test_they_count_if_the_spread_ignores_affinity() -> None:
     ignoring = replace(BY_ZONE, honors_affinity=False)
     web = spec(labels=WEB, spreads=(ignoring,), terms=ON_AMD64)
     around = [node("a", spec(labels=WEB), spec(labels=WEB), arch="arm64")]
@@ -57,7 +57,7 @@ def test_they_do_count_where_the_spread_ignores_affinity() -> None:
     assert zones_of(plan, "web") == ["b", "c"]
 
 
-def test_pods_on_nodes_whose_taint_is_not_tolerated_do_not_count_where_taints_are_heeded() -> None:
+def test_pods_on_nodes_with_an_untolerated_taint_do_not_count_if_taints_are_honored() -> None:
     heeding = replace(BY_ZONE, honors_taints=True)
     around = [node("a", spec(labels=WEB), spec(labels=WEB), taint="dedicated")]
     waiting = pods("web", 3, spec(labels=WEB, spreads=(heeding,)))
@@ -65,14 +65,14 @@ def test_pods_on_nodes_whose_taint_is_not_tolerated_do_not_count_where_taints_ar
     assert zones_of(plan, "web") == ["a", "b", "c"]
 
 
-def test_they_do_count_where_taints_are_not_heeded() -> None:
+def test_they_count_if_taints_are_ignored() -> None:
     around = [node("a", spec(labels=WEB), spec(labels=WEB), taint="dedicated")]
     waiting = pods("web", 2, spec(labels=WEB, spreads=(BY_ZONE,)))
     plan = pack(waiting, Supply([PLAIN], catalog()), around)
     assert zones_of(plan, "web") == ["b", "c"]
 
 
-def test_pods_that_wait_for_nodes_which_do_not_count_are_no_matter_to_a_spread() -> None:
+def test_pending_pods_on_excluded_nodes_do_not_count_in_a_spread() -> None:
     on_arm = spec(1500, labels=WEB, terms=ON_ARM64)
     web = spec(labels=WEB, spreads=(BY_ZONE,), terms=ON_AMD64)
     waiting = [*pods("old", 3, on_arm), *pods("web", 3, web)]
@@ -81,7 +81,7 @@ def test_pods_that_wait_for_nodes_which_do_not_count_are_no_matter_to_a_spread()
     assert violations(plan, waiting, [PLAIN]) == []
 
 
-def test_pods_that_perhaps_count_take_room_in_a_spread_and_make_none() -> None:
+def test_conditionally_counted_pods_add_to_their_domain_but_not_to_the_minimum() -> None:
     anywhere = spec(labels=WEB, terms=(Requirements.from_labels({ZONE: "c"}),))
     web = spec(labels=WEB, spreads=(BY_ZONE,), terms=ON_AMD64)
     waiting = [*pods("any", 2, anywhere), *pods("web", 4, web)]
@@ -89,7 +89,7 @@ def test_pods_that_perhaps_count_take_room_in_a_spread_and_make_none() -> None:
     assert violations(plan, waiting, [PLAIN]) == []
 
 
-def test_where_a_volume_is_makes_no_other_zone_less_of_a_domain() -> None:
+def test_the_zone_of_a_volume_does_not_exclude_other_zones_from_a_spread() -> None:
     in_a = (Requirements.from_labels({ZONE: "a"}),)
     bound = spec(labels=WEB, spreads=(BY_ZONE,), terms=in_a, affinity=())
     around = [node("a", spec(labels=WEB)), node("b")]
@@ -99,7 +99,7 @@ def test_where_a_volume_is_makes_no_other_zone_less_of_a_domain() -> None:
     assert zones_of(pack(pods("web", 1, by_itself), Supply([PLAIN], catalog()), around), "web")
 
 
-def test_a_soft_taint_that_is_borne_after_all_changes_nothing_about_what_counts() -> None:
+def test_tolerating_a_soft_taint_does_not_change_the_counted_nodes() -> None:
     soft = NodePool("soft", taints=(Taint("slow", "", "PreferNoSchedule"),))
     tolerant = (Toleration("dedicated", "Exists"),)
     web = spec(labels=WEB, spreads=(replace(BY_ZONE, honors_taints=True),), tolerations=tolerant)
@@ -138,7 +138,7 @@ def test_pods_are_spread_by_any_label_of_nodes(label: str, values: tuple[str, ..
     assert violations(plan, waiting, [pool]) == []
 
 
-def test_each_request_keeps_to_the_capacity_type_that_its_pods_were_given() -> None:
+def test_each_request_uses_the_capacity_type_that_its_pods_are_assigned_to() -> None:
     web = spec(labels=WEB, spreads=(Spread(term(CAPACITY_TYPE, **WEB), 1),))
     plan = pack(pods("web", 4, web), Supply([PLAIN], catalog()))
     assert [{c.capacity_type for c in launch.choices} for launch in plan.launches] == [
@@ -163,7 +163,7 @@ def test_a_spread_by_capacity_type_and_one_by_zone_hold_together() -> None:
     assert zones_of(plan, "web") == ["a", "a", "b", "b", "c", "c"]
 
 
-def test_a_capacity_type_with_no_node_for_the_pods_keeps_the_other_one_low() -> None:
+def test_a_capacity_type_without_a_node_for_the_pods_limits_the_other_one() -> None:
     on_demand = (Requirements.from_labels({CAPACITY_TYPE: "on-demand"}),)
     full = replace(node("a"), labels={ZONE: "a", ARCH: "amd64", CAPACITY_TYPE: "spot"})
     spread = Spread(term(CAPACITY_TYPE, **WEB), 1, honors_affinity=False)
@@ -173,7 +173,7 @@ def test_a_capacity_type_with_no_node_for_the_pods_keeps_the_other_one_low() -> 
     assert "no node for the pod exists in spot" in miss.reason.message
 
 
-def test_a_spread_by_a_label_that_no_node_has_is_told_so() -> None:
+def test_a_spread_on_a_label_that_no_node_has_is_reported() -> None:
     web = spec(labels=WEB, spreads=(Spread(term("rack", **WEB), 1),))
     (miss,) = pack(pods("web", 1, web), Supply([PLAIN], catalog())).unschedulable
     cause = "no node for the pod has this label"

@@ -68,7 +68,7 @@ WELL_KNOWN = frozenset(
 )
 
 # Older names of the same labels. Source: Kubernetes "Well-Known Labels, Annotations and Taints";
-# the EBS driver's zone is what its volumes are bound by; Provisioners became NodePools.
+# the zone label of the EBS driver's volumes; Provisioners are now NodePools.
 ALIASES = {
     "beta.kubernetes.io/arch": ARCH,
     "beta.kubernetes.io/os": OS,

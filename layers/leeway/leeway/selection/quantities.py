@@ -21,9 +21,9 @@ _BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
 
 _NANO = Fraction(1, 10**9)
 _LARGEST_BINARY = 2**63 - 1
-_LONGEST = 64  # characters: no sensible quantity comes near, and longer numbers cost time
+_LONGEST = 64  # characters: longer numbers take too long to parse
 
-# Resources that are counted in bytes, and so printed with binary suffixes.
+# Resources in bytes, which are formatted with binary suffixes.
 _IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")
 
 
@@ -50,7 +50,7 @@ class Quantity:
         """Format canonically: the largest suffix with an integer before it."""
         if self.value == 0:
             return "0"
-        # Binary suffixes hold whole numbers only, and would say nothing below 1024.
+        # Binary suffixes need integers of at least 1024.
         if self.form is Form.BINARY and abs(self.value) >= 1024 and self.value.denominator == 1:
             return _with_binary_suffix(self.value.numerator)
         return _with_decimal_suffix(self.value, self.form)

@@ -17,7 +17,7 @@ from leeway.selection.resources import EBS_VOLUMES, Resources
 
 MIB = 1024**2
 
-# The kernel of ARM machines keeps this much for contiguous allocations.
+# The kernel reserves this for contiguous allocations on ARM.
 _ARM_KEEPS_MIB = 64
 
 _DEFAULT_STORAGE = 20 * GIB
@@ -32,7 +32,7 @@ _CPU_BANDS = (
 )
 _KUBE_MEMORY_PER_POD_MIB, _KUBE_MEMORY_MIB = 11, 255
 _KUBE_STORAGE = GIB
-# The thresholds that EKS's images set. The one for inodes does not reduce allocatable.
+# Defaults of the EKS images. The threshold for inodes does not reduce allocatable.
 _MEMORY, _STORAGE = "memory.available", "nodefs.available"
 _THRESHOLDS = {_MEMORY: "100Mi", _STORAGE: "10%"}
 _LINUX_THRESHOLDS = {**_THRESHOLDS, "nodefs.inodesFree": "5%"}
@@ -86,7 +86,7 @@ def max_pods(machine: Machine, node_class: NodeClass) -> int:
         pods = min(ceiling, _pods_by_addresses(machine, node_class.family, _PREFIX_SIZE))
     else:
         pods = _pods_by_addresses(machine, node_class.family, 1)
-    # Bottlerocket has no such setting.
+    # Bottlerocket does not support podsPerCore.
     if kubelet.pods_per_core and node_class.family is not AmiFamily.BOTTLEROCKET:
         pods = min(pods, kubelet.pods_per_core * machine.vcpus)
     return pods
@@ -117,8 +117,8 @@ def eviction_hard(node_class: NodeClass) -> Mapping[str, str]:
 
 def _by_image(machine: Machine, node_class: NodeClass) -> dict[str, int]:
     family = node_class.family
-    # Bottlerocket and Windows reserve for the pods that a node is to have, the others for those
-    # that its addresses would allow, whatever it is told.
+    # Bottlerocket and Windows reserve memory for max-pods, the others for the number of pods
+    # that the addresses allow, regardless of max-pods.
     if family is AmiFamily.BOTTLEROCKET or family.windows:
         pods = max_pods(machine, node_class)
     else:

@@ -30,7 +30,7 @@ from leeway.selection.offers.unavailable import ANY, Unavailable
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
-# The labels that come with a type's offering; all others that a type has describe itself.
+# Labels of types, and labels of offerings.
 _OF_TYPES = frozenset({INSTANCE_TYPE, ARCH, OS, REGION, WINDOWS_BUILD, *INSTANCE_LABELS})
 OF_MARKETS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
 

@@ -26,7 +26,7 @@ VERSION = 3
 
 _NUMBERS = ("vcpus", "memory_mib", "interfaces", "addresses", "branches", "volumes", "disks")
 _SETS = ("bootable", "spot", "on_demand", "shares_gpu")
-_HEADER = 4  # bytes of its length
+_HEADER = 4  # bytes of the header length
 
 
 class UnknownForm(ValueError):

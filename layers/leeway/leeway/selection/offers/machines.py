@@ -16,7 +16,7 @@ GPU_RESOURCES = {
     "amd": "amd.com/gpu",
     "habana": "habana.ai/gaudi",
 }
-_USUAL_VOLUMES = 27  # of the Nitro system's 28 attachments, where EC2 does not say
+_USUAL_VOLUMES = 27  # of the Nitro system's 28 attachments, if EC2 describes no limit
 
 NEURON = "aws.amazon.com/neuron"
 NEURON_CORE = "aws.amazon.com/neuroncore"
@@ -122,7 +122,7 @@ def _labels(document: Mapping[str, Any], architecture: str) -> Iterator[tuple[st
 
 def _gpu_labels(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     gpus = _gpus(document)
-    # Labels have one value: a type with two kinds of GPU cannot be described by them.
+    # A label has one value and cannot describe a type with two kinds of GPU.
     if len(gpus) != 1:
         return
     gpu = gpus[0]

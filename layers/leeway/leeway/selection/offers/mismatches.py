@@ -58,7 +58,7 @@ def _impossible(table: TypeTable, requirement: Requirement) -> str:
         cause = "no instance type has it"
     requested = "" if requirement.complement else min(requirement.values, default="")
     if requirement.key == INSTANCE_TYPE:
-        # A like name of another family (d2 for p2) is another machine, and never meant.
+        # A similar name of another family (d2 for p2) is not a suggestion.
         family = requested.partition(".")[0]
         values = {name: n for name, n in values.items() if name.partition(".")[0] == family}
     return f"{requirement}: {cause}{_did_you_mean(requested, values) or _range(values)}"

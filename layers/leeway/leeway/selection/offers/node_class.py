@@ -27,7 +27,7 @@ class AmiFamily(StrEnum):
         return self.value.startswith("Windows")
 
 
-# What kubernetes.io/os and node.kubernetes.io/windows-build are on each Windows.
+# The value of node.kubernetes.io/windows-build on each version of Windows.
 # Source: Microsoft, "Windows Server release information".
 WINDOWS_BUILDS = {
     AmiFamily.WINDOWS_2019: "10.0.17763",
@@ -35,7 +35,7 @@ WINDOWS_BUILDS = {
     AmiFamily.WINDOWS_2025: "10.0.26100",
 }
 
-# How much of a machine's memory the hypervisor and the kernel keep; the real share is 1.7 to 5.3 %.
+# Memory that the hypervisor and the kernel reserve. Measured values are 1.7 to 5.3 %.
 # Source: Karpenter's default of VM_MEMORY_OVERHEAD_PERCENT.
 VM_MEMORY_OVERHEAD = Fraction(75, 1000)
 

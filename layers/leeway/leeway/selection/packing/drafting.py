@@ -96,7 +96,7 @@ class Draft:
             )
             if run.plan():
                 break
-            # What some of a set's pods have given up, all of them have: they share a node or zone.
+            # Relax all pods of a spec alike, because they may have to share a node or zone.
             names = run.given_up
             given_up = {pod.spec: names[pod.name] for pod in waiting if pod.name in names}
             waiting = [Pod(pod.name, given_up.get(pod.spec, pod.spec)) for pod in waiting]

@@ -75,7 +75,7 @@ class ExistingNodes:
         """The requests of DaemonSet pods that do not run on a node yet."""
         pending = np.zeros(len(self._resources))
         for daemon in daemons:
-            # Their controller minds no soft taints.
+            # The DaemonSet controller ignores soft taints.
             if daemon.untolerated(node.taints) is None and self._matches(daemon, row):
                 pending += self.amounts(daemon.requests)
         return np.maximum(pending - self.amounts(node.daemons), 0)

@@ -390,11 +390,11 @@ class PackingRun:
     def _choice(self, group: PodGroup) -> Choice:
         """The zones with a node for one pod of the group, and the zones that its spreads
         compare."""
-        # Be the pods there that it has to share a node with, or not.
+        # Ignore affinity by hostname: it is handled by `bundle`.
         rules = replace(group.rules, affinity_on_node=())
         batch = PodBatch.of(replace(group, rules=rules), group.pods[:1])
         names = self.zones.zones
-        # What a pod only prefers makes no zone less of a domain.
+        # Preferences do not exclude zones from the domains.
         required = replace(group.spec, terms=group.declared.terms)
         feasible, domains = map(set, self._launchable(batch, required))
         position = {name: i for i, name in enumerate(names)}

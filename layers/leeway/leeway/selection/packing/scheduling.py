@@ -53,7 +53,7 @@ class _Filters:
     size: Floats
     counted: Ints
     adds: Bools  # N x counted: whether a pod on this node counts
-    exclusions: tuple[Cap, ...]  # of pods that do not count for themselves
+    exclusions: tuple[Cap, ...]  # anti-affinity
     zone_exclusions: tuple[Cap, ...]
     spreads: tuple[_Spread, ...]
     affinities: tuple[tuple[int, Ints, bool, Bools], ...]
@@ -228,7 +228,7 @@ class _Scheduler:
             enough = len(spread.found) >= max(spread.min_domains, 1)
             least = np.full(len(feasible), sums[spread.found].min() if enough else 0.0)
             there = sums[spread.domains]
-            if spread.hostname:  # an empty node may come before one that is still to be launched
+            if spread.hostname:  # an empty node may join before a planned one
                 least[self._existing.planned] = 0
             feasible &= (spread.domains >= 0) & (there + spread.adds - least <= spread.max_skew)
             level += there

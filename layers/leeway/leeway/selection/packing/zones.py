@@ -119,7 +119,7 @@ class ZoneCounts:
         coming = counts[zone] + (cap.counter in rules.counted)
         if not cap.skew:
             return coming <= cap.most
-        # Whether all the pods in its own zone count or not, they do so on both sides.
+        # In the pod's own zone, use the same count on both sides of the comparison.
         certain = [*self._certain(cap.counter)]
         certain[zone] = counts[zone]
         inside = [n for n, counted in zip(certain, domains, strict=True) if counted]
@@ -150,7 +150,7 @@ def assign(
     spreading: list[tuple[PodGroup, Choice]] = []
     needed = {counter for group, _ in groups for counter in group.rules.affinity_in_zone}
     counts.avoided |= {c.counter for g, _ in groups for c in g.rules.caps_in_zone if not c.skew}
-    # Who has least choice goes first, and who is only counted before those who mind the counts.
+    # Pods with the fewest zones come first, and pods without caps before pods with caps.
     for group, choice in sorted(
         groups, key=lambda g: (bool(g[0].rules.caps_in_zone), sum(g[1].feasible))
     ):

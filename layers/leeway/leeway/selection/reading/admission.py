@@ -81,7 +81,7 @@ def _defaults(limit: Document) -> Defaults:
 def _with_defaults(container: Document, defaults: Iterable[Defaults]) -> Document:
     resources = container.get("resources") or {}
     limits = dict(resources.get("limits") or {})
-    # Before it is admitted, a limit without a request is one.
+    # A limit without a request is also the request.
     requests = {**limits, **(resources.get("requests") or {})}
     for each in defaults:
         limits = {**each.limits, **limits}

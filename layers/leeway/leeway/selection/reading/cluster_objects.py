@@ -52,7 +52,7 @@ def _checked_with(
     try:
         checked_objects, checked_others = checked(objects), checked(others)
     except BadObject:
-        checked([*objects, *others])  # names the position among all of them
+        checked([*objects, *others])  # the error names the position in both lists together
         raise
     return checked_objects, [*checked_objects, *checked_others]
 

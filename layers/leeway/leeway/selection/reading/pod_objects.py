@@ -206,7 +206,7 @@ def _spreads(spec: Document, namespace: str, labels: Mapping[str, str]) -> Itera
         selector = _selector(each.get("labelSelector"))
         selector = _with_keys(selector, each.get("matchLabelKeys") or (), labels, "In")
         if selector is not None and not selector.requirements:
-            selector = None  # the scheduler counts nobody by an empty selector, as by none at all
+            selector = None  # kube-scheduler counts no pods by an empty selector
         yield Spread(
             PodTerm(_topology(each["topologyKey"]), selector, frozenset({namespace})),
             each.get("maxSkew", 1),

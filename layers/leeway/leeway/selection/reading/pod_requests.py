@@ -33,7 +33,7 @@ def requests_of(spec: Mapping[str, Any]) -> Resources:
     for container in spec.get("containers") or ():
         running = running + _requested(container)
     of_containers = running.most(initializing)
-    # What its containers request comes before the limit of the whole.
+    # Requests of containers have precedence over pod-level limits.
     of_pod = spec.get("resources") or {}
     total = {**_parsed(of_pod.get("limits")), **of_containers, **_parsed(of_pod.get("requests"))}
     return Resources(total) + _parsed(spec.get("overhead"))

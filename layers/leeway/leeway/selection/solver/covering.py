@@ -111,7 +111,7 @@ def _improving(problem: Problem, used: Ints, values: Floats, worth: Floats, node
     the node is worth no more than its price. The values of the used offerings are tried.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        unpaid = values / (worth @ problem.sizes.T)  # the part of its value that a pod would pay
+        unpaid = values / (worth @ problem.sizes.T)  # value of a pod per value of its resources
     unpaid = np.where(values > 0, np.nan_to_num(unpaid, nan=np.inf, posinf=np.inf), 0)
     least = np.full(len(problem.prices), np.inf)
     for valued, factors in zip(worth, unpaid, strict=True):

@@ -95,7 +95,7 @@ def fill(
 
 def _room(problem: Problem, nodes: _Nodes, live: Ints) -> Floats:
     """How many more pods of each group fit on each node: O x G."""
-    # What is not asked for fits many times into nothing: the margin is below any whole amount.
+    # The margin is below any whole amount, so that resources without a request do not limit.
     there = nodes.free[live] + 1e-6
     rooms = [there[:, r, None] / requested for r, requested in enumerate(problem.divisors)]
     room: Floats = np.minimum(np.floor(reduce(np.minimum, rooms)), nodes.left[live])
@@ -111,7 +111,7 @@ def _countable(problem: Problem, counted: Floats, limits: Floats) -> Floats:
         there = counted[:, counter, None]
         room = np.floor((np.minimum(limits[:, counter, None], own) - there) / adds)
         countable[:, adding] = np.minimum(countable[:, adding], room)
-        # Who is not counted does not add, and minds only its own caps.
+        # Groups that are not counted are limited only by their own caps.
         countable[:, capping] = np.where(there <= most, countable[:, capping], 0)
     return countable
 

@@ -117,7 +117,7 @@ class _Inserter:
         self._prices = problem.prices[self.offerings]
         self._fits = problem.fits[:, self.offerings]
         self._capacity = list(np.ascontiguousarray(problem.capacity[self.offerings].T))
-        # What a pod costs on the offering that suits it best. What asks for nothing has to go, too.
+        # The cost of a pod on its best offering. Pods without requests must be inserted too.
         costs = problem.of_offerings(self.offerings).costs
         self.worth = np.maximum(costs.min(axis=1), 1e-15)
         self.neutral_factors = _RandomFactors(

@@ -88,7 +88,7 @@ def promising(problem: Problem, values: Floats) -> Ints:
         found = np.flatnonzero(choice)
         ranked = found[np.lexsort((-value_per_price[found], size[found]))]
         sizes = size[ranked]
-        firsts = np.searchsorted(sizes, sizes)  # where each one's size begins
+        firsts = np.searchsorted(sizes, sizes)  # the first row of each size
         kept.update(ranked[np.arange(len(ranked)) - firsts < PER_SIZE].tolist())
     return np.array(sorted(kept), dtype=np.int64)
 
@@ -117,7 +117,7 @@ def _worth(problem: Problem, values: Floats) -> Floats:
     totals = problem.counts @ problem.sizes
     paid = float(problem.counts @ values)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # How scarce each resource is in the offering that would hold all pods best.
+        # The scarcity of each resource in the best single offering for all pods.
         nodes = (totals[None] / problem.capacity).max(axis=1) * problem.prices
         best = int(np.nanargmin(np.where(np.isfinite(nodes), nodes, np.inf)))
         scarce = np.nan_to_num(totals / problem.capacity[best])

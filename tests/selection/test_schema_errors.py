@@ -1,4 +1,4 @@
-"""Whatever shape an object has: it is read, or refused with its file, its line and its field."""
+"""Every object is read, or rejected with its file, line and field."""
 
 import copy
 import json
@@ -198,7 +198,7 @@ def pods_of(file: Path) -> KubernetesFiles:
     return objects
 
 
-def test_the_objects_as_they_should_be_are_read() -> None:
+def test_valid_objects_are_read() -> None:
     assert refusal(OBJECTS) is None
     assert {pod.name for pod in pending_pods(OBJECTS, {})} == {
         *("shop/web", "shop/db-1", "shop/db-2", "default/once-0")
@@ -206,7 +206,7 @@ def test_the_objects_as_they_should_be_are_read() -> None:
 
 
 @pytest.mark.parametrize("value", WRONG, ids=repr)
-def test_a_value_of_any_shape_at_any_path_is_read_or_refused_with_its_path(value: Any) -> None:
+def test_a_value_of_any_type_at_any_path_is_read_or_rejected_with_its_path(value: Any) -> None:
     assert PATHS
     for path in PATHS:
         error = refusal(replaced(OBJECTS, path, value))
@@ -223,7 +223,7 @@ anything = st.recursive(
 
 @given(st.lists(st.tuples(st.sampled_from(PATHS), anything), min_size=1, max_size=3))
 @settings(max_examples=200, deadline=None)
-def test_several_wrong_values_at_once_are_refused_with_a_path(
+def test_several_invalid_values_are_rejected_with_a_path(
     wrong: list[tuple[Inside, Any]],
 ) -> None:
     changed: Any = copy.deepcopy(OBJECTS)
@@ -243,7 +243,7 @@ def test_several_wrong_values_at_once_are_refused_with_a_path(
 @settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_a_file_is_read_or_refused_with_its_line_and_field(
+def test_a_file_is_read_or_rejected_with_its_line_and_field(
     tmp_path: Path, path: Inside, value: Any
 ) -> None:
     file = tmp_path / "pods.json"
@@ -302,7 +302,7 @@ def test_a_file_is_read_or_refused_with_its_line_and_field(
         ),
     ],
 )
-def test_a_wrong_shape_is_named_by_its_line_and_field(text: str, said: str, tmp_path: Path) -> None:
+def test_a_schema_error_names_the_line_and_the_field(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "pods.yaml"
     file.write_text(text)
     with pytest.raises(BadInputError) as refused:

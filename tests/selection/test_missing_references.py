@@ -1,4 +1,4 @@
-"""What pods that wait refer to and no file has is told, each once."""
+"""References of pending pods to objects that no file contains."""
 
 from typing import Any
 
@@ -17,11 +17,11 @@ def claim(**spec: Any) -> dict[str, Any]:
     return {"kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": spec}
 
 
-def told(*objects: dict[str, Any]) -> list[str]:
+def reported(*objects: dict[str, Any]) -> list[str]:
     return [each.message.partition(" is in no file")[0] for each in missing_references(objects)]
 
 
-def test_a_claim_that_is_in_no_file_is_told_once_with_its_place() -> None:
+def test_a_missing_claim_is_reported_once_with_its_path() -> None:
     (found,) = missing_references([pod("a"), pod("b", CLAIMED), pod("c", CLAIMED)])
     assert found.path == (1, "spec", "volumes", 0, "persistentVolumeClaim", "claimName")
     assert found.message == (
@@ -30,17 +30,19 @@ def test_a_claim_that_is_in_no_file_is_told_once_with_its_place() -> None:
     )
 
 
-def test_what_a_claim_refers_to_is_told_too() -> None:
+def test_missing_references_of_a_claim_are_reported() -> None:
     web = pod("web", CLAIMED)
-    assert told(web, claim(volumeName="pv")) == ["PersistentVolume pv of the claim default/data"]
-    assert told(web, claim(storageClassName="gp3")) == ["StorageClass gp3"]
-    assert told(web, claim()) == ["a default StorageClass"]
-    assert told(web, claim(storageClassName="")) == []
+    assert reported(web, claim(volumeName="pv")) == [
+        "PersistentVolume pv of the claim default/data"
+    ]
+    assert reported(web, claim(storageClassName="gp3")) == ["StorageClass gp3"]
+    assert reported(web, claim()) == ["a default StorageClass"]
+    assert reported(web, claim(storageClassName="")) == []
     storage = {"kind": "StorageClass", "metadata": {"name": "gp3"}}
-    assert told(web, claim(storageClassName="gp3"), storage) == []
+    assert reported(web, claim(storageClassName="gp3"), storage) == []
 
 
-def test_classes_of_stateful_sets_and_of_ephemeral_volumes_are_told() -> None:
+def test_missing_classes_of_stateful_sets_and_ephemeral_volumes_are_reported() -> None:
     volumes = [{"metadata": {"name": "data"}, "spec": {"storageClassName": "fast"}}]
     template = {"spec": {"containers": [{"name": "c"}]}}
     db = {
@@ -49,11 +51,11 @@ def test_classes_of_stateful_sets_and_of_ephemeral_volumes_are_told() -> None:
         "spec": {"template": template, "volumeClaimTemplates": volumes},
     }
     ephemeral = {"volumeClaimTemplate": {"spec": {"storageClassName": "slow"}}}
-    assert told(db, pod("web", {"name": "x", "ephemeral": ephemeral})) == [
+    assert reported(db, pod("web", {"name": "x", "ephemeral": ephemeral})) == [
         "StorageClass fast",
         "StorageClass slow",
     ]
 
 
-def test_pods_that_run_already_are_not_asked() -> None:
-    assert told(pod("web", CLAIMED, nodeName="n")) == []
+def test_references_of_running_pods_are_ignored() -> None:
+    assert reported(pod("web", CLAIMED, nodeName="n")) == []
