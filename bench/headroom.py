@@ -25,6 +25,7 @@ from leeway.manifests.headroom_source import HeadroomSource
 from leeway.manifests.interpreting import Written
 from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
+from leeway.reasons import Reason
 from rich.console import Console
 from rich.table import Table
 
@@ -76,9 +77,9 @@ class Bench:
     def _count_dynamodb(self, **_: object) -> None:
         self.calls["dynamodb"] += 1
 
-    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
+    def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
         """Fail: a problem makes the measurement invalid."""
-        raise AssertionError(f"{cluster}: {manifest}: {problem}")
+        raise AssertionError(f"{cluster}: {manifest}: {reason}")
 
     def headroom_reconciled(self, report: HeadroomReport) -> None:
         """Ignore the report of a cluster."""

@@ -1,4 +1,4 @@
-"""`leeway reasons`: what a reason code means, and which section of the runbook says what to do."""
+"""`leeway reasons`: prints the meaning of reason codes and the sections of the runbook."""
 
 import importlib
 import pkgutil
@@ -17,7 +17,7 @@ RUNBOOK = "runbook.md"
 
 
 class ReasonFormat(StrEnum):
-    """How codes are printed."""
+    """The output formats of codes."""
 
     TABLE = "table"
     JSON = "json"
@@ -70,10 +70,10 @@ def reasons(
         list[str] | None, typer.Argument(metavar="[CODE]...", help="Print these codes only.")
     ] = None,
     output: Annotated[
-        ReasonFormat, typer.Option("--output", "-o", help="How the codes are printed on stdout.")
+        ReasonFormat, typer.Option("--output", "-o", help="Set the format of the codes on stdout.")
     ] = ReasonFormat.TABLE,
 ) -> None:
-    """Print what reason codes mean, and the section of the runbook that says what to do.
+    """Print the meaning of reason codes, and the sections of the runbook with the actions.
 
     Log lines, events, outcomes and errors carry these codes.
     """
@@ -142,4 +142,4 @@ def page_of(codes: tuple[DeclaredCode, ...]) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

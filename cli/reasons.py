@@ -92,7 +92,7 @@ KUBECONFIG_CREDENTIALS_REJECTED = ReasonCode(
     "The API server rejected the credentials of the kubeconfig ({error}). Sign in again.",
     _RUNBOOK,
 )
-NODE_NOT_FOUND = ReasonCode("NodeNotFound", "The cluster has no node {node}.", _RUNBOOK)
+NODE_NOT_FOUND = ReasonCode("NodeNotInCluster", "The cluster has no node {node}.", _RUNBOOK)
 NODE_NOT_DRAINED = ReasonCode("NodeNotDrained", "{problems}.", _RUNBOOK)
 
 # The sandbox and the demo: exit code 1.

@@ -169,7 +169,7 @@ EVENT_INVALID = ReasonCode(
     "Send an event as EventBridge delivers it, such as one of events/*.json.",
 )
 INSTANCE_NOT_FOUND = ReasonCode(
-    "InstanceNotFound",
+    "NoSuchInstance",
     "EC2 has no instance {instance}.",
     "List the instances with DescribeInstances.",
 )

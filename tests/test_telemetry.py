@@ -9,6 +9,7 @@ import pytest
 from leeway.execution.attempt import parse_attempt_id
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.manifests.telemetry import ManifestTelemetry
+from leeway.reasons import Reason
 from leeway.reconciliation.report import ClusterReport
 from leeway.retire_node.outcome import Outcome
 from leeway.wiring.clients import log_execution, logger, metrics
@@ -115,8 +116,8 @@ def test_a_log_line_escapes_control_characters(
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "escapes")
     text = "\x1b[2J\x9b31m\u202e"
     with redirect_stdout(StringIO()) as written:
-        ManifestTelemetry(logger.__wrapped__(), metrics()).misconfigured(
-            "prod", "headroom.leeway.sh a", text
+        ManifestTelemetry(logger.__wrapped__(), metrics()).manifest_problem(
+            "prod", "headroom.leeway.sh a", Reason("ManifestInvalid", text)
         )
     line = written.getvalue().splitlines()[0]
     assert line.isascii()

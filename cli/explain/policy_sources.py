@@ -12,6 +12,7 @@ from cli.reasons import INVALID_FILE
 if TYPE_CHECKING:
     from leeway.manifests.configuration import Configuration
     from leeway.policy.rules import ClusterPolicy
+    from leeway.reasons import Reason
 
 DEFAULT_SOURCE = "defaults"
 
@@ -42,9 +43,9 @@ class PolicySources:
 class _StderrWarnings:
     """Prints warnings about stored manifests that cannot be read."""
 
-    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
+    def manifest_problem(self, cluster: str, manifest: str, reason: "Reason") -> None:
         about = f"{cluster}: {manifest}" if manifest else cluster
-        stderr_console().print(f"warning: {about}: {problem}", soft_wrap=True, markup=False)
+        stderr_console().print(f"warning: {about}: {reason}", soft_wrap=True, markup=False)
 
 
 def find_policies(files: Sequence[Path], stack: str | None) -> PolicySources:

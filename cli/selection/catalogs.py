@@ -113,11 +113,11 @@ def _read_catalog(region: str) -> "Catalog":
     from leeway.clock import SystemClock
     from leeway.selection.offers.compressed import compressed, opened
     from leeway.selection.offers.survey import Survey
-    from leeway.wiring.clients import patient_client
+    from leeway.wiring.clients import background_client
 
     write_stderr(f"The table has no catalog of {region}; reading it from EC2.")
-    market = Ec2Market(partial(patient_client, "ec2", region))
-    prices = PricingPriceList(partial(patient_client, "pricing", pricing_region(region)))
+    market = Ec2Market(partial(background_client, "ec2", region))
+    prices = PricingPriceList(partial(background_client, "pricing", pricing_region(region)))
     try:
         now = SystemClock().now()
         survey, parts = CatalogReader(market, prices).read(region, now, Survey(region))

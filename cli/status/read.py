@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from leeway.admission.record import Admission
-from leeway.aws.drain_states import DynamoDrainStatesRead
+from leeway.aws.drain_states import DynamoDrainStatesReader
 from leeway.aws.headroom import DynamoHeadroom
 from leeway.aws.records import DynamoRecords
+from leeway.clock import SystemClock
 from leeway.drain.summary import DrainState
 from leeway.headroom.status import HeadroomStatus
 from leeway.manifests.cluster import Cluster
@@ -58,7 +59,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
             ended = records.retirement(instance)
             if ended is not None:
                 found[instance] = ended
-        states = DynamoDrainStatesRead(database, stack.table).of(found)
+        states = DynamoDrainStatesReader(database, stack.table, SystemClock()).of(found)
         headroom = DynamoHeadroom(database, stack.table).statuses(cluster)
     policy = _policy(stack, cluster)
     retirements = [RetirementStatus(r, _current(r, states)) for r in found.values()]

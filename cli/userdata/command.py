@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class UserDataFormat(StrEnum):
-    """How user data is printed."""
+    """The output formats of user data."""
 
     TEXT = "text"
     JSON = "json"
@@ -36,16 +36,18 @@ def userdata(
         Path,
         typer.Option(
             metavar="FILE",
-            help="A Cluster manifest with controlPlane, or what `aws eks describe-cluster` prints.",
+            help="Read a Cluster manifest with controlPlane, or `aws eks describe-cluster` output.",
         ),
     ],
     files: FilesOption = None,
-    pool: Annotated[str, typer.Option(metavar="NAME", help="One of several node pools.")] = "",
+    pool: Annotated[
+        str, typer.Option(metavar="NAME", help="Select one of several node pools.")
+    ] = "",
     instance_type: Annotated[
         str,
         typer.Option(
             metavar="TYPE",
-            help="The node's instance type. Without one, values that depend on it are left out.",
+            help="Set the instance type. Without it, values that depend on it are omitted.",
         ),
     ] = "",
     sandbox: SandboxOption = False,
@@ -53,10 +55,10 @@ def userdata(
     stack: StackOption = DEFAULT_STACK,
     output: Annotated[
         UserDataFormat,
-        typer.Option("--output", "-o", help="How the result is printed on stdout."),
+        typer.Option("--output", "-o", help="Set the format of the result on stdout."),
     ] = UserDataFormat.TEXT,
 ) -> None:
-    """Print the user data that a node of a pool boots with, launching nothing.
+    """Print the user data that a node of a pool boots with. Launches nothing.
 
     The user data of the node class is merged with the settings that a node needs in order to join
     the cluster. Warnings go to stderr. The instance type is looked up in the account's catalog, or
@@ -85,7 +87,7 @@ def userdata(
 
 
 def as_data(template: "NodeTemplate", data: "UserData", instance_type: str) -> dict[str, Any]:
-    """Render user data for JSON."""
+    """Render user data as JSON."""
     return {
         "nodePool": template.pool.name,
         "amiFamily": template.pool.node_class.family.value,

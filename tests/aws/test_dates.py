@@ -1,4 +1,4 @@
-"""A clock goes by AWS's time, however its own machine's is set."""
+"""The clock follows AWS's time if the machine's clock is wrong."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +12,7 @@ from tests.sandbox.aws.started import Sandbox
 
 
 class WrongClock(SystemClock):
-    """The machine's own clock, wrong by so much."""
+    """The machine's clock with an error."""
 
     def __init__(self, by: timedelta) -> None:
         self._by = by
@@ -28,20 +28,20 @@ def session_with(clock: CorrectedClock) -> boto3.Session:
 
 
 @pytest.mark.parametrize("wrong", [60, -60, 0])
-def test_one_answer_of_any_service_puts_it_right(aws: Sandbox, wrong: float) -> None:
+def test_one_answer_of_any_service_corrects_the_clock(aws: Sandbox, wrong: float) -> None:
     clock = CorrectedClock(WrongClock(timedelta(seconds=wrong)))
     session_with(clock).client("sqs", endpoint_url=aws.url).list_queues()
     assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=2)
 
 
-def test_an_error_is_an_answer_too(aws: Sandbox) -> None:
+def test_an_error_answer_corrects_the_clock(aws: Sandbox) -> None:
     clock = CorrectedClock(WrongClock(timedelta(seconds=60)))
     with pytest.raises(ClientError):
         session_with(clock).client("dynamodb", endpoint_url=aws.url).describe_table(TableName="no")
     assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=2)
 
 
-def test_a_call_without_an_answer_changes_nothing(aws: Sandbox) -> None:
+def test_a_call_without_an_answer_does_not_change_the_clock(aws: Sandbox) -> None:
     clock = CorrectedClock(WrongClock(timedelta(seconds=60)))
     slow = {"service": "sqs", "latency": 1.5}
     aws.control("PUT", "faults", {"faults": [slow]})

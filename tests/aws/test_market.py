@@ -17,7 +17,7 @@ from leeway.selection.offers.machines import Machine
 from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.offers.survey import Part, Survey
 from leeway.selection.offers.unavailable import Unavailable
-from leeway.wiring.clients import patient_client
+from leeway.wiring.clients import background_client
 
 from cli.selection.catalogs import sandbox_survey
 from tests.aws.stored import TABLE
@@ -56,7 +56,7 @@ class RecordedTelemetry:
 
 @dataclass
 class Known:
-    """The Market and PriceList Protocols, told by a survey; Spot prices by another market's."""
+    """The Market and PriceList Protocols with the values of a survey."""
 
     survey: Survey
     spot_of: Market | None = None
@@ -163,7 +163,7 @@ def test_a_throttled_call_is_retried(aws: Sandbox, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("AWS_ENDPOINT_URL", aws.url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    market = Ec2Market(partial(patient_client.__wrapped__, "ec2", REGION))
+    market = Ec2Market(partial(background_client.__wrapped__, "ec2", REGION))
     throttled = {"service": "ec2", "action": "DescribeInstanceTypeOfferings", "count": 2}
     aws.control("PUT", "faults", {"faults": [{**throttled, "error": "RequestLimitExceeded"}]})
     assert market.offered() == sandbox_survey(REGION).offered

@@ -380,7 +380,7 @@ DENIED = (
 def test_a_refusal_of_aws_is_reported_with_the_action(
     run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any], printed: str
 ) -> None:
-    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
+    monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
     aws.control("PUT", "faults", {"faults": [{"service": "dynamodb", **fault}]})
     code, out, err = run("get")
     assert (code, out) == (1, "")
@@ -428,7 +428,7 @@ def test_an_invalid_aws_environment_is_one_line(
             monkeypatch.setenv(name, value)
         else:
             monkeypatch.delenv(name)
-    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
+    monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
     drop_clients()
     code, out, err = run("get")
     assert (code, out) == (1, "")

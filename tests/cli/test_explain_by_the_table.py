@@ -107,7 +107,7 @@ def test_without_an_answer_of_the_table_explain_uses_the_same_policy_as_the_func
     explain: Explain, aws: Sandbox, store: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store(spec=CORDONS)
-    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
+    monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
     throttled = {"service": "dynamodb", "error": "ThrottlingException", "count": 99}
     aws.control("PUT", "faults", {"faults": [throttled]})
     plan, warned = explain()

@@ -158,7 +158,7 @@ def test_watch_shows_the_end_of_a_retirement(aws: Sandbox) -> None:
 def test_watch_continues_after_an_error_until_ctrl_c(
     run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
+    monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
     waits: list[float] = []
 
     def sleep(seconds: float) -> None:

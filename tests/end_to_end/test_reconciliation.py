@@ -260,9 +260,9 @@ def tick_until(env: Environment, condition: Callable[[], object]) -> None:
     assert condition(), "four runs did not do it"
 
 
-@pytest.mark.parametrize("heard", [True, False], ids=["at once", "by the next ticks"])
+@pytest.mark.parametrize("delivered", [True, False], ids=["at once", "by the next ticks"])
 def test_the_volumes_of_a_terminated_instance_are_released_and_its_node_is_removed(
-    env: Environment, heard: bool
+    env: Environment, delivered: bool
 ) -> None:
     run_reconcile(env)  # which puts all instances into the index
     time.sleep(2)
@@ -270,7 +270,7 @@ def test_the_volumes_of_a_terminated_instance_are_released_and_its_node_is_remov
     since = time.time()
     with kubernetes(env) as kube:
         assert attached(kube, node), "a pod with a volume runs there"
-        if heard:
+        if delivered:
             vanish(env, instance)
         else:
             with without_notices(env):

@@ -259,7 +259,7 @@ def test_a_dry_run_reports_actions_and_makes_none(small: Environment) -> None:
     assert (outcome["result"], outcome["replacement"]) == ("dry-run", "terminate-in-group")
     assert outcome["node"] == node
     assert outcome["pods"]
-    assert seen.of("put-events")[0]["detail_type"] == "Leeway Node Retirement Rehearsed"
+    assert seen.of("put-events")[0]["detail_type"] == "Leeway Node Retirement Dry Run"
     for kind in ("node-cordoned", "node-tainted", "eviction", "lifecycle-action"):
         assert not seen.of(kind), kind
 

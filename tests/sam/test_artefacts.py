@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.template import read_template
-from tests.kubernetes.wayward import pod, pods, said, wayward_server
+from tests.kubernetes.faulty_server import json_answer, pod, pods, running_faulty_server
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = [f.logical_id for f in read_template(ROOT / "template.yaml", {}).functions]
@@ -132,8 +132,8 @@ print(*(pod.name for pod in kubeconfig_cluster(Path(sys.argv[2])).pods_on("node-
 def test_kubernetes_clients_run_with_only_the_layer(build: Path, tmp_path: Path) -> None:
     python = Path(sys.base_prefix) / "bin" / "python3.13"
     layer = build / "LeewayLayer" / "python"
-    with wayward_server(tmp_path) as server:
-        server.on("GET", "/api/v1/pods", said(pods(pod("web"), pod("db"))))
+    with running_faulty_server(tmp_path) as server:
+        server.on("GET", "/api/v1/pods", json_answer(pods(pod("web"), pod("db"))))
         done = subprocess.run(
             [python, "-I", "-S", "-c", LISTING, layer, server.kubeconfig],
             capture_output=True,

@@ -29,7 +29,7 @@ from tests.fakes.schedules import SchedulesInMemory
 from tests.sam.invocation import Invoke
 
 EVENTS = Path(__file__).parents[2] / "events"
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 """Seconds within which a retirement in the sandbox must end."""
 
 pytestmark = pytest.mark.sam
@@ -123,7 +123,7 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
 
 def outcome_of(sandbox: Sandbox, instance: str) -> dict[str, Any]:
     """Return the result that Leeway published for the instance."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT_SECONDS
     while True:
         for entry in sandbox.journal():
             if entry["kind"] == "put-events" and entry["detail"]["instance"] == instance:

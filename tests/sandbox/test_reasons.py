@@ -45,10 +45,10 @@ def test_the_sentence_is_the_text_of_the_error() -> None:
 
 
 def test_a_relayed_error_keeps_the_code_of_the_other_process() -> None:
-    known = RefusedError.relayed("InstanceNotFound", "EC2 has no instance i-1.")
+    known = RefusedError.relayed("NoSuchInstance", "EC2 has no instance i-1.")
     unknown = RefusedError.relayed("", "nonsense")
 
-    assert (known.code, str(known)) == ("InstanceNotFound", "EC2 has no instance i-1.")
+    assert (known.code, str(known)) == ("NoSuchInstance", "EC2 has no instance i-1.")
     assert isinstance(known, ReasonError)
     assert (unknown.code, "nonsense" in str(unknown)) == ("ControlRequestRefused", True)
 

@@ -162,7 +162,7 @@ def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 def _service_of(call: ast.Call) -> str:
     """Return the service of an adapter's client: `Adapter(partial(client, "ec2"), …)`."""
     for argument in call.args[:1]:
-        put_off = ("partial(client, ", "partial(patient_client, ")
+        put_off = ("partial(client, ", "partial(background_client, ")
         if isinstance(argument, ast.Call) and ast.unparse(argument).startswith(put_off):
             return str(ast.literal_eval(argument.args[1]))
     return ""

@@ -114,7 +114,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "another page of the same event": {"page": "2", "totalPages": "3"},
     "a public event, which names no account": {"eventScopeCode": "PUBLIC"},
     "an event of a member account, by the organisation's view": {"affectedAccount": "210987654321"},
-    "an event that a backup region is told of": {"eventRegion": "eu-central-1"},
+    "an event that a backup region receives": {"eventRegion": "eu-central-1"},
     "an event that is over": {"statusCode": "closed"},
 }
 

@@ -238,7 +238,7 @@ def covers(found: Any, expected: Any) -> bool:
 
 
 @needs_kubectl
-def test_kubectl_creates_what_has_no_spec(live: Live) -> None:
+def test_kubectl_creates_objects_without_a_spec(live: Live) -> None:
     maps = kubectl(live, "create", "configmap", "by-hand", "--from-literal=a=b")
     classes = kubectl(live, "create", "priorityclass", "by-hand", "--value=-7")
     accounts = kubectl(live, "create", "serviceaccount", "by-hand")

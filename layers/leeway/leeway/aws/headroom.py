@@ -5,21 +5,21 @@ scale of a target.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from botocore.exceptions import ClientError
-
-from leeway.aws.errors import aws_errors, code_of
+from leeway.aws.errors import aws_errors, conditional_write
 from leeway.aws.query import query_partition
 from leeway.headroom.status import HeadroomStatus, OriginalScale
+from leeway.ports.table import RecordChanged
 from leeway.typed_json import adapter_of
 
 _ORIGINAL = "ORIGINAL#"
 
 
 class DynamoHeadroom:
-    """The HeadroomStates Protocol; `client` makes boto3's DynamoDB client when first asked."""
+    """The HeadroomStates Protocol; `client` returns boto3's DynamoDB client."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
@@ -60,17 +60,13 @@ class DynamoHeadroom:
             "original": {"S": adapter_of(OriginalScale).dump_json(original).decode()},
             "uid": {"S": original.uid},
         }
-        with aws_errors():
-            try:
-                self._client().put_item(
-                    TableName=self._table,
-                    Item=item,
-                    ConditionExpression="attribute_not_exists(pk) OR uid <> :uid",
-                    ExpressionAttributeValues={":uid": {"S": original.uid}},
-                )
-            except ClientError as error:
-                if code_of(error) != "ConditionalCheckFailedException":
-                    raise
+        with suppress(RecordChanged), conditional_write(subject):
+            self._client().put_item(
+                TableName=self._table,
+                Item=item,
+                ConditionExpression="attribute_not_exists(pk) OR uid <> :uid",
+                ExpressionAttributeValues={":uid": {"S": original.uid}},
+            )
 
     def delete(self, cluster: str, subject: str) -> None:
         """Delete the status and the original scale of a subject."""

@@ -40,15 +40,20 @@ def retry_while_unavailable[T](clock: Clock, work: Callable[[], T]) -> T:
             clock.sleep(RETRY_EVERY)
 
 
-def retry_conflicts[T](what: str, work: Callable[[], T], tries: int = CONFLICT_TRIES) -> T:
+def retry_conflicts[T](
+    what: str,
+    work: Callable[[], T],
+    tries: int = CONFLICT_TRIES,
+    error: Callable[[str], Exception] = CloudUnavailable,
+) -> T:
     """Call `work`, which reads an item, decides and writes it, again after each conflict.
 
     Raises:
-        CloudUnavailable: the write conflicted in each of the `tries`.
+        error: the write conflicted in each of the `tries`.
     """
     for _ in range(tries):
         try:
             return work()
         except RecordChanged:
             continue
-    raise CloudUnavailable(f"{what} was changed by other writers {tries} times in a row")
+    raise error(f"{what} was changed by other writers {tries} times in a row")

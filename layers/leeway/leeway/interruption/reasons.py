@@ -21,7 +21,7 @@ NO_RETIREMENT_TO_UNDO = ReasonCode(
 )
 
 INSTANCE_NOT_IN_A_CLUSTER = ReasonCode(
-    "InstanceNotInACluster",
+    "InstanceNotInCluster",
     "EC2 has no such instance, or its tags name no cluster, or they name several clusters.",
 )
 

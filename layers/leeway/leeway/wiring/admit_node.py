@@ -1,14 +1,14 @@
-"""Puts together `admit_node`."""
+"""Builds `admit_node`."""
 
 from functools import cache
 
 from leeway.admission.admit_node import STEP_RESULTS, AdmitNode
 from leeway.admission.telemetry import AdmissionTelemetry
 from leeway.wiring.clients import (
-    announcements,
     clock,
     groups,
     instances,
+    leeway_events,
     logger,
     metrics,
     prepare,
@@ -24,7 +24,7 @@ def admit_node() -> AdmitNode:
         admissions=records(),
         groups=groups(),
         types=instances(),
-        leeway_events=announcements(),
+        leeway_events=leeway_events(),
         open_cluster=open_cluster,
         telemetry=AdmissionTelemetry(logger(), metrics()),
         clock=clock(),

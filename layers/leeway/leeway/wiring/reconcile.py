@@ -1,4 +1,4 @@
-"""Puts together `reconcile`."""
+"""Builds `reconcile`."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,9 +13,9 @@ from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reco
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import (
-    HASTY_TRIES,
-    LISTS_WITHIN,
-    TRIES,
+    DEFAULT_TRIES,
+    FAIL_FAST_TRIES,
+    LIST_READ_TIMEOUT,
     client,
     clock,
     configuration,
@@ -27,7 +27,7 @@ from leeway.wiring.clients import (
     settings,
 )
 from leeway.wiring.clusters import open_cluster
-from leeway.wiring.reception import admissions, place, reception_with, retirements
+from leeway.wiring.notices import admissions, event_origin, receive_notice_with, retirements
 
 
 class _NoSchedules:
@@ -47,15 +47,15 @@ def reconciliation() -> Reconciliation:
     return Reconciliation(
         Dependencies(
             clusters=frozenset(settings().clusters),
-            origin=place(),
-            sweep=Ec2Sweep(partial(client, "ec2", answers_within=LISTS_WITHIN)),
-            hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=HASTY_TRIES)),
-            waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=TRIES)),
+            origin=event_origin(),
+            sweep=Ec2Sweep(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
+            hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
+            waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=DEFAULT_TRIES)),
             groups=groups(),
-            index=DynamoIndex(partial(client, "dynamodb"), settings().table),
+            index=DynamoIndex(partial(client, "dynamodb"), settings().table, clock()),
             records=records(),
             policies=configuration(),
-            receive_notice=reception_with(_NoSchedules()),
+            receive_notice=receive_notice_with(_NoSchedules()),
             retire_node=retirements(),
             admit_node=admissions(),
             open_cluster=open_cluster,

@@ -1,10 +1,10 @@
-"""Puts together what receives notices, for all functions that do."""
+"""Builds ReceiveNotice for the functions that receive notices: `receive_notice`, `reconcile`."""
 
 import os
 from functools import cache, partial
 
-from leeway.aws.functions import LambdaCleanUp, LambdaExecutions, Pace
-from leeway.aws.shared_cache import DynamoSharedCache
+from leeway.aws.functions import LambdaCleanUp, LambdaExecutions, RateLimit
+from leeway.aws.shared_cache import DynamoClaims
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.interruption.dependencies import Dependencies
 from leeway.interruption.receive_notice import ReceiveNotice
@@ -22,37 +22,37 @@ from leeway.wiring.clients import (
 
 
 @cache
-def place() -> EventOrigin:
-    """Read which account and region this function is in."""
+def event_origin() -> EventOrigin:
+    """Return the account and the region of this function."""
     return EventOrigin(os.environ["LEEWAY_ACCOUNT"], session().region_name)
 
 
 @cache
 def retirements() -> LambdaExecutions:
-    """Build what starts `retire_node`."""
+    """Build the adapter that starts `retire_node`."""
     return LambdaExecutions(
-        partial(client, "lambda"), settings().retire_node, "retire", settings().table, _pace()
+        partial(client, "lambda"), settings().retire_node, "retire", settings().table, _rate_limit()
     )
 
 
 @cache
 def admissions() -> LambdaExecutions:
-    """Build what starts `admit_node`."""
+    """Build the adapter that starts `admit_node`."""
     return LambdaExecutions(
-        partial(client, "lambda"), settings().admit_node, "admit", settings().table, _pace()
+        partial(client, "lambda"), settings().admit_node, "admit", settings().table, _rate_limit()
     )
 
 
 @cache
-def _pace() -> Pace:
-    return Pace(clock())
+def _rate_limit() -> RateLimit:
+    return RateLimit(clock())
 
 
-def reception_with(schedules: Schedules) -> ReceiveNotice:
-    """Build the use case, with what keeps notices that are to be received again later."""
+def receive_notice_with(schedules: Schedules) -> ReceiveNotice:
+    """Build the use case; `schedules` keeps the notices that are delivered again later."""
     return ReceiveNotice(
         Dependencies(
-            origin=place(),
+            origin=event_origin(),
             records=records(),
             instances=instances(),
             current=instances(),
@@ -66,6 +66,6 @@ def reception_with(schedules: Schedules) -> ReceiveNotice:
             admissions=records(),
             admit_node=admissions(),
             clean_up=LambdaCleanUp(partial(client, "lambda"), settings().reconcile),
-            claims=DynamoSharedCache(partial(client, "dynamodb"), settings().table),
+            claims=DynamoClaims(partial(client, "dynamodb"), settings().table),
         )
     )

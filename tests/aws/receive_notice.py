@@ -1,4 +1,4 @@
-"""A reception among AWS's adapters, and instances for it to hear of."""
+"""ReceiveNotice with the AWS adapters, and instances and notices for it."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -24,12 +24,12 @@ from tests.sandbox.aws.started import Sandbox
 TAGS = {"kubernetes.io/cluster/prod": "owned"}
 
 
-def maker(aws: Sandbox, service: str) -> Callable[[], Any]:
+def client_factory(aws: Sandbox, service: str) -> Callable[[], Any]:
     return partial(aws.client, service)
 
 
 def launch(aws: Sandbox, tags: dict[str, str]) -> str:
-    """An instance with these tags."""
+    """Launch an instance with these tags."""
     pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
     launched = aws.client("ec2").run_instances(
         ImageId="ami-12345678",
@@ -41,21 +41,21 @@ def launch(aws: Sandbox, tags: dict[str, str]) -> str:
     return str(launched["Instances"][0]["InstanceId"])
 
 
-def reception(
+def receive_notice(
     aws: Sandbox,
     starts: Starts,
     admissions: Starts | None = None,
     cleaning: CleanUps | None = None,
     **policy: Any,
 ) -> ReceiveNotice:
-    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
     return ReceiveNotice(
         Dependencies(
             records=records,
             origin=HERE,
-            instances=Ec2Instances(maker(aws, "ec2")),
-            current=Ec2Instances(maker(aws, "ec2")),
-            changes=Ec2Instances(maker(aws, "ec2")),
+            instances=Ec2Instances(client_factory(aws, "ec2")),
+            current=Ec2Instances(client_factory(aws, "ec2")),
+            changes=Ec2Instances(client_factory(aws, "ec2")),
             policies=OnePolicy(ClusterPolicy(**policy)),
             retire_node=starts,
             schedules=SchedulesInMemory(),
@@ -71,6 +71,6 @@ def reception(
 
 
 def interruption(instance: str, **changes: Any) -> dict[str, Any]:
-    """A Spot interruption of just now."""
+    """Return a Spot interruption warning with the current time."""
     detail = {"instance-id": instance, "instance-action": "terminate"}
     return event(**{"detail": detail, "time": datetime.now(UTC).isoformat()} | changes)

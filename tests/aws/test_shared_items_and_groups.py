@@ -1,4 +1,4 @@
-"""What retirements agree on by the table, groups that are raised, and schedules, on the sandbox."""
+"""The ledger, offerings, groups, the cache and schedules over the embedded AWS."""
 
 import json
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def ledgers(aws: Sandbox) -> DynamoDisruptionLedgers:
     return DynamoDisruptionLedgers(maker(aws, "dynamodb"), TABLE)
 
 
-def test_of_two_that_take_a_turn_at_once_one_learns_that_it_must_look_again(
+def test_the_second_of_two_concurrent_ledger_writes_conflicts(
     ledgers: DynamoDisruptionLedgers,
 ) -> None:
     read = ledgers.ledger("two-at-once")
@@ -51,7 +51,7 @@ def test_of_two_that_take_a_turn_at_once_one_learns_that_it_must_look_again(
     assert list(ledgers.ledger("two-at-once").begun) == ["i-a"]
 
 
-def test_ledgers_are_read_as_they_were_written(ledgers: DynamoDisruptionLedgers) -> None:
+def test_a_ledger_is_read_as_it_was_written(ledgers: DynamoDisruptionLedgers) -> None:
     assert ledgers.ledger("fresh") == DisruptionLedger(cluster="fresh")
     taken, _ = ledgers.ledger("fresh").request("i-a", 10, ChurnCap(), NOW)
     assert taken is not None
@@ -69,7 +69,7 @@ def test_an_unavailable_offering_is_an_item_that_expires(aws: Sandbox) -> None:
     assert item["expires"] == {"N": str(int(until.timestamp()))}
 
 
-def test_a_storm_writes_an_offering_once_in_a_while_and_not_for_every_instance(
+def test_a_storm_does_not_write_an_offering_for_every_instance(
     aws: Sandbox,
 ) -> None:
     offering = Offering("eu-west-1", "m5.large", "eu-west-1a", "spot")
@@ -84,7 +84,7 @@ def test_a_storm_writes_an_offering_once_in_a_while_and_not_for_every_instance(
     assert kept == ["interrupted 0"] * 3 + ["interrupted 30"]
 
 
-def test_an_offering_that_another_function_has_just_marked_is_not_written_again(
+def test_an_offering_that_another_function_marked_is_not_written_again(
     aws: Sandbox,
 ) -> None:
     def writes() -> int:
@@ -102,7 +102,7 @@ def test_an_offering_that_another_function_has_just_marked_is_not_written_again(
     assert writes() == before + 1
 
 
-def test_a_group_launches_one_by_name_and_ends_an_instance_with_a_decrement(aws: Sandbox) -> None:
+def test_launch_instances_raises_a_group_and_a_decrement_lowers_it(aws: Sandbox) -> None:
     first, *_ = aws.group("surging", 2, MaxSize=3, LifecycleHookSpecificationList=[hook("drain")])
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
     since = datetime.now(UTC)
@@ -132,7 +132,7 @@ def test_a_group_launches_one_by_name_and_ends_an_instance_with_a_decrement(aws:
     assert instances.launched_in("surging", since + timedelta(minutes=1)) == []
 
 
-def test_a_zone_without_capacity_is_an_error_of_its_type(aws: Sandbox) -> None:
+def test_a_zone_without_capacity_returns_an_error_for_the_type(aws: Sandbox) -> None:
     aws.group("starving", 1)
     fault = {"service": "autoscaling", "action": "Launch", "zone": "us-east-1a"}
     lost = fault | {"error": "InsufficientInstanceCapacity", "message": "none"}
@@ -187,23 +187,23 @@ ABOVE_BASE, BASE = "OnDemandPercentageAboveBaseCapacity", "OnDemandBaseCapacity"
         (mixed((), **{ABOVE_BASE: 50}), "mixes On-Demand and Spot Instances"),
     ],
 )
-def test_it_is_told_why_a_group_launches_none_by_name(group: dict[str, Any], why: str) -> None:
+def test_a_group_names_why_launch_instances_does_not_work(group: dict[str, Any], why: str) -> None:
     assert AutoScalingGroups(lambda: Described(**group)).rules("ng").launch_unsupported == why
 
 
-def test_the_types_that_a_group_names_are_known() -> None:
+def test_the_instance_types_of_a_group_are_read() -> None:
     group = mixed(("m5.large", "m6i.large"))
     rules = AutoScalingGroups(lambda: Described(**group)).rules("ng")
     assert rules.types == ("m5.large", "m6i.large")
 
 
-def test_of_a_group_that_counts_units_it_is_known_how_many_are_missing() -> None:
+def test_missing_capacity_is_counted_in_the_units_of_the_group() -> None:
     member = {"LifecycleState": "InService", "WeightedCapacity": "4"}
     weighing = Described(DesiredCapacity=46, Instances=[member] * 10)
     assert AutoScalingGroups(lambda: weighing).missing("ng") == 6
 
 
-def test_an_instances_weight_is_how_many_units_of_its_group_it_is() -> None:
+def test_the_weight_of_an_instance_is_its_number_of_units() -> None:
     class Weighing(Described):
         def describe_auto_scaling_instances(self, **_: Any) -> dict[str, Any]:
             member = {"AutoScalingGroupName": "ng", "WeightedCapacity": "4"}
@@ -216,12 +216,12 @@ def test_an_instances_weight_is_how_many_units_of_its_group_it_is() -> None:
     assert (facts.units, facts.may_shrink) == (4, False)
 
 
-def test_a_group_that_is_not_there_is_said_to_be_none(aws: Sandbox) -> None:
+def test_a_missing_group_is_refused(aws: Sandbox) -> None:
     with pytest.raises(CloudRefused, match="there is no group never-was"):
         AutoScalingGroups(maker(aws, "autoscaling")).missing("never-was")
 
 
-def test_an_instances_group_says_how_far_it_may_grow(aws: Sandbox) -> None:
+def test_the_group_of_an_instance_has_its_maximum(aws: Sandbox) -> None:
     (member,) = aws.group("growing", 1, MaxSize=4)
     facts = AutoScalingGroups(maker(aws, "autoscaling")).facts(member)
     assert facts is not None
@@ -237,7 +237,7 @@ TARGET = ScheduleTarget(
 )
 
 
-def test_a_schedule_is_made_once_moved_and_removed(aws: Sandbox) -> None:
+def test_a_schedule_is_created_moved_and_deleted(aws: Sandbox) -> None:
     client = aws.client("scheduler")
     client.create_schedule_group(Name="notices")
     schedules = EventBridgeSchedules(maker(aws, "scheduler"), TARGET)
@@ -255,7 +255,7 @@ def test_a_schedule_is_made_once_moved_and_removed(aws: Sandbox) -> None:
     assert client.list_schedules(GroupName="notices")["Schedules"] == []
 
 
-def test_what_is_remembered_of_a_group_is_its_rules_as_they_were_read(aws: Sandbox) -> None:
+def test_the_cached_rules_of_a_group_equal_those_that_were_read(aws: Sandbox) -> None:
     aws.group("remembered", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
     rules = AutoScalingGroups(maker(aws, "autoscaling")).rules("remembered")
     assert rules.terminate_hooks == ("leeway-drain",)
@@ -271,7 +271,7 @@ def test_what_is_remembered_of_a_group_is_its_rules_as_they_were_read(aws: Sandb
     assert after == before + 1
 
 
-def test_of_those_who_would_ask_about_a_group_at_once_one_does(aws: Sandbox) -> None:
+def test_one_of_several_concurrent_readers_reads_a_group(aws: Sandbox) -> None:
     memory = DynamoSharedCache(maker(aws, "dynamodb"), TABLE)
     now = datetime.now(UTC)
     until = now + timedelta(seconds=2)
@@ -280,6 +280,6 @@ def test_of_those_who_would_ask_about_a_group_at_once_one_does(aws: Sandbox) -> 
     assert memory.claim("asked-about", until + timedelta(milliseconds=1), until)
 
 
-def test_a_group_without_rules_is_not_there(aws: Sandbox) -> None:
+def test_the_rules_of_a_missing_group_are_refused(aws: Sandbox) -> None:
     with pytest.raises(CloudRefused, match="there is no group never-was"):
         AutoScalingGroups(maker(aws, "autoscaling")).rules("never-was")
