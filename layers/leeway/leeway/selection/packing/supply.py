@@ -203,7 +203,8 @@ class Supply:
         return self._capacity[key]
 
     def limited(self, resources: Sequence[str]) -> Floats:
-        """Return what each counts for against its pool's limits: O x R; "nodes" counts one."""
+        """Return the amount that each offering adds towards the limits of its pool: O x R. "nodes"
+        adds 1."""
         amounts = [
             [1 if name == "nodes" else c.type.capacity.of(name) for name in resources]
             for c in self.candidates
@@ -211,8 +212,8 @@ class Supply:
         return np.array(amounts, dtype=float).reshape(len(self.candidates), len(resources))
 
     def allowed(self, spec: PodSpec) -> Bools:
-        """Return where a pod's node requirements, tolerations and host ports, which daemons may
-        have, let it go: O."""
+        """Return the offerings that match a pod's node requirements, tolerations and host ports:
+        O."""
         key = (spec.terms, spec.tolerations, spec.ports)
         if key not in self._allowed:
             found = self._admitting(spec, daemon=False)

@@ -100,14 +100,14 @@ def _of_class(claim: Document, given: _GivenObjects) -> Iterator[str]:
 
 
 def _not_given(what: str) -> str:
-    return f"{what} is in no file: nodes are chosen as if any zone and any node would do for it"
+    return f"{what} is in no file: selection assumes that it allows every zone and every node"
 
 
 def _of_runtime(pod: Document, given: _GivenObjects) -> Iterator[tuple[Path, str]]:
     name = (pod.get("spec") or {}).get("runtimeClassName")
     admitted = (pod.get("metadata") or {}).get("uid")
     if name and not admitted and not given.has("RuntimeClass", name):
-        message = f"RuntimeClass {name} is in no file: its overhead and its nodes are not known"
+        message = f"RuntimeClass {name} is in no file: selection ignores its overhead and its node requirements"
         yield ("spec", "runtimeClassName"), message
 
 

@@ -34,7 +34,7 @@ def cover(problem: Problem) -> Covering:
     apart = _apart(problem)
     floor = float(np.ceil(apart.sum() - 1e-9))
     bound, values, node = _solve_with_few(problem, floor, _efficient(problem))
-    # Nodes that are forced are worth something to those who force them.
+    # The value of required nodes is shared by the pods whose anti-affinity requires them.
     return Covering(bound, values + node * apart / np.maximum(problem.counts, 1), floor)
 
 
