@@ -25,8 +25,8 @@ def test_a_missing_claim_is_reported_once_with_its_path() -> None:
     (found,) = missing_references([pod("a"), pod("b", CLAIMED), pod("c", CLAIMED)])
     assert found.path == (1, "spec", "volumes", 0, "persistentVolumeClaim", "claimName")
     assert found.message == (
-        "PersistentVolumeClaim default/data is in no file: nodes are chosen as if any zone and "
-        "any node would do for it"
+        "PersistentVolumeClaim default/data is in no file: selection assumes that "
+        "it allows every zone and every node"
     )
 
 
