@@ -107,7 +107,7 @@ def _of_runtime(pod: Document, given: _GivenObjects) -> Iterator[tuple[Path, str
     name = (pod.get("spec") or {}).get("runtimeClassName")
     admitted = (pod.get("metadata") or {}).get("uid")
     if name and not admitted and not given.has("RuntimeClass", name):
-        message = f"RuntimeClass {name} is in no file: selection ignores its overhead and its node requirements"
+        message = f"RuntimeClass {name} is in no file: selection ignores its overhead and nodes"
         yield ("spec", "runtimeClassName"), message
 
 
