@@ -15,12 +15,14 @@ PARTS = ("kubernetes", "aws", "lambda")
 FORMS = """\
 aws:SERVICE:ACTION:error=RATE        that share of the calls fails (aws:ec2:Describe*:error=0.3)
 aws:SERVICE:ACTION:latency=SECONDS   they take that much longer
+aws:SERVICE:ACTION:lost=RATE         that share of the calls is done, and the answer is lost
 kubernetes:VERB:RESOURCE:error=RATE  (kubernetes:create:pods/eviction:error=0.3)
 kubernetes:VERB:RESOURCE:latency=SECONDS
 evictions:hold=SECONDS               they wait that long between budget and deletion
 down                                 the API server refuses connections
-capacity:TYPE:ZONE:lost=RATE         groups' launches find none of a type in a zone
+capacity:TYPE:ZONE:lost=RATE         launches of groups and fleets find none of a type in a zone
                                      (capacity:m5.large:us-east-1a:lost=1)
+capacity:TYPE:ZONE:MARKET:lost=RATE  the same for one market: spot or on-demand
 throttle                             EC2 and Auto Scaling limit rates as AWS does
 lambda:FUNCTION:kill=STEP            killed before its checkpoint of that number is recorded
 events:copies=N                      every event is delivered so often
@@ -105,11 +107,13 @@ def _delivery(**effect: Any) -> Fault:
 def _capacity(place: list[str], rate: float) -> Fault:
     message = f"We currently do not have sufficient {place[1]} capacity in {place[2]}."
     lost = {"error": "InsufficientInstanceCapacity", "message": message, "rate": rate}
+    market = {"capacity_type": place[3]} if len(place) > 4 else {}
     return {
-        "service": "autoscaling",
+        "service": "*",
         "action": "Launch",
         "instance_type": place[1],
         "zone": place[2],
+        **market,
         **lost,
     }
 
@@ -120,9 +124,11 @@ _Build = Callable[[list[str], float], Fault]
 _FORMS: Mapping[str, tuple[str, _Build, float | None]] = {
     "aws:*:*:error": ("aws", lambda at, n: _aws(at, rate=n, **_UNAVAILABLE), 1),
     "aws:*:*:latency": ("aws", lambda at, n: _aws(at, latency=n), None),
+    "aws:*:*:lost": ("aws", lambda at, n: _aws(at, rate=n, drop=True), 1),
     "kubernetes:*:*:error": ("kubernetes", lambda at, n: _kubernetes(at, rate=n, status=503), 1),
     "kubernetes:*:*:latency": ("kubernetes", lambda at, n: _kubernetes(at, latency=n), None),
     "capacity:*:*:lost": ("aws", _capacity, 1),
+    "capacity:*:*:*:lost": ("aws", _capacity, 1),
     "evictions:hold": (
         "kubernetes",
         lambda _, n: {"verb": "create", "resource": "pods/eviction", "hold": n},

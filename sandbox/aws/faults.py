@@ -18,7 +18,9 @@ class Fault(BaseModel):
     not APIs: `events`/`Deliver` is a delivery to a target (`latency`, `copies` and `drop` apply
     there, `detail_type` says to which events), `scheduler`/`Deliver` is the same for what schedules
     send when they are due, `autoscaling`/`Launch` is a launch of instances in a group, by itself or
-    by LaunchInstances (`instance_type` and `zone` say of which).
+    by LaunchInstances, and `ec2`/`Launch` is a launch of a fleet in one of its pools
+    (`instance_type`, `zone` and `capacity_type` say of which; `spot` or `on-demand`). Of an API
+    call, `drop` closes the connection after the action is done.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -28,6 +30,7 @@ class Fault(BaseModel):
     detail_type: str = "*"
     instance_type: str = "*"
     zone: str = "*"
+    capacity_type: str = "*"
     error: str | None = None
     message: str = "Injected by the sandbox"
     status: int = Field(default=400, ge=400, le=599)
@@ -70,13 +73,17 @@ class Faults:
         """The fault that hits this call or delivery, if one does; uses up one of its count."""
         return self._strike(lambda fault: fault.meets(service, action, detail_type))
 
-    def strike_launch(self, instance_type: str, zone: str) -> Fault | None:
-        """The fault that hits a group's launch of this type in this zone, if one does."""
+    def strike_launch(
+        self, service: str, instance_type: str, zone: str, capacity_type: str
+    ) -> Fault | None:
+        """The fault that hits a launch of this type in this zone, if one does: by a group
+        (`autoscaling`) or by a fleet (`ec2`)."""
         return self._strike(
             lambda fault: (
-                fault.meets("autoscaling", "Launch", "")
+                fault.meets(service, "Launch", "")
                 and fnmatchcase(instance_type, fault.instance_type)
                 and fnmatchcase(zone, fault.zone)
+                and fnmatchcase(capacity_type, fault.capacity_type)
             )
         )
 

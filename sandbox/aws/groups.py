@@ -154,7 +154,9 @@ class KeepingGroup(FakeAutoScalingGroup):
         while units > 0:
             plan = spot.plan(self, zone, units, {error.instance_type for error in errors})
             for instance_type, market, number in plan:
-                fault = self.cloud.faults.strike_launch(instance_type, zone)
+                fault = self.cloud.faults.strike_launch(
+                    "autoscaling", instance_type, zone, market or "on-demand"
+                )
                 if fault and fault.error:
                     told = fault.error, fault.message
                     errors.append(LaunchError(instance_type, market, zone, subnet, *told))

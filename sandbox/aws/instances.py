@@ -12,7 +12,7 @@ from moto.ec2.exceptions import OperationNotPermitted4
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import Instance, InstanceState, Reservation, StateReason
 
-from sandbox.aws import addresses, spot
+from sandbox.aws import addresses, spot, subnets
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.lookup import QuickLookup
@@ -52,9 +52,10 @@ class LivingInstances(QuickLookup):
     def _url_module(self) -> ModuleType:
         return moto.ec2.urls
 
-    def run_instances(self, *args: Any, **kwargs: Any) -> Reservation:
+    def run_instances(self, image_id: str, count: int, *args: Any, **kwargs: Any) -> Reservation:
         """As moto does; the instances are pending first and run a moment later."""
-        reservation = super().run_instances(*args, **kwargs)
+        subnets.check_free_addresses(self, kwargs.get("subnet_id"), count)
+        reservation = super().run_instances(image_id, count, *args, **kwargs)
         for instance in reservation.instances:
             if instance.lifecycle == "spot":
                 spot.request_for(instance)

@@ -8,7 +8,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import urllib3
@@ -17,6 +17,7 @@ from moto.ec2.models.instances import Instance
 
 from sandbox.aws import instances
 from sandbox.aws.cloud import Cloud
+from sandbox.aws.fleet_launch import fleet_of
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,9 @@ CLUSTER_NAME_TAGS = ("aws:eks:cluster-name", "eks:cluster-name")
 
 # EC2's state → what becomes of the node, for the states that change something.
 NEWS = {"running": "running", "stopping": "stopped", "shutting-down": "terminated"}
+# Boots an instance of a fleet: the cluster that it joins, and its Node; None if it joins none.
+type Boot = Callable[[Instance], tuple[str, dict[str, Any]] | None]
+
 ATTEMPTS = 6
 FIRST_DELAY = 0.2  # seconds, doubling
 
@@ -112,9 +116,11 @@ def _resources(kind: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
 class NodeLink:
     """Posts instances to the control API of their cluster's sandbox, in order, off the lock."""
 
-    def __init__(self, cloud: Cloud, headers: Mapping[str, str]):
+    def __init__(self, cloud: Cloud, headers: Mapping[str, str], boot: Boot):
         self.controls: dict[str, str] = {}  # cluster name → base URL of its control API
         self._headers = {"Content-Type": "application/json", **headers}
+        self._boot = boot
+        self._booted: dict[str, tuple[str, dict[str, Any]] | None] = {}  # instances of fleets
         self._told: dict[str, str] = {}  # instance → what its cluster knows of it
         self._queue: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
         self._http = urllib3.PoolManager(maxsize=1, retries=False)
@@ -122,7 +128,7 @@ class NodeLink:
         cloud.watch_instances(self._changed)
 
     def _changed(self, instance: Instance, state: str) -> None:
-        cluster = cluster_of(instance)
+        cluster, node = self._joined(instance, state)
         if cluster is None or cluster not in self.controls:
             return
         # The machine dies as its shutdown begins: no kubelet outlives that by much.
@@ -133,9 +139,24 @@ class NodeLink:
         self._told[instance.id] = news
         if news == "terminated":
             del self._told[instance.id]
-        node = node_of(instance)
+        node = node or node_of(instance)
         body = {"instance": instance.id, "state": news, "node": node, "join": None}
         self._queue.put((cluster, body))
+
+    def _joined(self, instance: Instance, state: str) -> tuple[str | None, dict[str, Any] | None]:
+        """The cluster of an instance, and its Node if its user data decides about that.
+
+        An instance of a fleet boots when it runs for the first time. Every other instance joins
+        the cluster that its tags name.
+        """
+        if fleet_of(instance) is None:
+            return cluster_of(instance), None
+        if state == "running" and instance.id not in self._booted:
+            self._booted[instance.id] = self._boot(instance)
+        joined = self._booted.get(instance.id)
+        if state == "terminated":
+            self._booted.pop(instance.id, None)
+        return joined or (None, None)
 
     def _work(self) -> None:
         while True:

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import io
 import logging
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
@@ -13,13 +14,18 @@ from aiohttp import web
 from sandbox.access import Gate
 from sandbox.aws import (
     autoscaling,
+    booting,
     dynamodb,
+    fleets,
+    images,
     impairments,
     instances,
+    launch_templates,
     maintenance,
     prices,
     reservations,
     schedules,
+    subnets,
 )
 from sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
 from sandbox.aws.cloud import Cloud
@@ -35,6 +41,7 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 1024
 LONGEST_BODY = 64 * 1024 * 1024
+LOST = 0  # in place of a status: the action is done, and the client gets no answer
 KEPT_ALIVE = 3600  # seconds: a client that comes back finds its connection open
 
 
@@ -53,7 +60,11 @@ class Front:
         maintenance.install()
         impairments.install()
         reservations.install()
-        nodes = NodeLink(cloud, gate.pass_on())
+        images.install()
+        subnets.install(cloud)
+        launch_templates.install()
+        fleets.install(cloud)
+        nodes = NodeLink(cloud, gate.pass_on(), partial(booting.boot, cloud))
         autoscaling.install(cloud, bus)
         prices.install()
         dynamodb.install(cloud)
@@ -70,6 +81,8 @@ class Front:
                 return refused(*refusal)
         body = await request.read()
         status, headers, content = await self._answer(_environ(request, body), body)
+        if status == LOST and request.transport:
+            request.transport.close()
         headers.pop("Content-Length", None)  # whoever sends it counts
         return web.Response(status=status, headers=headers, body=content)
 
@@ -87,6 +100,9 @@ class Front:
         fault = self._cloud.faults.strike(call.service, call.action)
         if fault:
             await asyncio.sleep(self._cloud.faults.delay(fault))
+            if fault.drop:
+                await self._serve(call, environ)
+                return LOST, {}, b""
             if fault.error:
                 if fault.when == "after":
                     await self._serve(call, environ)

@@ -39,7 +39,7 @@ UNAVAILABLE = {"error": "ServiceUnavailable", "status": 503}
             "capacity:m5.large:us-east-1a:lost=1",
             "aws",
             {
-                "service": "autoscaling",
+                "service": "*",
                 "action": "Launch",
                 "instance_type": "m5.large",
                 "zone": "us-east-1a",
@@ -47,6 +47,25 @@ UNAVAILABLE = {"error": "ServiceUnavailable", "status": 503}
                 "message": "We currently do not have sufficient m5.large capacity in us-east-1a.",
                 "rate": 1,
             },
+        ),
+        (
+            "capacity:m5.*:*:spot:lost=0.5",
+            "aws",
+            {
+                "service": "*",
+                "action": "Launch",
+                "instance_type": "m5.*",
+                "zone": "*",
+                "capacity_type": "spot",
+                "error": "InsufficientInstanceCapacity",
+                "message": "We currently do not have sufficient m5.* capacity in *.",
+                "rate": 0.5,
+            },
+        ),
+        (
+            "aws:ec2:CreateFleet:lost=1",
+            "aws",
+            {"service": "ec2", "action": "CreateFleet", "drop": True, "rate": 1},
         ),
         ("down", "kubernetes", {"refuse": True}),
         (

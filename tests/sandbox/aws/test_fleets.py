@@ -1,0 +1,632 @@
+"""CreateFleet of type instant answers as EC2 does."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError, ConnectionClosedError
+
+from tests.sandbox.aws.fleet_calls import (
+    codes,
+    described,
+    image,
+    launched,
+    overrides,
+    profile,
+    request,
+    subnets,
+    template,
+)
+from tests.sandbox.aws.started import Sandbox
+
+
+@pytest.fixture(autouse=True)
+def healed(aws: Sandbox) -> Iterator[None]:
+    """Each test begins without faults."""
+    aws.control("PUT", "faults", {"faults": []})
+    yield
+    aws.control("PUT", "faults", {"faults": []})
+
+
+def _faults(aws: Sandbox, *faults: dict[str, Any]) -> None:
+    aws.control("PUT", "faults", {"faults": list(faults)})
+
+
+def _no_capacity(instance_type: str = "*", zone: str = "*", **more: Any) -> dict[str, Any]:
+    pool = {"instance_type": instance_type, "zone": zone}
+    error = {"error": "InsufficientInstanceCapacity"}
+    return {"service": "*", "action": "Launch", **pool, **error, **more}
+
+
+def _create(aws: Sandbox, *arguments: Any, **more: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = aws.client("ec2").create_fleet(**request(*arguments, **more))
+    return answer
+
+
+def _refusal(aws: Sandbox, wanted: dict[str, Any]) -> str:
+    with pytest.raises(ClientError) as refused:
+        aws.client("ec2").create_fleet(**wanted)
+    return str(refused.value.response["Error"]["Code"])
+
+
+def _cheapest_spot(aws: Sandbox, types: list[str], zones: list[str]) -> tuple[str, str]:
+    history = aws.client("ec2").describe_spot_price_history(
+        InstanceTypes=types, ProductDescriptions=["Linux/UNIX"]
+    )["SpotPriceHistory"]
+    offers = [one for one in history if one["AvailabilityZone"] in zones]
+    best = min(offers, key=lambda one: float(one["SpotPrice"]))
+    return best["InstanceType"], best["AvailabilityZone"]
+
+
+def test_spot_is_launched_in_the_cheapest_pool(aws: Sandbox) -> None:
+    types = ["m5.large", "c5.large", "r5.large", "m5.xlarge"]
+    pools = overrides(aws, *types)
+    answer = _create(aws, template(aws), pools, 3)
+    [entry] = answer["Instances"]
+    cheapest = _cheapest_spot(aws, types, [pool["AvailabilityZone"] for pool in pools])
+    chosen = entry["LaunchTemplateAndOverrides"]["Overrides"]
+    assert (chosen["InstanceType"], chosen["AvailabilityZone"]) == cheapest
+    assert (entry["Lifecycle"], len(entry["InstanceIds"]), answer["Errors"]) == ("spot", 3, [])
+    for instance in described(aws, *entry["InstanceIds"]):
+        assert instance["InstanceType"] == cheapest[0]
+        assert instance["Placement"]["AvailabilityZone"] == cheapest[1]
+        assert instance["InstanceLifecycle"] == "spot"
+        assert instance["SubnetId"] == chosen["SubnetId"]
+        assert instance["SpotInstanceRequestId"].startswith("sir-")
+
+
+def test_on_demand_takes_the_lowest_price_of_the_types(aws: Sandbox) -> None:
+    pools = overrides(aws, "m5.2xlarge", "c5.large", "m5.large")
+    answer = _create(aws, template(aws), pools, market="on-demand")
+    [entry] = answer["Instances"]
+    assert (entry["InstanceType"], entry["Lifecycle"]) == ("c5.large", "on-demand")
+    [instance] = described(aws, *entry["InstanceIds"])
+    assert "InstanceLifecycle" not in instance
+
+
+def test_a_prioritized_strategy_uses_pools_by_priority(aws: Sandbox) -> None:
+    first, second, third = overrides(
+        aws, "m5.large", "m5.xlarge", "c5.large", zones=("us-east-1a",)
+    )
+    pools = [first | {"Priority": 3}, second | {"Priority": 1}, third | {"Priority": 2}]
+    options = {"OnDemandOptions": {"AllocationStrategy": "prioritized"}}
+    answer = _create(aws, template(aws), pools, market="on-demand", **options)
+    assert [entry["InstanceType"] for entry in answer["Instances"]] == ["m5.xlarge"]
+
+
+def test_a_target_can_be_split_between_markets(aws: Sandbox) -> None:
+    wanted = request(template(aws), overrides(aws, "m5.large"), 5)
+    wanted["TargetCapacitySpecification"] |= {"OnDemandTargetCapacity": 2}
+    answer = aws.client("ec2").create_fleet(**wanted)
+    counts = {entry["Lifecycle"]: len(entry["InstanceIds"]) for entry in answer["Instances"]}
+    assert counts == {"on-demand": 2, "spot": 3}
+
+
+def test_a_pool_without_capacity_is_an_error_and_the_next_one_is_used(aws: Sandbox) -> None:
+    pools = overrides(aws, "m5.large")
+    _, zone = _cheapest_spot(aws, ["m5.large"], [pool["AvailabilityZone"] for pool in pools])
+    _faults(aws, _no_capacity("m5.large", zone, message="We currently do not have it."))
+    answer = _create(aws, template(aws), pools, 2)
+    assert len(launched(answer)) == 2
+    [error] = answer["Errors"]
+    assert error["ErrorCode"] == "InsufficientInstanceCapacity"
+    assert error["ErrorMessage"] == "We currently do not have it."
+    assert error["Lifecycle"] == "spot"
+    [pool] = [pool for pool in pools if pool["AvailabilityZone"] == zone]
+    assert error["LaunchTemplateAndOverrides"]["Overrides"] == pool
+    specification = error["LaunchTemplateAndOverrides"]["LaunchTemplateSpecification"]
+    assert specification.keys() == {"LaunchTemplateId", "Version"}
+
+
+def test_the_call_succeeds_with_an_error_for_each_pool_if_no_pool_has_capacity(
+    aws: Sandbox,
+) -> None:
+    _faults(aws, _no_capacity())
+    answer = _create(aws, template(aws), overrides(aws, "m5.large", "c5.large"))
+    assert launched(answer) == []
+    assert codes(answer) == ["InsufficientInstanceCapacity"] * 6
+
+
+def test_a_fault_can_be_limited_to_one_market(aws: Sandbox) -> None:
+    _faults(aws, _no_capacity(capacity_type="spot"))
+    own, pools = template(aws), overrides(aws, "m5.large")
+    assert launched(_create(aws, own, pools)) == []
+    assert launched(_create(aws, own, pools, market="on-demand"))
+
+
+@pytest.mark.parametrize(
+    "code", ["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "UnauthorizedOperation"]
+)
+def test_a_fault_can_be_any_error_of_a_pool(aws: Sandbox, code: str) -> None:
+    _faults(aws, {"service": "ec2", "action": "Launch", "error": code, "message": "no"})
+    answer = _create(aws, template(aws), overrides(aws, "m5.large"))
+    assert set(codes(answer)) == {code}
+    assert launched(answer) == []
+
+
+def test_a_fleet_below_its_minimum_target_launches_nothing(aws: Sandbox) -> None:
+    vpc = aws.client("ec2").describe_subnets()["Subnets"][0]["VpcId"]
+    small = aws.client("ec2").create_subnet(
+        VpcId=vpc, CidrBlock="172.31.240.0/28", AvailabilityZone="us-east-1a"
+    )["Subnet"]["SubnetId"]
+    pools = [{"InstanceType": "c5.large", "SubnetId": small}]
+    options = {"SpotOptions": {"MinTargetCapacity": 12, "SingleInstanceType": True}}
+    answer = _create(aws, template(aws), pools, 12, **options)
+    assert launched(answer) == []
+    assert codes(answer) == ["InsufficientFreeAddressesInSubnet", "UnfulfillableCapacity"]
+
+
+def test_a_price_below_that_of_spot_is_an_error(aws: Sandbox) -> None:
+    pools = [pool | {"MaxPrice": "0.0001"} for pool in overrides(aws, "m5.large")]
+    answer = _create(aws, template(aws), pools)
+    assert codes(answer) == ["SpotMaxPriceTooLow"] * 3
+    enough = [pool | {"MaxPrice": "1"} for pool in overrides(aws, "m5.large")]
+    assert launched(_create(aws, template(aws), enough))
+
+
+@pytest.mark.parametrize(
+    ("data", "pool", "code"),
+    [
+        ({"ImageId": "ami-0123456789abcdef0"}, {}, "InvalidAMIID.NotFound"),
+        ({}, {"ImageId": "ami-0123456789abcdef0"}, "InvalidAMIID.NotFound"),
+        ({}, {"SubnetId": "subnet-0123456789abcdef0"}, "InvalidSubnetID.NotFound"),
+        ({"SecurityGroupIds": ["sg-0123456789abcdef0"]}, {}, "InvalidGroup.NotFound"),
+        ({"IamInstanceProfile": {"Name": "none"}}, {}, "InvalidParameterValue"),
+        ({}, {"InstanceType": "m6g.large"}, "InvalidParameterValue"),
+        ({}, {"InstanceType": "m99.large"}, "InvalidParameterValue"),
+        ({}, {"InstanceType": "p3.2xlarge", "AvailabilityZone": "us-east-1e"}, "InvalidFleetConf"),
+    ],
+)
+def test_a_resource_that_does_not_exist_or_match_is_an_error_of_its_pool(
+    aws: Sandbox, data: dict[str, Any], pool: dict[str, Any], code: str
+) -> None:
+    [valid] = overrides(aws, "m5.large", zones=("us-east-1a",))
+    wrong = valid | pool
+    if "AvailabilityZone" in pool:
+        wrong["SubnetId"] = subnets(aws)[pool["AvailabilityZone"]]
+    answer = _create(aws, template(aws, **data), [wrong], market="on-demand")
+    assert launched(answer) == []
+    [found] = codes(answer)
+    assert found.startswith(code)
+
+
+def test_an_instance_profile_needs_a_role(aws: Sandbox) -> None:
+    aws.client("iam").create_instance_profile(InstanceProfileName="without-role")
+    own = template(aws, IamInstanceProfile={"Name": "without-role"})
+    answer = _create(aws, own, overrides(aws, "m5.large", zones=("us-east-1a",)))
+    assert codes(answer) == ["InvalidParameterValue"]
+    assert "has no associated IAM Roles" in answer["Errors"][0]["ErrorMessage"]
+
+
+@pytest.mark.parametrize(
+    ("pool", "code"),
+    [
+        ({"AvailabilityZone": "eu-west-1a"}, "InvalidParameterValue"),
+        ({"MaxPrice": "cheap"}, "InvalidParameterValue"),
+    ],
+)
+def test_a_value_that_ec2_cannot_use_is_an_error_of_its_pool(
+    aws: Sandbox, pool: dict[str, Any], code: str
+) -> None:
+    answer = _create(aws, template(aws), [{"InstanceType": "m5.large"} | pool])
+    assert codes(answer) == [code]
+
+
+def test_fifty_tags_are_the_most_and_tags_of_aws_do_not_count(aws: Sandbox) -> None:
+    def specification(number: int) -> list[dict[str, Any]]:
+        tags = [{"Key": f"key-{n}", "Value": "v"} for n in range(number)]
+        return [{"ResourceType": "instance", "Tags": tags}]
+
+    pools = overrides(aws, "m5.large", zones=("us-east-1a",))
+    answer = _create(aws, template(aws), pools, TagSpecifications=specification(50))
+    [instance] = described(aws, *launched(answer))
+    assert len(instance["Tags"]) == 53
+    wanted = request(template(aws), pools, TagSpecifications=specification(51))
+    assert _refusal(aws, wanted) == "TagLimitExceeded"
+    more = [{"ResourceType": "instance", "Tags": [{"Key": "one-more", "Value": "v"}]}]
+    own = template(aws, TagSpecifications=more)
+    answer = _create(aws, own, pools, TagSpecifications=specification(50))
+    assert codes(answer) == ["TagLimitExceeded"]
+
+
+def test_an_arm_image_starts_on_arm(aws: Sandbox) -> None:
+    arm = image(aws, "/aws/service/bottlerocket/aws-k8s-1.34/arm64/latest/image_id")
+    pools = overrides(aws, "m5.large", "m6g.large", zones=("us-east-1a",))
+    answer = _create(aws, template(aws, ImageId=arm), pools, market="on-demand")
+    assert [entry["InstanceType"] for entry in answer["Instances"]] == ["m6g.large"]
+
+
+@pytest.mark.parametrize(
+    ("named", "code"),
+    [
+        ({"LaunchTemplateName": "none"}, "InvalidLaunchTemplateName.NotFoundException"),
+        ({"LaunchTemplateId": "lt-0123456789abcdef0"}, "InvalidLaunchTemplateId.NotFound"),
+        ({}, "MissingParameter"),
+    ],
+)
+def test_a_template_that_does_not_exist_fails_the_call(
+    aws: Sandbox, named: dict[str, str], code: str
+) -> None:
+    wanted = request("lt-1", overrides(aws, "m5.large"))
+    wanted["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"] = named | {"Version": "1"}
+    assert _refusal(aws, wanted) == code
+
+
+@pytest.mark.parametrize(
+    ("version", "image_number"), [("1", 0), ("2", 1), ("$Latest", 1), ("$Default", 0)]
+)
+def test_a_version_is_a_number_or_the_latest_or_the_default(
+    aws: Sandbox, version: str, image_number: int
+) -> None:
+    path = (
+        "/aws/service/eks/optimized-ami/{}/amazon-linux-2023/x86_64/standard/recommended/image_id"
+    )
+    images = [image(aws, path.format("1.33")), image(aws, path.format("1.34"))]
+    own = template(aws, ImageId=images[0])
+    aws.client("ec2").create_launch_template_version(
+        LaunchTemplateId=own, LaunchTemplateData={"ImageId": images[1]}
+    )
+    wanted = request(own, overrides(aws, "m5.large"))
+    wanted["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"]["Version"] = version
+    answer = aws.client("ec2").create_fleet(**wanted)
+    [instance] = described(aws, *launched(answer))
+    assert instance["ImageId"] == images[image_number]
+    tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
+    assert tags["aws:ec2launchtemplate:version"] == str(image_number + 1)
+
+
+@pytest.mark.parametrize("version", ["3", "0", "-1", "latest"])
+def test_a_version_that_does_not_exist_fails_the_call(aws: Sandbox, version: str) -> None:
+    wanted = request(template(aws), overrides(aws, "m5.large"))
+    wanted["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"]["Version"] = version
+    assert _refusal(aws, wanted) == "InvalidLaunchTemplateId.VersionNotFound"
+
+
+def test_two_subnets_of_one_zone_are_duplicate_pools(aws: Sandbox) -> None:
+    ec2 = aws.client("ec2")
+    vpc = ec2.describe_subnets()["Subnets"][0]["VpcId"]
+    second = ec2.create_subnet(
+        VpcId=vpc, CidrBlock="172.31.241.0/24", AvailabilityZone="us-east-1a"
+    )["Subnet"]["SubnetId"]
+    pools = overrides(aws, "m5.large", zones=("us-east-1a",))
+    wanted = request(template(aws), [*pools, {"InstanceType": "m5.large", "SubnetId": second}])
+    assert _refusal(aws, wanted) == "InvalidFleetConfig"
+
+
+def test_the_same_token_and_request_launch_once(aws: Sandbox) -> None:
+    wanted = request(template(aws), overrides(aws, "m5.large"), 2, ClientToken="token-one")
+    first, second = (aws.client("ec2").create_fleet(**wanted) for _ in range(2))
+    assert (first["FleetId"], first["Instances"]) == (second["FleetId"], second["Instances"])
+    fleet = [{"Name": "tag:aws:ec2:fleet-id", "Values": [first["FleetId"]]}]
+    found = aws.client("ec2").describe_instances(Filters=fleet)["Reservations"]
+    assert sum(len(entry["Instances"]) for entry in found) == 2
+
+
+def test_the_same_token_with_another_request_is_refused(aws: Sandbox) -> None:
+    wanted = request(template(aws), overrides(aws, "m5.large"), ClientToken="token-two")
+    aws.client("ec2").create_fleet(**wanted)
+    wanted["TargetCapacitySpecification"]["TotalTargetCapacity"] = 2
+    assert _refusal(aws, wanted) == "IdempotentParameterMismatch"
+
+
+def test_a_token_whose_call_failed_may_be_used_again(aws: Sandbox) -> None:
+    wanted = request("lt-0123456789abcdef0", overrides(aws, "m5.large"), ClientToken="token-three")
+    assert _refusal(aws, wanted) == "InvalidLaunchTemplateId.NotFound"
+    wanted = request(template(aws), overrides(aws, "m5.large"), ClientToken="token-three")
+    assert launched(aws.client("ec2").create_fleet(**wanted))
+
+
+def test_repeating_a_call_with_its_token_returns_a_lost_answer(aws: Sandbox) -> None:
+    _faults(aws, {"service": "ec2", "action": "CreateFleet", "drop": True, "count": 1})
+    wanted = request(template(aws), overrides(aws, "m5.large"), ClientToken="token-four")
+    with pytest.raises(ConnectionClosedError):
+        aws.client("ec2").create_fleet(**wanted)
+    before = aws.journal("fleet")[-1]
+    assert len(before["instances"]) == 1
+    answer = aws.client("ec2").create_fleet(**wanted)
+    assert launched(answer) == before["instances"]
+
+
+def test_a_client_that_retries_after_a_lost_answer_launches_once(aws: Sandbox) -> None:
+    _faults(aws, {"service": "ec2", "action": "CreateFleet", "drop": True, "count": 2})
+    retrying = boto3.client(
+        "ec2",
+        endpoint_url=aws.url,
+        region_name="us-east-1",
+        aws_access_key_id="AKIAIOSFODNN7EXAMPLE",
+        aws_secret_access_key="none",
+        config=Config(retries={"max_attempts": 3, "mode": "standard"}),
+    )
+    fleets = len(aws.journal("fleet"))
+    answer = retrying.create_fleet(**request(template(aws), overrides(aws, "m5.large")))
+    retrying.close()
+    assert len(launched(answer)) == 1
+    assert len(aws.journal("fleet")) == fleets + 1
+
+
+def test_an_error_after_the_launch_leaves_the_instances(aws: Sandbox) -> None:
+    _faults(
+        aws,
+        {
+            "service": "ec2",
+            "action": "CreateFleet",
+            "error": "InternalError",
+            "status": 500,
+            "when": "after",
+            "count": 1,
+        },
+    )
+    wanted = request(template(aws), overrides(aws, "m5.large"), ClientToken="token-five")
+    assert _refusal(aws, wanted) == "InternalError"
+    last = aws.journal("fleet")[-1]
+    assert launched(aws.client("ec2").create_fleet(**wanted)) == last["instances"]
+
+
+def test_create_fleet_is_throttled_as_other_calls_are(aws: Sandbox) -> None:
+    aws.control("PUT", "throttle", {"enabled": True, "share": 0.02})
+    try:
+        wanted = request(template(aws), overrides(aws, "m5.large"))
+        aws.client("ec2").create_fleet(**wanted)
+        assert _refusal(aws, wanted) == "RequestLimitExceeded"
+    finally:
+        aws.control("PUT", "throttle", {"enabled": False})
+
+
+def test_resources_are_tagged_at_creation(aws: Sandbox) -> None:
+    ec2 = aws.client("ec2")
+    own = template(
+        aws,
+        TagSpecifications=[
+            {"ResourceType": "instance", "Tags": [{"Key": "a", "Value": "template"}]},
+            {"ResourceType": "network-interface", "Tags": [{"Key": "eni", "Value": "yes"}]},
+        ],
+    )
+    specifications = [
+        {"ResourceType": kind, "Tags": [{"Key": "a", "Value": kind}, {"Key": "b", "Value": "c"}]}
+        for kind in ("instance", "volume", "fleet", "spot-instances-request")
+    ]
+    answer = _create(aws, own, overrides(aws, "m5.large"), TagSpecifications=specifications)
+    [instance] = described(aws, *launched(answer))
+    tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
+    assert tags["a"] == "instance"
+    assert tags["aws:ec2:fleet-id"] == answer["FleetId"]
+    assert tags["aws:ec2launchtemplate:id"] == own
+
+    def tags_of(resource: str) -> dict[str, str]:
+        found = ec2.describe_tags(Filters=[{"Name": "resource-id", "Values": [resource]}])["Tags"]
+        return {tag["Key"]: tag["Value"] for tag in found}
+
+    [volume] = instance["BlockDeviceMappings"]
+    assert tags_of(volume["Ebs"]["VolumeId"]) == {"a": "volume", "b": "c"}
+    assert tags_of(instance["NetworkInterfaces"][0]["NetworkInterfaceId"]) == {"eni": "yes"}
+    assert tags_of(instance["SpotInstanceRequestId"]) == {"a": "spot-instances-request", "b": "c"}
+    [fleet] = ec2.describe_fleets(FleetIds=[answer["FleetId"]])["Fleets"]
+    assert {tag["Key"]: tag["Value"] for tag in fleet["Tags"]} == {"a": "fleet", "b": "c"}
+    assert fleet["Type"] == "instant"
+    assert [entry["InstanceIds"] for entry in fleet["Instances"]] == [launched(answer)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"), [("launch-template", "a"), ("subnet", "a"), ("instance", "aws:mine")]
+)
+def test_other_resources_and_reserved_keys_are_refused(aws: Sandbox, kind: str, key: str) -> None:
+    tags = [{"ResourceType": kind, "Tags": [{"Key": key, "Value": "b"}]}]
+    wanted = request(template(aws), overrides(aws, "m5.large"), TagSpecifications=tags)
+    assert _refusal(aws, wanted) == "InvalidParameterValue"
+
+
+def test_tags_of_spot_requests_are_an_error_of_on_demand_pools(aws: Sandbox) -> None:
+    tags = [{"ResourceType": "spot-instances-request", "Tags": [{"Key": "a", "Value": "b"}]}]
+    pools = overrides(aws, "m5.large")
+    answer = _create(aws, template(aws), pools, market="on-demand", TagSpecifications=tags)
+    assert set(codes(answer)) == {"InvalidParameterValue"}
+    assert launched(answer) == []
+
+
+def test_the_template_gives_profile_groups_volumes_and_metadata_options(aws: Sandbox) -> None:
+    ec2 = aws.client("ec2")
+    profile(aws, "fleet-nodes")
+    vpc = ec2.describe_subnets()["Subnets"][0]["VpcId"]
+    tags = [{"ResourceType": "security-group", "Tags": [{"Key": "for", "Value": "nodes"}]}]
+    ec2.create_security_group(
+        GroupName="nodes", Description="nodes", VpcId=vpc, TagSpecifications=tags
+    )
+    by_tag = [{"Name": "tag:for", "Values": ["nodes"]}]
+    [group] = ec2.describe_security_groups(Filters=by_tag)["SecurityGroups"]
+    own = template(
+        aws,
+        IamInstanceProfile={"Name": "fleet-nodes"},
+        SecurityGroupIds=[group["GroupId"]],
+        MetadataOptions={"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
+        BlockDeviceMappings=[
+            {"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 33, "Encrypted": True}}
+        ],
+    )
+    [instance] = described(aws, *launched(_create(aws, own, overrides(aws, "m5.large"))))
+    assert instance["IamInstanceProfile"]["Arn"].endswith(":instance-profile/fleet-nodes")
+    assert [one["GroupId"] for one in instance["SecurityGroups"]] == [group["GroupId"]]
+    assert instance["MetadataOptions"]["HttpTokens"] == "required"
+    assert instance["MetadataOptions"]["HttpPutResponseHopLimit"] == 2
+    [mapping] = instance["BlockDeviceMappings"]
+    [volume] = ec2.describe_volumes(VolumeIds=[mapping["Ebs"]["VolumeId"]])["Volumes"]
+    assert (volume["Size"], volume["Encrypted"]) == (33, True)
+
+
+def test_a_dry_run_launches_nothing(aws: Sandbox) -> None:
+    wanted = request(template(aws), overrides(aws, "m5.large"), DryRun=True)
+    fleets = len(aws.journal("fleet"))
+    assert _refusal(aws, wanted) == "DryRunOperation"
+    assert len(aws.journal("fleet")) == fleets
+
+
+def test_instances_of_a_fleet_are_interrupted_and_terminated_as_others_are(aws: Sandbox) -> None:
+    [instance] = launched(_create(aws, template(aws), overrides(aws, "m5.large")))
+    aws.wait(lambda: described(aws, instance)[0]["State"]["Name"] == "running")
+    aws.control("POST", "interrupt", {"instance": instance, "warning": 1, "rebalance": True})
+    kinds = {entry["detail_type"] for entry in aws.journal("notice", instance=instance)}
+    assert "EC2 Spot Instance Interruption Warning" in kinds
+    assert "EC2 Instance Rebalance Recommendation" in kinds
+    aws.wait(lambda: described(aws, instance)[0]["State"]["Name"] == "terminated")
+    reason = described(aws, instance)[0]["StateReason"]["Code"]
+    assert reason == "Server.SpotInstanceTermination"
+
+
+def test_deleting_a_fleet_terminates_its_instances(aws: Sandbox) -> None:
+    answer = _create(aws, template(aws), overrides(aws, "m5.large"), 2)
+    deleted = aws.client("ec2").delete_fleets(FleetIds=[answer["FleetId"]], TerminateInstances=True)
+    assert deleted["SuccessfulFleetDeletions"][0]["CurrentFleetState"] == "deleted_terminating"
+    states = {one["State"]["Name"] for one in described(aws, *launched(answer))}
+    assert states <= {"shutting-down", "terminated"}
+
+
+def test_each_instance_uses_an_address_and_a_full_subnet_refuses_launches(
+    aws: Sandbox,
+) -> None:
+    ec2 = aws.client("ec2")
+    vpc = ec2.describe_subnets()["Subnets"][0]["VpcId"]
+    small = ec2.create_subnet(
+        VpcId=vpc, CidrBlock="172.31.242.0/28", AvailabilityZone="us-east-1b"
+    )["Subnet"]["SubnetId"]
+
+    def free() -> int:
+        [subnet] = ec2.describe_subnets(SubnetIds=[small])["Subnets"]
+        return int(subnet["AvailableIpAddressCount"])
+
+    assert free() == 11
+    own = template(aws)
+    pools = [{"InstanceType": kind, "SubnetId": small} for kind in ("m5.large", "c5.large")]
+    answer = _create(aws, own, pools, 15)
+    assert len(launched(answer)) == 11
+    assert codes(answer) == ["InsufficientFreeAddressesInSubnet"] * 2
+    assert small in answer["Errors"][0]["ErrorMessage"]
+    assert free() == 0
+    elsewhere = overrides(aws, "m5.large", zones=("us-east-1a",))
+    assert len(launched(_create(aws, own, [*pools, *elsewhere], 2))) == 2
+    with pytest.raises(ClientError, match="InsufficientFreeAddressesInSubnet"):
+        ec2.run_instances(ImageId=image(aws), MinCount=1, MaxCount=1, SubnetId=small)
+
+
+def test_the_addresses_of_an_instance_that_has_ended_are_free_again(aws: Sandbox) -> None:
+    ec2 = aws.client("ec2")
+    vpc = ec2.describe_subnets()["Subnets"][0]["VpcId"]
+    small = ec2.create_subnet(
+        VpcId=vpc, CidrBlock="172.31.243.0/28", AvailabilityZone="us-east-1c"
+    )["Subnet"]["SubnetId"]
+    own, pools = template(aws), [{"InstanceType": "m5.large", "SubnetId": small}]
+    first = launched(_create(aws, own, pools, 11))
+    ec2.terminate_instances(InstanceIds=first[:3])
+    aws.wait(
+        lambda: (
+            ec2.describe_subnets(SubnetIds=[small])["Subnets"][0]["AvailableIpAddressCount"] == 3
+        )
+    )
+    second = launched(_create(aws, own, pools, 3))
+    standing = described(aws, *first[3:], *second)
+    assert len({instance["PrivateIpAddress"] for instance in standing}) == 11
+
+
+@pytest.mark.parametrize(("market", "launches"), [("spot", 0), ("on-demand", 1)])
+def test_a_fault_of_one_market_applies_to_groups_too(
+    aws: Sandbox, market: str, launches: int
+) -> None:
+    name, zone = f"group-{market}", "us-east-1a"
+    options = {"InstanceMarketOptions": {"MarketType": "spot"}} if market == "spot" else {}
+    aws.group(name, 0, template=options, VPCZoneIdentifier=subnets(aws)[zone])
+    _faults(aws, _no_capacity(capacity_type="spot"))
+    answer = aws.client("autoscaling").launch_instances(
+        AutoScalingGroupName=name, RequestedCapacity=1, ClientToken=name, AvailabilityZones=[zone]
+    )
+    assert len(answer["Instances"]) == launches
+    assert len(answer["Errors"]) == 1 - launches
+
+
+def test_a_diversified_fleet_uses_every_pool(aws: Sandbox) -> None:
+    options = {"SpotOptions": {"AllocationStrategy": "diversified"}}
+    answer = _create(aws, template(aws), overrides(aws, "m5.large", "c5.large"), 9, **options)
+    counts = sorted(len(entry["InstanceIds"]) for entry in answer["Instances"])
+    assert counts == [1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("weight", "chosen", "count"), [(32, "m5.4xlarge", 1), (4, "m5.large", 10)]
+)
+def test_the_price_of_a_unit_decides_if_pools_have_weights(
+    aws: Sandbox, weight: int, chosen: str, count: int
+) -> None:
+    large, small = overrides(aws, "m5.4xlarge", "m5.large", zones=("us-east-1a",))
+    pools = [large | {"WeightedCapacity": weight}, small | {"WeightedCapacity": 2}]
+    answer = _create(aws, template(aws), pools, 20, market="on-demand")
+    [entry] = answer["Instances"]
+    assert (entry["InstanceType"], len(entry["InstanceIds"])) == (chosen, count)
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"SpotOptions": {"AllocationStrategy": "prioritized"}}, "InvalidParameterValue"),
+        ({"OnDemandOptions": {"AllocationStrategy": "diversified"}}, "InvalidParameterValue"),
+        ({"LaunchTemplateConfigs": []}, "MissingParameter"),
+        (
+            {"TargetCapacitySpecification": {"TotalTargetCapacity": 0}},
+            "InvalidParameterValue",
+        ),
+        (
+            {
+                "TargetCapacitySpecification": {
+                    "TotalTargetCapacity": 2,
+                    "OnDemandTargetCapacity": 2,
+                    "SpotTargetCapacity": 1,
+                }
+            },
+            "InvalidParameterValue",
+        ),
+    ],
+)
+def test_a_request_that_ec2_refuses(aws: Sandbox, changed: dict[str, Any], code: str) -> None:
+    wanted = request(template(aws), overrides(aws, "m5.large")) | changed
+    assert _refusal(aws, wanted) == code
+
+
+def test_a_template_may_be_named_and_have_type_and_subnet_itself(aws: Sandbox) -> None:
+    ec2, subnet = aws.client("ec2"), subnets(aws)["us-east-1c"]
+    data = {
+        "ImageId": image(aws),
+        "InstanceType": "c5.large",
+        "NetworkInterfaces": [{"DeviceIndex": 0, "SubnetId": subnet}],
+    }
+    ec2.create_launch_template(LaunchTemplateName="whole", LaunchTemplateData=data)
+    wanted = request("", [])
+    wanted["LaunchTemplateConfigs"] = [
+        {"LaunchTemplateSpecification": {"LaunchTemplateName": "whole", "Version": "1"}}
+    ]
+    [instance] = described(aws, *launched(ec2.create_fleet(**wanted)))
+    assert (instance["InstanceType"], instance["SubnetId"]) == ("c5.large", subnet)
+
+
+def test_an_override_may_name_a_zone_only(aws: Sandbox) -> None:
+    pools = [{"InstanceType": "m5.large", "AvailabilityZone": "us-east-1b"}]
+    [instance] = described(aws, *launched(_create(aws, template(aws), pools)))
+    assert instance["Placement"]["AvailabilityZone"] == "us-east-1b"
+    assert instance["SubnetId"] == subnets(aws)["us-east-1b"]
+
+
+def test_groups_of_another_network_are_an_error_of_the_pool(aws: Sandbox) -> None:
+    ec2 = aws.client("ec2")
+    other = ec2.create_vpc(CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"]
+    group = ec2.create_security_group(GroupName="other", Description="other", VpcId=other)
+    own = template(aws, SecurityGroupIds=[group["GroupId"]])
+    answer = _create(aws, own, overrides(aws, "m5.large", zones=("us-east-1a",)))
+    assert codes(answer) == ["InvalidParameter"]
+    assert "belong to different networks" in answer["Errors"][0]["ErrorMessage"]
+
+
+def test_the_answer_names_windows_as_platform(aws: Sandbox) -> None:
+    windows = image(
+        aws,
+        "/aws/service/ami-windows-latest/"
+        "Windows_Server-2022-English-Core-EKS_Optimized-1.34/image_id",
+    )
+    answer = _create(aws, template(aws, ImageId=windows), overrides(aws, "m5.large"))
+    assert answer["Instances"][0]["Platform"].lower() == "windows"
