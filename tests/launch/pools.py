@@ -36,13 +36,16 @@ def pool(
     arch: Sequence[str] = ("amd64",),
     categories: Sequence[str] = ("m",),
     labels: Mapping[str, str] | None = None,
+    only: Mapping[str, Sequence[str]] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A NodePool of current types, of the node class `default`."""
+    """A NodePool of current types, of the node class `default`. `only` are values of labels of
+    instance types, such as family."""
     rules = {
         "karpenter.sh/capacity-type": capacity,
         "kubernetes.io/arch": arch,
         "karpenter.k8s.aws/instance-category": categories,
+        **{f"karpenter.k8s.aws/instance-{name}": values for name, values in (only or {}).items()},
     }
     requirements = [{"key": k, "operator": "In", "values": [*v]} for k, v in rules.items()]
     requirements += [

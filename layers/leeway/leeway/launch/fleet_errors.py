@@ -181,7 +181,7 @@ def _reason(pool: str, cause: Cause, errors: Sequence[FleetError]) -> Reason:
         "zones": _some(one.override.zone for one in errors if one.override),
         "codes": _some(one.code for one in errors),
         "code": first.code,
-        "error": first.message.rstrip("."),
+        "error": first.message.rstrip(". "),
         "pool": pool,
         "subnets": _some(one.override.subnet for one in errors if one.override),
     }

@@ -64,6 +64,17 @@ TOO_MANY_TAGS = ReasonCode(
     "remove tags from {place}.",
     "a-node-pool-launches-no-nodes",
 )
+USER_DATA_INVALID = ReasonCode(
+    "UserDataInvalid",
+    "Leeway cannot render the user data of pool {pool}: {error}.",
+    "a-node-pool-launches-no-nodes",
+)
+NOTHING_OFFERED = ReasonCode(
+    "NothingOffered",
+    "Pool {pool} has no subnet with free addresses in a zone that offers one of its instance "
+    "types: add subnets in {zones}.",
+    "a-node-pool-launches-no-nodes",
+)
 CAPACITY_UNAVAILABLE = ReasonCode(
     "CapacityUnavailable",
     "EC2 has no {capacity_type} capacity for {types} in {zones} now ({codes}): Leeway uses other "
@@ -99,4 +110,31 @@ LAUNCH_ERROR_UNKNOWN = ReasonCode(
     "EC2 launches no {capacity_type} {types} in {zones} ({code}: {error}): Leeway uses other "
     "offerings for three minutes.",
     "a-launch-is-refused",
+)
+POOL_NOT_READ = ReasonCode(
+    "PoolNotRead",
+    "Leeway cannot read from AWS what nodes of pool {pool} need: {error}.",
+    "a-node-pool-launches-no-nodes",
+)
+TEMPLATE_NOT_CREATED = ReasonCode(
+    "TemplateNotCreated",
+    "EC2 does not create a launch template of pool {pool}: {error}.",
+    "a-launch-is-refused",
+)
+LAUNCH_UNANSWERED = ReasonCode(
+    "LaunchUnanswered",
+    "EC2 did not answer a launch of {count} nodes of pool {pool} ({error}): the next run repeats "
+    "the request with its client token, so that nothing is launched twice.",
+    "a-launch-is-refused",
+)
+ADMISSION_NOT_STARTED = ReasonCode(
+    "AdmissionNotStarted",
+    "Leeway launched {instance} and could not start its admission ({error}): the next run starts "
+    "it.",
+)
+NODE_LAUNCHED = ReasonCode("NodeLaunched", "Leeway launched {instance} for pool {pool}.")
+POD_WITHOUT_NODE = ReasonCode(
+    "PodWithoutNode",
+    "Leeway can launch no node for pod {pod}: {why}",
+    "a-pod-gets-no-node",
 )
