@@ -34,6 +34,7 @@ COMMANDS = {
     "types": "cli.types:types",
     "select": "cli.select:select",
     "userdata": "cli.userdata:userdata",
+    "launch": "cli.launch:launch",
     "sandbox": "cli.sandbox:app",
     "completion": "cli.completion:completion",
 }
